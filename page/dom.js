@@ -38,7 +38,8 @@ function details(summary, ...children) { return el("details", el("summary", summ
 // A table in a box that scrolls where it is wider than the page. Rows are lists of cells; a cell is a text, a number
 // (right-aligned) or an element that is a cell. `digits`: of numbers that are no whole ones.
 function table(label, heading, rows, digits = 3) {
-  const number = heading.map((_, i) => i > 0 && rows.some(r => typeof r[i] === "number"));
+  const isNumeric = v => typeof v === "number" || (v instanceof HTMLTableCellElement && v.classList.contains("n"));
+  const number = heading.map((_, i) => i > 0 && rows.some(r => isNumeric(r[i])));
   const cell = (value, i) => {
     if (value instanceof HTMLTableCellElement) return value;
     const text = typeof value === "number" ? formatFixed(value, digits) : value === null || value === undefined ? "–" : value;

@@ -1,37 +1,57 @@
 #include "page/page_draw.h"
 #include <stdlib.h>
+#include <time.h>
 #include "base/alloc.h"
 #include "base/run_folder.h"
-#include "page/curves.h"
-#include "page/evaluation_read.h"
-#include "page/page_read.h"
-#include "page/run_page.h"
+#include "page/page_files.h"
 
-static bool draw_page(const char *folder, const char *name, const RunPage *page, Err *err) {
-  char *path = xasprintf("%s/%s", folder, name);
-  const bool ok = run_page_write(path, page, 1, err);
+static const char *const *const scripts[] = {page_dom_js,        page_plot_js, page_facts_js, page_curves_js,
+                                             page_evaluation_js, page_run_js,  page_runs_js,  NULL};
+
+static void begin_facts(Document *d, const char *kind) {
+  char now[32];
+  const time_t t = time(NULL);
+  struct tm utc;
+  strftime(now, sizeof now, "%Y-%m-%d %H:%M UTC", gmtime_r(&t, &utc));
+  fprintf(d->f, "{\"kind\":\"%s\",\"written\":\"%s\",\"runs\":[\n", kind, now);
+}
+
+static bool end_facts(Document *d, Err *err) {
+  fputs("\n]}", d->f);
+  return document_end(d, scripts, err);
+}
+
+bool page_of_runs(const char *path, const PageRun *run, int n, bool single_file, Err *err) {
+  Document d;
+  const char *name = run[0].name ? run[0].name : run[0].folder ? run[0].folder : run[0].log;
+  char *title = n == 1 ? xstrdup(name) : xasprintf("%d runs", n);
+  const bool ok = document_begin(&d, path, title, err);
+  free(title);
+  if (!ok) return false;
+  begin_facts(&d, "runs");
+  for (int i = 0; i < n; i++) {
+    if (i) fputs(",\n", d.f);
+    run_facts_write(&d, &run[i], path, single_file);
+  }
+  return end_facts(&d, err);
+}
+
+bool page_draw(const char *folder, Err *err) {
+  char *path = xasprintf("%s/" PAGE_FILE, folder);
+  const bool ok = page_of_runs(path, &(PageRun){.folder = folder}, 1, false, err);
   free(path);
   return ok;
 }
 
-bool page_draw(const char *folder, Err *err) {
-  RunPage page = {0};
-  bool ok = page_read(&page, folder, NULL, err);
-  if (ok) { // each whether or not another could be written; the first failure is told
-    ok = draw_page(folder, PAGE_FILE, &page, err);
-    ok &= curves_draw(folder, &page, ok ? err : NULL);
-  }
-  run_page_free(&page);
-  return ok;
-}
-
 bool page_draw_scores(const char *folder, Err *err) {
-  RunPage page = {.metrics = -1};
-  char *path = xasprintf("%s/" SCORES, folder);
-  bool ok = evaluation_read(path, folder, &page, err);
-  page.evaluation.step = PAGE_OF_WEIGHTS;
-  ok = ok && draw_page(folder, SCORES_PAGE, &page, err);
-  run_page_free(&page);
+  Document d;
+  char *path = xasprintf("%s/" SCORES_PAGE, folder);
+  bool ok = document_begin(&d, path, folder, err);
+  if (ok) {
+    begin_facts(&d, "scores");
+    score_facts_write(&d, folder, path);
+    ok = end_facts(&d, err);
+  }
   free(path);
   return ok;
 }

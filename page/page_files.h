@@ -2,4 +2,8 @@
 // that they are called after.
 #pragma once
 
-extern const char *const page_report_css[], *const page_dom_js[], *const page_plot_js[];
+extern const char *const page_report_css[],
+    *const page_dom_js[], *const page_plot_js[], *const page_facts_js[], *const page_curves_js[],
+                                                                             *const page_evaluation_js[],
+                                                                                 *const page_run_js[],
+                                                                                     *const page_runs_js[];

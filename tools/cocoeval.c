@@ -15,7 +15,7 @@
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
-#include "page/precision_recall.h"
+#include "data/coco/precision_recall.h"
 
 // What people should know about their files before they compare the figures with others'.
 static void print_notes(const EvalSummary *s) {
@@ -58,9 +58,9 @@ static void note_boxless(const Coco *gt) {
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
-  X(HEADING, "Curves and confusion matrix: a file, or a FOLDER for both files")                                        \
-  X(STRING, curves, NULL, "PATH", "precision over recall, for each category and for all: FILE.json, FILE.svg")         \
-  X(STRING, confusion, NULL, "PATH", "which categories are taken for which, or for background: FILE.json, FILE.txt")   \
+  X(HEADING, "Curves and confusion matrix: FILE.json, or a FOLDER")                                                    \
+  X(STRING, curves, NULL, "PATH", "precision over recall, for each category and for all")                              \
+  X(STRING, confusion, NULL, "PATH", "which categories are taken for which, or for background; FILE.txt, too")         \
   X(FLOAT, confusion_score, 0.5f, -INFINITY, INFINITY, "S", "smallest score of a detection in the confusion matrix")   \
   X(FLOAT, confusion_iou, 0.5f, 0.01, 1, "IOU", "smallest overlap of a match in the confusion matrix")
 // clang-format on
@@ -94,20 +94,20 @@ static bool ends_in(const char *path, const char *ending) {
   return n > m && strcmp(path + n - m, ending) == 0;
 }
 
-// Refuses the name of a file that nothing can be written as, before any work: a .json, or the other; makes the folder.
-static void prepare(const char *option, const char *path, const char *other) {
+// Refuses the name of a file that nothing can be written as, before any work; makes the folder.
+static void prepare(const char *option, const char *path, bool text) {
   struct stat there;
   Err err;
-  if (ends_in(path, ".json") || ends_in(path, other)) return;
+  if (ends_in(path, ".json") || (text && ends_in(path, ".txt"))) return;
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
   if (dot && dot > name && dot[1] && dot[1] != '.' && stat(path, &there) != 0)
-    die(EXIT_USAGE, "--%s %s: expected FILE.json or FILE%s, or a folder", option, path, other);
+    die(EXIT_USAGE, "--%s %s: expected FILE.json%s or a folder", option, path, text ? ", FILE.txt," : "");
   if (!dirs_make(path, &err)) die(EXIT_USAGE, "--%s: %s", option, err.msg);
 }
 
 // What stands at the path, or would be written into it as a folder, is none of the files.
 static void spare(FileSet *files, const char *option, const char *path, const char *name) {
-  static const char *const endings[] = {"", ".json", ".svg", ".txt"};
+  static const char *const endings[] = {"", ".json", ".txt"};
   Err err;
   for (int i = 0; i < COUNT(endings); i++) {
     char *file = i ? xasprintf("%s/%s%s", path, name, endings[i]) : xstrdup(path);
@@ -117,8 +117,10 @@ static void spare(FileSet *files, const char *option, const char *path, const ch
 }
 
 static bool write_curves(const char *path, const EvalSummary *s, Err *err) {
-  if (ends_in(path, ".json")) return precision_recall_json(path, s, err);
-  return ends_in(path, ".svg") ? precision_recall_svg(path, s, err) : precision_recall_write(path, s, err);
+  char *file = ends_in(path, ".json") ? xstrdup(path) : xasprintf("%s/precision_recall.json", path);
+  const bool ok = precision_recall_json(file, s, err);
+  free(file);
+  return ok;
 }
 
 static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const CocoResults *dt, Err *err) {
@@ -186,8 +188,8 @@ int main(int argc, char **argv) {
 
   int limits[EVAL_LIMITS];
   read_limits(o.max_dets, limits);
-  if (o.curves) prepare("curves", o.curves, ".svg");
-  if (o.confusion) prepare("confusion", o.confusion, ".txt");
+  if (o.curves) prepare("curves", o.curves, false);
+  if (o.confusion) prepare("confusion", o.confusion, true);
 
   FileSet read = {0};
   file_set_add(&read, o.gt);

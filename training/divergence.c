@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/cli.h"
 #include "base/record.h"
+#include "base/text.h"
 
 void divergence_take(Divergence *d, const Model *m, const Dataset *data, int images, int64_t step, double rate,
                      const StepResult *r) {
@@ -46,19 +48,69 @@ static char *half_rate(const Divergence *d, const TrainSpec *o) {
   return option;
 }
 
-void divergence_explain(const Divergence *d, const TrainSpec *o, const RunFiles *f, Err *out) {
-  char number[NUMBER_TEXT], how[1024];
-  number_text(d->rate / 2, number);
-  char *rate = half_rate(d, o);
-  switch (good_checkpoint(d, f)) {
-  case RESUME_PREVIOUS: snprintf(how, sizeof how, "--resume=previous --amend %s", rate); break;
-  case RESUME_LAST: snprintf(how, sizeof how, "--resume --amend %s", rate); break;
-  case RESUME_NO: snprintf(how, sizeof how, "%s", rate); break;
-  default: snprintf(how, sizeof how, "%s --out %.150s-lr%s", rate, o->out, number);
+void divergence_explain(const Divergence *d, const RunFiles *f, Err *out) {
+  err_set(out, "step %lld: not finite (%s) on %s; nothing was updated, %s", (long long)d->step, d->losses, d->images,
+          f->kept);
+}
+
+// ---- the command ----------------------------------------------------------------------------------------------------
+
+// Past the word of a shell's command line, and the blank behind it.
+static const char *next_word(const char *p) {
+  for (char quote = 0; *p && (quote || *p != ' '); p++) {
+    if (*p == '\\' && quote != '\'' && p[1])
+      p++;
+    else if (quote ? *p == quote : *p == '\'' || *p == '"')
+      quote = quote ? 0 : *p;
   }
+  return p + (*p == ' ');
+}
+
+static bool is_option(const char *word) { return !strncmp(word, "--", 2); }
+
+// Whether one of the options, "--lr 0.1 --amend", has the word's name.
+static bool names_one_of(const char *options, const char *word) {
+  const size_t n = strcspn(word, "= ");
+  for (const char *p = options; *p; p = next_word(p))
+    if (is_option(p) && strcspn(p, "= ") == n && !strncmp(p, word, n)) return true;
+  return false;
+}
+
+// The command without what it says of these options, and then with them. Every value that stands by itself is an
+// option's: ./train has no other arguments.
+static char *replace_options(const char *command, const char *options) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  bool left_out = false;
+  for (const char *p = command; *p;) {
+    const char *next = next_word(p);
+    if (is_option(p)) left_out = names_one_of(options, p);
+    if (!left_out) fprintf(f, "%.*s%s", (int)(next - p), p, next[-1] == ' ' ? "" : " ");
+    p = next;
+  }
+  fputs(options, f);
+  text_close(f);
+  return text;
+}
+
+char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles *f) {
+  char number[NUMBER_TEXT], *rate = half_rate(d, o), *how = NULL;
+  switch (good_checkpoint(d, f)) {
+  case RESUME_PREVIOUS: how = xasprintf("--resume=previous --amend %s", rate); break;
+  case RESUME_LAST: how = xasprintf("--resume --amend %s", rate); break;
+  case RESUME_NO: how = xstrdup(rate); break;
+  default: {
+    char *out = xasprintf("%s-lr%s", o->out, number_text(d->rate / 2, number)), *word = cli_word(out);
+    how = xasprintf("%s --out %s", rate, word);
+    free(out);
+    free(word);
+  }
+  }
+  char *command = replace_options(o->command, how);
+  free(how);
   free(rate);
-  err_set(out, "step %lld: not finite (%s) on %s; nothing was updated, %s; with half the rate: %s %s",
-          (long long)d->step, d->losses, d->images, f->kept, o->command, how);
+  return command;
 }
 
 bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next) {

@@ -16,9 +16,11 @@ void divergence_take(Divergence *d, const Model *m, const Dataset *data, int ima
                      const StepResult *r);
 // On the first rank: the images of all ranks. Every rank calls it.
 void divergence_gather(Divergence *d, Comm *comm);
-// One line: what was not finite, where, which checkpoints there are, and the command that goes on with half the rate
-// from the older one or, where there is none, begins again.
-void divergence_explain(const Divergence *d, const TrainSpec *o, const RunFiles *f, Err *out);
+// One line: what was not finite, where, and which checkpoints there are.
+void divergence_explain(const Divergence *d, const RunFiles *f, Err *out);
+// The command that goes on with half the rate from the older checkpoint or, where there is none, begins again: the
+// run's own, in which the options that change are replaced. Caller frees.
+char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles *f);
 // The session that follows: with half the rate from the older checkpoint or, where there is none, from the one there
 // is; from the beginning, where there is none at all. False where what there is has begun to diverge itself.
 bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next);

@@ -102,7 +102,7 @@ bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
 // run.json while the run goes on. That it cannot be written ends no run.
 static void write_record(TrainingRun *r, int64_t step) {
   Err err;
-  if (run_leads(r) && !run_record_write(r, &(RunStanding){RUN_GOES_ON, NULL, step}, &err))
+  if (run_leads(r) && !run_record_write(r, &(RunStanding){.state = RUN_GOES_ON, .step = step}, &err))
     log_note(&r->files.log, "%s", err.msg);
 }
 
@@ -194,7 +194,7 @@ static void report_phase(TrainingRun *r, int64_t step) {
   Err err;
   if (!run_leads(r) || step == r->steps || !run_record_phase_ends(r, step)) return;
   expect(r, files_settle(&r->files, &err), &err);
-  report(r, &(RunStanding){RUN_GOES_ON, NULL, step});
+  report(r, &(RunStanding){.state = RUN_GOES_ON, .step = step});
 }
 
 // A step that was void has changed nothing but fp16's scale, which goes back, and running statistics, which cannot: the
@@ -294,14 +294,23 @@ static void finish(TrainingRun *r, Outcome outcome) {
   if (outcome == RUN_STOPPED && !*r->trouble.msg && !r->is_void) log_note(&f->log, "stopped: %s", f->kept);
   note_bad_images(r);
   if (!log_close(&f->log, &err)) die(EXIT_RUN, "%s", err.msg);
-  if (outcome == RUN_DIVERGED) divergence_explain(&r->divergence, &r->o, f, &r->trouble);
-  report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, r->done});
+  char *repair = NULL;
+  if (outcome == RUN_DIVERGED) {
+    divergence_explain(&r->divergence, f, &r->trouble);
+    repair = divergence_command(&r->divergence, &r->o, f);
+  }
+  report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, repair, r->done});
+  if (repair) {
+    const Err said = r->trouble;
+    err_set(&r->trouble, "%s; with half the rate: %s", said.msg, repair);
+    free(repair);
+  }
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
   const bool drawn = f->draw && f->draw(r->o.out, &err);
   if (f->draw && !drawn) line_print(stderr, "the page of the run was not written: %s", err.msg);
   if (outcome != RUN_COMPLETE) return;
   if (drawn)
-    line_print(stderr, "done: %s, %s/curves.svg, %s/report.html", f->final, r->o.out, r->o.out);
+    line_print(stderr, "done: %s, %s/report.html", f->final, r->o.out);
   else
     line_print(stderr, "done: %s", f->final);
 }

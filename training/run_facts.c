@@ -171,9 +171,14 @@ static void warn_of_data(RecordList *l, const char *split, const Dataset *d) {
     if (odd[i].n > 0) add_warning(l, "%s: %d %s", split, odd[i].n, odd[i].what);
 }
 
-static void record_warnings(Record *j, const TrainingRun *r, const char *warning) {
+static void record_warnings(Record *j, const TrainingRun *r, const char *warning, const char *repair) {
   RecordList l = {0};
-  if (warning) add_warning(&l, "%s", warning);
+  if (warning) {
+    record_begin(&l.item);
+    record_str(&l.item, "text", warning);
+    if (repair) record_str(&l.item, "command", repair);
+    record_list_add(&l);
+  }
   warn_of_data(&l, "training", r->train);
   if (r->val) warn_of_data(&l, "evaluation", r->val);
   if (!r->val && r->o.eval_every >= 0) add_warning(&l, "nothing to evaluate on");
@@ -193,9 +198,9 @@ static void record_data(Record *j, const TrainingRun *r) {
 
 // ---- all ------------------------------------------------------------------------------------------------------------
 
-void run_facts_record(Record *j, const TrainingRun *r, const char *warning) {
+void run_facts_record(Record *j, const TrainingRun *r, const char *warning, const char *repair) {
   record_data(j, r);
-  record_warnings(j, r, warning);
+  record_warnings(j, r, warning, repair);
   record_panels(j, r->model);
   record_time(j, r);
   record_memory(j, &r->engine);

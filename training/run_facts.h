@@ -12,4 +12,4 @@
 //   timed_steps, parts  [{name, forward, backward}], seconds: means of so many steps. A session that was too short to
 //                       be timed keeps what the run's record says of the one before
 //   memory              [{name, place, bytes}]: the plan
-void run_facts_record(Record *j, const TrainingRun *r, const char *warning);
+void run_facts_record(Record *j, const TrainingRun *r, const char *warning, const char *repair);

@@ -41,7 +41,7 @@ static void record_run(Record *j, const TrainingRun *r, const RunStanding *s) {
   record_num(j, "build_seconds", r->build_seconds);
   device_origin(r->engine.dev, j);
   settings_record(j, o, r->engine.dev);
-  run_facts_record(j, r, s->warning);
+  run_facts_record(j, r, s->warning, s->repair);
 }
 
 bool run_record_read(TrainingRun *r, int64_t step, Err *err) {

@@ -9,6 +9,7 @@
 typedef struct RunStanding {
   const char *state;   // RUN_GOES_ON, RUN_IS_COMPLETE, "stopped", "diverged"
   const char *warning; // one more; NULL: none
+  const char *repair;  // the command that goes on from what the warning is of; NULL: none
   int64_t step;        // after which the run stands
 } RunStanding;
 

@@ -1,10 +1,8 @@
-// What an evaluation leaves in a folder: what is written is read back by the page, and of pictures the last stay.
-#include <unistd.h>
+// What an evaluation leaves in a folder: as it is described, and of pictures the last stay.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/run_folder.h"
 #include "evaluation/report.h"
-#include "page/evaluation_read.h"
 #include "test/harness/command.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
@@ -43,16 +41,6 @@ static void fill(EvaluationReport *r) {
       (ReportPicture){.group = "worst", .file = xstrdup("a.png"), .caption = xstrdup("c"), .truth = jpeg_of(0)};
 }
 
-static void expect_panel(const PagePanels *p, const char *title) {
-  if (!EXPECT(p->n == 1 && p->item[0].n == 1 && p->item[0].curve[0].n == 2)) return;
-  EXPECT_STR(p->item[0].title, title);
-  EXPECT_STR(p->item[0].x_label, "recall");
-  EXPECT_STR(p->item[0].unit, "precision");
-  const PageCurve *c = &p->item[0].curve[0];
-  EXPECT_STR(c->label, "IoU 0.5");
-  EXPECT(c->x[0] == 0 && c->y[0] == 1.0 / 3 && c->x[1] == 0.1 && isnan(c->y[1]));
-}
-
 static bool write_report(const char *folder, int64_t step, const EvaluationReport *r, Err *err) {
   char stem[32];
   Metrics before = {0}, scores = {.images = 9, .left_out = 2};
@@ -75,35 +63,29 @@ static const char *below(const char *folder, const char *name) {
   return path;
 }
 
-TEST(report_is_read_as_written) {
+// What the page reads, member by member.
+TEST(report_is_written_as_described) {
+  static const char *const has[] = {
+      "{\"step\":1099511627776,\"images\":9,\"left_out\":2,\"rule\":\"a \\\"rule\\\"\"",
+      "\"columns\":[\"objects\",\"AP\"],\n\"categories\":[[\"<cat>\\u000a\",3,null]]",
+      "\"panels\":[{\"title\":\"Boxes\",\"x\":\"recall\",\"unit\":\"precision\",\"curves\":[[\"IoU 0.5\",[0,0.1],"
+      "[0.3333333333333333,null]]]}]",
+      "\"category_panels\":[{\"title\":\"cat\",",
+      "\"pictures\":[[\"worst\",\"a.png\",\"c\",\"pictures/step-1099511627776-01-truth.jpg\",null]]"};
   EvaluationReport was = {0};
-  RunPage is = {0};
   Err err;
   char *folder = xstrdup(in_tmp("report"));
   CHECK(dirs_make(folder, &err));
   fill(&was);
   EXPECT(write_report(folder, 1LL << 40, &was, &err));
   EXPECT(report_step(below(folder, RUN_EVALUATION)) == 1LL << 40);
-  const PageEvaluation *e = &is.evaluation;
-  if (EXPECT(evaluation_read(below(folder, RUN_EVALUATION), folder, &is, &err))) {
-    EXPECT(e->step == 1LL << 40 && e->images == 9 && e->left_out == 2 && e->columns == 2 && e->categories == 1);
-    EXPECT_STR(e->rule, "a \"rule\"");
-    EXPECT_STR(e->metrics.item[0].name, "val_loss");
-    EXPECT_STR(e->metrics.item[1].value, "0.125");
-    EXPECT_STR(e->metrics.item[2].value, "-1");
-    EXPECT_STR(e->column[1], "AP");
-    EXPECT_STR(e->category[0].name, "<cat>\n");
-    EXPECT(e->category[0].value[0] == 3 && isnan(e->category[0].value[1]));
-    expect_panel(&e->panels, "Boxes");
-    expect_panel(&e->category_panels, "cat");
-    EXPECT(e->confusion.classes == 2 && e->confusion.background && e->confusion.count[1] == 7 &&
-           e->confusion.count[0] == 0 && e->confusion.count[2] == 0);
-    EXPECT_STR(e->confusion.name[1], "background");
-    EXPECT(e->pictures == 1 && !e->picture[0].found);
-    EXPECT_STR(e->picture[0].truth, "data:image/jpeg;base64,AA==");
-  }
+  char *text = file_read(below(folder, RUN_EVALUATION), &(size_t){0}, NULL);
+  CHECK(text);
+  for (int i = 0; i < COUNT(has); i++)
+    if (!EXPECT(strstr(text, has[i]))) printf("    %s\n    %s\n", has[i], text);
+  EXPECT(path_is_file(below(folder, "pictures/step-1099511627776-01-truth.jpg")));
+  free(text);
   report_free(&was);
-  run_page_free(&is);
   free(folder);
 }
 
@@ -131,12 +113,11 @@ TEST(report_has_the_confusion_at_each_score) {
   free(folder);
 }
 
-// Pictures of the evaluation before go, what is not ours stays, and a picture that is gone is left out.
+// Pictures of the evaluation before go, what is not ours stays.
 TEST(report_keeps_the_last_pictures) {
   static const char *const kept[] = {"pictures/step-20-01-truth.jpg", "pictures/step-own.jpg",
                                      "pictures/scores-01-truth.jpg"};
   EvaluationReport r = {0};
-  RunPage page = {0};
   Err err;
   char *folder = xstrdup(in_tmp("report-pictures"));
   CHECK(dirs_make(below(folder, "pictures"), &err));
@@ -145,14 +126,10 @@ TEST(report_keeps_the_last_pictures) {
   EXPECT(write_report(folder, 10, &r, &err) && path_is_file(below(folder, "pictures/step-10-01-truth.jpg")));
   EXPECT(write_report(folder, 20, &r, &err) && !path_is_file(below(folder, "pictures/step-10-01-truth.jpg")));
   for (int i = 0; i < COUNT(kept); i++) EXPECT(path_is_file(below(folder, kept[i])));
-  EXPECT_INT(unlink(below(folder, kept[0])), 0);
-  EXPECT(evaluation_read(below(folder, RUN_EVALUATION), folder, &page, &err));
-  EXPECT_INT(page.evaluation.pictures, 0);
   EXPECT(write_report(folder, 30, &r, &err));
   report_remove(folder, RUN_EVALUATION, "step-");
   EXPECT_INT(report_step(below(folder, RUN_EVALUATION)), -1);
   EXPECT(!path_is_file(below(folder, "pictures/step-30-01-truth.jpg")) && path_is_file(below(folder, kept[1])));
-  run_page_free(&page);
   report_free(&r);
   free(folder);
 }

@@ -153,7 +153,7 @@ static double number_in(const char *file, const char *key) {
 }
 
 TEST_TIER(classes_files_of_a_run, 1) {
-  static const char *const there[] = {"run.json", "confusion.txt", "confusion.json", "curves.svg",
+  static const char *const there[] = {"run.json", "confusion.txt", "confusion.json", "report.html",
                                       "best-top1.safetensors"};
   char run_json[64];
   whole();

@@ -9,7 +9,6 @@
 #include "data/coco/coco.h"
 #include "data/images/png.h"
 #include "test/harness/command.h"
-#include "test/harness/html.h"
 #include "test/harness/infer.h"
 #include "test/harness/test.h"
 
@@ -245,7 +244,7 @@ TEST_TIER(infer_scores_on_a_page, 1) {
   const char *ap = strstr(said, "bbox AP ");
   char *page = file_read(in_tmp("scored/evaluation.html"), &size, NULL), *wanted = ap ? xasprintf("%.13s ", ap) : NULL;
   if (EXPECT(page && wanted))
-    EXPECT(html_well_formed(page) && strstr(page, wanted) && strstr(page, "id=\"images\"") && !strstr(page, "#curves"));
+    EXPECT(strstr(page, wanted) && strstr(page, "\"kind\":\"scores\"") && strstr(page, "\"pictures/scores-"));
   free(page);
   free(wanted);
   EXPECT_INT(command(&said, "%s --data %s --overlays 0", infer_line("unscored"), shapes_set()), 0);

@@ -163,8 +163,8 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   for (int i = 0; i < COUNT(limits); i++)
     expect_mistake("expected three whole numbers from 1 on that ascend", "%s --max-dets '%s'", eval, limits[i]);
   expect_mistake("--iou takes bbox, segm or boundary, not \"outline\"", "%s --iou outline", eval);
-  expect_mistake("curve.png: expected FILE.json or FILE.svg, or a folder", "%s --curves %s", eval, in_tmp("curve.png"));
-  expect_mistake("no.svg: expected FILE.json or FILE.txt, or a folder", "%s --confusion %s", eval, in_tmp("no.svg"));
+  expect_mistake("curve.png: expected FILE.json or a folder", "%s --curves %s", eval, in_tmp("curve.png"));
+  expect_mistake("no.xls: expected FILE.json, FILE.txt, or a folder", "%s --confusion %s", eval, in_tmp("no.xls"));
   write_text(in_tmp("boxless.json"), "{\"images\":[{\"id\":1,\"height\":8,\"width\":6}],\"categories\":[{\"id\":3}],"
                                      "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":3,"
                                      "\"segmentation\":[[1,1,4,1,4,5]]}]}");
@@ -331,8 +331,8 @@ TEST_TIER(program_outputs_spare_inputs, 1) {
   snprintf(set, sizeof set, "%s", shapes_set());
   snprintf(log, sizeof log, "%s", in_tmp("runs.jsonl"));
   write_text(log, "{\"step\":1,\"kind\":\"train\",\"loss\":2,\"loss_mask\":1}\n");
-  CHECK(!command(NULL, "ln -s %s %s && cp %s %s", log, in_tmp("runs.svg"), log, in_tmp("runs.before")));
-  expect_mistake("--out ", "%s --out %s a=%s", tool("report"), in_tmp("runs.svg"), log);
+  CHECK(!command(NULL, "ln -s %s %s && cp %s %s", log, in_tmp("runs.html"), log, in_tmp("runs.before")));
+  expect_mistake("--out ", "%s --out %s a=%s", tool("report"), in_tmp("runs.html"), log);
   EXPECT(same_file(log, in_tmp("runs.before")));
   expect_mistake("which would overwrite it", "%s --data %s --decode=false --html %s/annotations/instances_train.json",
                  tool("doctor"), set, set);

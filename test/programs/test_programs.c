@@ -12,7 +12,7 @@ TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {
   if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=3", "threads-3", "--threads 2"), 0)) return;
   EXPECT(same_file(in_tmp("threads-1/model.safetensors"), in_tmp("threads-3/model.safetensors")));
   EXPECT(same_file(in_tmp("threads-1/checkpoint.safetensors"), in_tmp("threads-3/checkpoint.safetensors")));
-  EXPECT(path_is_file(in_tmp("threads-1/curves.svg")));
+  EXPECT(path_is_file(in_tmp("threads-1/report.html")));
 }
 
 // The records of a log, one letter each: t of a training step, e of an evaluation.

@@ -1,9 +1,8 @@
-// Overlays, lettering and plots: what can be told without eyes. Nothing is drawn outside, everything asked for is.
+// Overlays and lettering: what can be told without eyes. Nothing is drawn outside, everything asked for is.
 #include "base/file.h"
 #include "base/text.h"
 #include "data/pictures/draw.h"
 #include "data/pictures/font.h"
-#include "page/plot.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
@@ -131,125 +130,4 @@ TEST(overlay_survives_odd_items) {
     rle_free(&full);
     free(bytes);
   }
-}
-
-// How often a string occurs in a text.
-static int occurrences(const char *text, const char *what) {
-  int n = 0;
-  for (const char *at = text; (at = strstr(at, what)); at += strlen(what)) n++;
-  return n;
-}
-
-// A log axis over too little for marks at 1, 2 and 5 has others; one of zeros begins at zero.
-TEST(plot_axes_always_have_marks) {
-  double x[] = {1, 2, 3}, narrow[] = {0.62, 0.7, 0.88}, zeros[] = {0, 0, 0};
-  PlotSeries short_of = {"mask", x, narrow, 3, false}, nothing = {"AP", x, zeros, 3, false};
-  PlotPanel panels[] = {{"Mask", "step", "loss", true, &short_of, 1, NULL},
-                        {"AP", "step", "AP", false, &nothing, 1, NULL}};
-  char path[512];
-  Err err;
-  snprintf(path, sizeof path, "%s/axes.svg", test_tmp());
-  if (!EXPECT(plot_svg(path, "Axes", panels, COUNT(panels), &err))) return;
-  char *svg = file_read(path, &(size_t){0}, &err);
-  EXPECT_INT(occurrences(svg, ">0.65<") + occurrences(svg, ">0.7<") + occurrences(svg, ">0.75<"), 3);
-  EXPECT(occurrences(svg, ">0.4<") == 1 && !strstr(svg, ">-"));
-  free(svg);
-}
-
-// In em, as DejaVu Sans has it: as wide as a page's fonts are, its digits above all.
-static double width_of(const char *label) {
-  double em = 0;
-  for (; *label; label++) em += *label == '.' ? 0.318 : *label == '-' ? 0.361 : *label == 'e' ? 0.615 : 0.636;
-  return em;
-}
-
-// The least room between the y label, of which up to 0.236 em is below its base line, and a label of the y axis.
-static double room_beside_y_label(const char *svg, double em) {
-  double base = NAN, room = INFINITY, end;
-  char label[32];
-  const char *title = strstr(svg, "translate(");
-  if (!EXPECT(title && sscanf(title, "translate(%lf", &base) == 1)) return NAN;
-  for (const char *at = svg; (at = strstr(at, "<text ")); at++)
-    if (sscanf(at, "<text x=\"%lf\" y=\"%*f\" class=\"tick end\">%31[^<]", &end, label) == 2)
-      room = fmin(room, end - em * width_of(label) - (base + 0.236 * em));
-  return room;
-}
-
-static char *element_of(const PlotPanel *p, int width) {
-  char *text;
-  size_t size;
-  FILE *f = text_open(&text, &size);
-  plot_print(f, p, width);
-  text_close(f);
-  return text;
-}
-
-// Wide labels of the y axis do not reach its title; short ones leave the axes where they are.
-TEST(plot_has_room_for_wide_labels) {
-  static const double ends[] = {0.0012, 0.00012, 1.4e-5, 0.185, 123400, 1, 0.4};
-  double x[] = {1, 2}, y[] = {0, 0};
-  PlotSeries one = {"one", x, y, 2, false};
-  PlotPanel panel = {"Wait for data", "step", "seconds a step", false, &one, 1, NULL};
-  const char *path = in_tmp("wide.svg");
-  for (int i = 0; i < COUNT(ends); i++) {
-    const bool is_short = ends[i] >= 0.4 && ends[i] <= 1;
-    Err err;
-    y[0] = 0.9 * ends[i];
-    y[1] = ends[i];
-    char *element = element_of(&panel, 480), *file = NULL;
-    if (EXPECT(plot_svg(path, "Wide", &panel, 1, &err))) file = file_read(path, &(size_t){0}, &err);
-    EXPECT(room_beside_y_label(element, PLOT_EM) > 2);
-    if (EXPECT(file)) EXPECT(room_beside_y_label(file, 12) > 2);
-    EXPECT(!is_short || (strstr(element, "class=\"axis\" d=\"M78 ") && strstr(file, "class=\"axis\" d=\"M78 ")));
-    free(element);
-    free(file);
-  }
-}
-
-TEST(plot_is_sound_svg) {
-  enum { N = 5000 };
-  double *x = xmalloc(N * sizeof *x), *y = xmalloc(N * sizeof *y);
-  for (int i = 0; i < N; i++) {
-    x[i] = i * 10;
-    y[i] = i % 100 ? 1.0 / (1 + i) : (i % 200 ? NAN : -1);
-  }
-  y[7] = INFINITY;
-  double one_x[] = {3}, one_y[] = {0.25};
-  PlotSeries noisy = {"a <loss> & \"more\"", x, y, N, true}, lone = {"lone", one_x, one_y, 1, false};
-  PlotSeries bars = {"bars", NULL, (double[]){1, NAN, 3}, 3, false};
-  static const char *const names[] = {"a", "b <", "c"};
-  PlotPanel panels[] = {{"Loss", "step", "loss", true, &noisy, 1, NULL},
-                        {"Loss", "step", "loss", false, &noisy, 1, NULL},
-                        {"Lone", "step", "AP", false, &lone, 1, NULL},
-                        {"Bars", "", "y", false, &bars, 1, names},
-                        {"None", "x", "y", true, NULL, 0, NULL}};
-  char path[512];
-  snprintf(path, sizeof path, "%s/plot.svg", test_tmp());
-  Err err = {{0}};
-  size_t size = 0;
-  // What XML has no place for, and what it has.
-  const char *title = "T\x1b[2J\n\t\r\x01 \xff \xed\xa0\x80 \uFFFF \u00e4 \U0001F600";
-  if (!EXPECT(plot_svg(path, title, panels, COUNT(panels), &err))) return;
-  char *svg = file_read(path, &size, &err);
-  if (!EXPECT(svg != NULL)) return;
-  EXPECT_INT(occurrences(svg, "nan") + occurrences(svg, "inf"), 0);
-  EXPECT_INT(occurrences(svg, "a &lt;loss&gt; &amp; &quot;more&quot;"), 2);
-  EXPECT_INT(occurrences(svg, "<text"), occurrences(svg, "</text>"));
-  EXPECT_INT(occurrences(svg, "<g "), occurrences(svg, "</g>"));
-  EXPECT_INT(occurrences(svg, ">T\uFFFD[2J\n\t\uFFFD\uFFFD \uFFFD \uFFFD\uFFFD\uFFFD \uFFFD \u00e4 \U0001F600</text>"),
-             1);
-  EXPECT_INT(occurrences(svg, "<circle"), 1); // the lone point; all others are on a line
-  EXPECT_INT(occurrences(svg, "class=\"raw\""), 2);
-  EXPECT(occurrences(svg, ">50k<") == 2 || occurrences(svg, ">40k<") == 2); // nice ticks on the step axis
-  EXPECT(size < 200000);                                                    // columns of pixels, not points
-  EXPECT_STR(svg + size - 7, "</svg>\n");
-  free(svg);
-  free(x);
-  free(y);
-}
-
-TEST(plot_says_where_it_failed) {
-  Err err = {{0}};
-  EXPECT(!plot_svg("/nonexistent/folder/x.svg", "t", NULL, 0, &err));
-  EXPECT(strstr(err.msg, "/nonexistent/folder") != NULL);
 }

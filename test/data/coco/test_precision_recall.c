@@ -1,5 +1,5 @@
 #include "base/json.h"
-#include "page/precision_recall.h"
+#include "data/coco/precision_recall.h"
 #include "test/harness/coco_scene.h"
 #include "test/harness/test.h"
 
@@ -9,12 +9,12 @@ static char *in_folder(const char *name) {
   return path;
 }
 
-// Writes both files of a scene's evaluation and frees the scene.
+// Writes the curves of a scene's evaluation.
 static EvalSummary write_scene(Scene *s) {
   EvalSummary e;
   Err err = {{0}};
   EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
-  if (!EXPECT(precision_recall_write(test_tmp(), &e, &err))) printf("  %s\n", err.msg);
+  if (!EXPECT(precision_recall_json(in_folder("precision_recall.json"), &e, &err))) printf("  %s\n", err.msg);
   return e;
 }
 
@@ -79,46 +79,15 @@ TEST(precision_recall_as_json) {
   free(s);
 }
 
-// A curve that falls from 1 to 2 / 3 at recall 0.50: its corners alone.
-TEST(precision_recall_as_picture) {
-  static char odd[] = "a<b>&\"\x01";
-  Scene *s = three_detections();
-  s->categories[0].name = odd;
+TEST(precision_recall_of_none_and_nowhere) {
+  Scene *s = scene_new(1, 0);
   EvalSummary e = write_scene(s);
   size_t size;
-  char *svg = file_read(in_folder("precision_recall.svg"), &size, NULL);
-  EXPECT(strstr(svg, "<path class=\"curve c0\" d=\"M56.0 82.0L446.0 82.0L453.8 178.0L836.0 178.0\"/>") != NULL);
-  EXPECT(strstr(svg, "AP 0.604") && strstr(svg, "a&lt;b") && !strstr(svg, "a<b") && !strstr(svg, "nan"));
-  EXPECT(strstr(svg, "left out, without objects: 1<") && !strstr(svg, "the lowest") && strstr(svg, "</svg>\n"));
-  free(svg);
-  cocoeval_free(&e);
-  free(s);
-}
-
-// Of many categories the lowest; of none an empty panel.
-TEST(precision_recall_of_many_and_of_none) {
-  enum { MANY = 130 };
-  static EvalCategory category[MANY];
-  static EvalPrecision precision[MANY + 1];
-  static char names[MANY][8];
-  for (int k = 0; k < MANY; k++) {
-    snprintf(names[k], sizeof names[k], "n%d", k);
-    category[k] = (EvalCategory){.id = k, .name = names[k], .ap = 1 - k / 200.};
-  }
-  EvalSummary e = {.categories = category, .num_categories = MANY, .precision = precision, .max_dets = {1, 10, 100}};
-  EXPECT(precision_recall_write(test_tmp(), &e, NULL));
-  size_t size;
-  char *svg = file_read(in_folder("precision_recall.svg"), &size, NULL);
-  EXPECT(strstr(svg, ">n129<") && strstr(svg, ">n30<") && !strstr(svg, ">n29<") && strstr(svg, "lowest 100 of 130"));
-  free(svg);
-  Scene *s = scene_new(1, 0);
-  e = write_scene(s);
-  svg = file_read(in_folder("precision_recall.svg"), &size, NULL);
-  char *legend = strstr(svg, "class=\"curve c0\"");
-  EXPECT(legend && !strstr(legend + 1, "class=\"curve c0\"") && strstr(svg, "</svg>\n") && !strstr(svg, "nan"));
-  free(svg);
-  cocoeval_free(&e);
-  free(s);
+  char *text = file_read(in_folder("precision_recall.json"), &size, NULL);
+  EXPECT(strstr(text, "\"all\":{\"AP\":null,\"precision_50\":null,") && !strstr(text, "nan"));
+  free(text);
   Err err;
-  EXPECT(!precision_recall_write("/nowhere/at/all", &(EvalSummary){.precision = precision}, &err));
+  EXPECT(!precision_recall_json("/nowhere/at/all.json", &e, &err));
+  cocoeval_free(&e);
+  free(s);
 }

@@ -1,0 +1,236 @@
+#include "page/log_facts.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/log_clock.h"
+
+enum { POINTS = 1024, RECENT = 256, EVALUATIONS = 2000 }; // those that stand for several records, and for one each
+
+typedef struct Column { // of one key; points are added as they come, and those that lack it are NaN
+  char *key;
+  double *mean, *least, *most;
+  int *records; // of the point's, that have the key
+} Column;
+
+typedef struct RecordText { // a piece of the log's text
+  const char *text;
+  size_t size;
+} RecordText;
+
+typedef struct Records {
+  RecordText *item;
+  int n;
+  size_t cap;
+} Records;
+
+typedef struct LogFacts {
+  int64_t lines; // in the file: no fewer than records
+  int64_t records, thinned, unread;
+  bool cut;
+  double *x;
+  int points, most_points, columns;
+  Column *column;
+  size_t cap_columns;
+  Records evaluations, amendments;
+  RunClock clock;
+} LogFacts;
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+static Column *column_of(LogFacts *l, const char *key, int likely) {
+  if (likely < l->columns && !strcmp(l->column[likely].key, key)) return &l->column[likely];
+  for (int i = 0; i < l->columns; i++)
+    if (!strcmp(l->column[i].key, key)) return &l->column[i];
+  const size_t n = (size_t)l->most_points;
+  array_reserve((void **)&l->column, &l->cap_columns, (size_t)l->columns + 1, sizeof *l->column);
+  Column *c = &l->column[l->columns++];
+  *c = (Column){xstrdup(key), xcalloc(n, sizeof(double)), xcalloc(n, sizeof(double)), xcalloc(n, sizeof(double)),
+                xcalloc(n, sizeof(int))};
+  return c;
+}
+
+static void column_take(Column *c, int point, double value) {
+  const bool first = c->records[point]++ == 0;
+  c->mean[point] = first ? value : c->mean[point] + (value - c->mean[point]) / c->records[point];
+  c->least[point] = first ? value : fmin(c->least[point], value);
+  c->most[point] = first ? value : fmax(c->most[point], value);
+}
+
+// The point that a record belongs to: the last RECENT lines have one each.
+static int point_of(const LogFacts *l, int64_t record) {
+  const int64_t old = l->thinned > 1 ? (l->lines - RECENT) / l->thinned : 0; // points of several records
+  return (int)(record < old * l->thinned ? record / l->thinned : old + record - old * l->thinned);
+}
+
+typedef enum RecordKind { OF_STEP, OF_EVALUATION, OF_AMENDMENT, OF_NOTHING } RecordKind;
+
+static RecordKind kind_of(const char *text) {
+  return !strcmp(text, "train")   ? OF_STEP
+         : !strcmp(text, "eval")  ? OF_EVALUATION
+         : !strcmp(text, "amend") ? OF_AMENDMENT
+                                  : OF_NOTHING;
+}
+
+// First which record it is, then its numbers: a key may stand anywhere.
+static bool read_head(Json *j, ClockRecord *clock, RecordKind *kind) {
+  const char *key;
+  *kind = OF_NOTHING;
+  if (!json_begin_object(j)) return false;
+  while ((key = json_key(j)))
+    if (!strcmp(key, "kind") && json_peek(j) == JSON_STRING) {
+      size_t n;
+      *kind = kind_of(json_string(j, &n));
+      clock->eval = *kind == OF_EVALUATION;
+    } else if (!clock_record_member(clock, j, key)) {
+      json_skip(j);
+    }
+  return json_done(j);
+}
+
+static void read_numbers(Json *j, LogFacts *l, int point) {
+  const char *key;
+  if (json_begin_object(j))
+    for (int i = 0; (key = json_key(j)); i++) {
+      if (!strcmp(key, "step") || json_peek(j) != JSON_NUMBER) {
+        json_skip(j);
+        continue;
+      }
+      Column *c = column_of(l, key, i);
+      column_take(c, point, json_number(j));
+    }
+}
+
+static void records_add(Records *s, const char *text, size_t size) {
+  array_reserve((void **)&s->item, &s->cap, (size_t)s->n + 1, sizeof *s->item);
+  s->item[s->n++] = (RecordText){text, size};
+}
+
+static void take_step(LogFacts *l, Json *j, const ClockRecord *clock) {
+  const int point = point_of(l, l->records++);
+  read_numbers(j, l, point);
+  l->x[point] = (double)clock->step;
+  l->points = point + 1;
+  column_take(column_of(l, "elapsed", 0), point, run_clock_now(&l->clock));
+}
+
+static void take_line(LogFacts *l, const char *path, const char *line, size_t size, bool last) {
+  Json j;
+  ClockRecord clock = CLOCK_RECORD_NONE;
+  RecordKind kind;
+  json_open(&j, path, line, size);
+  const bool ok = read_head(&j, &clock, &kind);
+  json_close(&j);
+  if (!ok) {
+    l->cut |= last;
+    l->unread += !last;
+    return;
+  }
+  run_clock_take(&l->clock, &clock);
+  if (kind == OF_EVALUATION) records_add(&l->evaluations, line, size);
+  if (kind == OF_AMENDMENT) records_add(&l->amendments, line, size);
+  if (kind != OF_STEP) return;
+  json_open(&j, path, line, size);
+  take_step(l, &j, &clock);
+  json_close(&j);
+}
+
+static void read_log(LogFacts *l, const char *path, const char *text, size_t size) {
+  const char *end = text + size;
+  for (const char *p = text; p < end; p++) l->lines += *p == '\n';
+  l->lines++; // one that is cut short
+  l->thinned = l->lines <= POINTS + RECENT ? 1 : (l->lines + POINTS - 1) / POINTS;
+  l->most_points = POINTS + 2 * RECENT + (int)l->thinned;
+  l->x = xcalloc((size_t)l->most_points, sizeof *l->x);
+  for (const char *line = text; line < end;) {
+    const char *newline = memchr(line, '\n', (size_t)(end - line)), *to = newline ? newline : end;
+    if (to > line) take_line(l, path, line, (size_t)(to - line), !newline);
+    line = to + 1;
+  }
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+static void write_values(FILE *f, const char *name, const Column *c, const double *value, int n, int digits) {
+  fprintf(f, "\"%s\":[", name);
+  for (int i = 0; i < n; i++)
+    if (c->records[i] && isfinite(value[i]))
+      fprintf(f, "%s%.*g", i ? "," : "", digits, value[i]);
+    else
+      fputs(i ? ",null" : "null", f);
+  fputc(']', f);
+}
+
+// A key as JSON: what stood in the log as a string, without what a string must not hold.
+static void write_key(Document *d, const char *key) {
+  fputc('"', d->f);
+  for (; *key; key++)
+    if ((unsigned char)*key >= ' ' && *key != '"' && *key != '\\') document_json(d, key, 1);
+  fputs("\":", d->f);
+}
+
+static void write_records(Document *d, const char *name, const Records *s, int every) {
+  fprintf(d->f, ",\n\"%s\":[", name);
+  const char *comma = "\n";
+  for (int i = 0; i < s->n; i++) {
+    if ((s->n - 1 - i) % every) continue;
+    fputs(comma, d->f);
+    document_json(d, s->item[i].text, s->item[i].size);
+    comma = ",\n";
+  }
+  fputc(']', d->f);
+}
+
+static void write_facts(Document *d, const LogFacts *l) {
+  FILE *f = d->f;
+  int several = 0, every = 1; // points that stand for several records
+  while (l->thinned > 1 && several < l->points && several < (l->lines - RECENT) / l->thinned) several++;
+  while (l->evaluations.n / every > EVALUATIONS) every *= 2;
+  fprintf(f, "{\"records\":%lld,\"thinned\":%lld,\"unread\":%lld,\"cut\":%s,\n\"x\":[", (long long)l->records,
+          (long long)l->thinned, (long long)l->unread, l->cut ? "true" : "false");
+  for (int i = 0; i < l->points; i++) fprintf(f, "%s%.0f", i ? "," : "", l->x[i]);
+  fputs("],\n\"curves\":{", f);
+  for (int i = 0; i < l->columns; i++) {
+    const Column *c = &l->column[i];
+    fputs(i ? ",\n" : "\n", f);
+    write_key(d, c->key);
+    fputc('{', f);
+    write_values(f, "y", c, c->mean, l->points, 6);
+    fputc(',', f);
+    write_values(f, "lo", c, c->least, several, 4);
+    fputc(',', f);
+    write_values(f, "hi", c, c->most, several, 4);
+    fputc('}', f);
+  }
+  fputs("}", f);
+  write_records(d, "evaluations", &l->evaluations, every);
+  write_records(d, "amendments", &l->amendments, 1);
+  fputc('}', f);
+}
+
+static void facts_free(LogFacts *l) {
+  for (int i = 0; i < l->columns; i++) {
+    free(l->column[i].key);
+    free(l->column[i].mean);
+    free(l->column[i].least);
+    free(l->column[i].most);
+    free(l->column[i].records);
+  }
+  free(l->column);
+  free(l->x);
+  free(l->evaluations.item);
+  free(l->amendments.item);
+}
+
+bool log_facts_write(Document *d, const char *path, Err *err) {
+  LogFacts l = {0};
+  size_t size;
+  char *text = file_read(path, &size, err);
+  if (!text) return false;
+  read_log(&l, path, text, size);
+  write_facts(d, &l);
+  facts_free(&l);
+  free(text);
+  return true;
+}

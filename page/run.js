@@ -1,0 +1,162 @@
+// The page of one run: what a stranger sees in ten seconds first, what is looked up last.
+
+// ---- the first screen -------------------------------------------------------------------------------------------------
+
+// Whether it learnt, in a sentence.
+function verdict(run) {
+  const loss = run.loss(), m = run.main, parts = [], score = v => v.toFixed(3), step = x => `step ${x.toLocaleString("en")}`;
+  if (loss && run.state.diverged)
+    parts.push(`It diverged: the last sound loss was ${formatShort(loss.sound.y, 4)} at ${step(loss.sound.x)}.`);
+  if (m) {
+    const chance = m.key === "val_top1" && run.run.classes > 1 ? 1 / run.run.classes : 0, floor = chance ? 1.5 * chance : 0.01;
+    const first = m.points[0], falls = m.last.x > m.best.x && m.last.y < 0.95 * m.best.y;
+    if (run.state.diverged)
+      parts.push(`Before, its best ${m.label} was ${score(m.best.y)}, at ${step(m.best.x)}${falls ? `; the last was ${score(m.last.y)}` : ""}.`);
+    else if (m.best.y < floor)
+      parts.push(`It has hardly learnt: the best ${m.label} is ${score(m.best.y)}, at ${step(m.best.x)}${chance ? `; guessing has ${score(chance)}` : ""}.`);
+    else {
+      const from = first.y < m.best.y && m.points.length > 1 ? `rose from ${score(first.y)} to ${score(m.best.y)}` : `is ${score(m.best.y)}`;
+      parts.push(`It learnt: ${m.label} ${from}, best at ${step(m.best.x)}.`);
+      if (falls) parts.push(`Since then it has fallen to ${score(m.last.y)}.`);
+      else if (m.best.x === m.last.x && m.points.length > 2) parts.push(run.state.running ? "It is still rising." : "It was still rising at the end.");
+    }
+  } else if (loss && !run.state.diverged) {
+    const fell = loss.last < 0.9 * loss.first;
+    parts.push(`The training loss ${fell ? "fell" : "went"} from ${formatShort(loss.first, 3)} to ${formatShort(loss.last, 3)}; no evaluation tells yet what it is worth.`);
+  }
+  return parts.join(" ");
+}
+
+function progressText(run) {
+  const r = run.run, step = run.lastStep(), parts = [];
+  if (isNumber(r.steps) && r.steps > 0) parts.push(`step ${step.toLocaleString("en")} of ${r.steps.toLocaleString("en")}`);
+  else if (step) parts.push(`step ${step.toLocaleString("en")}`);
+  if (isNumber(r.per_epoch) && r.per_epoch > 0) parts.push(`${(step / r.per_epoch).toFixed(1)} epochs`);
+  const seconds = run.seconds();
+  if (seconds > 0) parts.push(formatTime(seconds));
+  return parts.join(" · ");
+}
+
+function metricTile(run, m) {
+  const at = (p, file) => [`step ${p.x.toLocaleString("en")}`, file ? [el("br"), file] : ""], tile = el("div.tile", el("div.name", m.label));
+  const best = el("div.best", el("b", m.best.y.toFixed(3)), el("small", "best, ", at(m.best, run.fileOfBest(m))));
+  const last = el("div.last", el("b", m.last.y.toFixed(3)), el("small", m.last.x === m.best.x ? "last, the same" : ["last, ", at(m.last, run.fileOfLast(m.last.x))]));
+  best.firstChild.dataset.best = m.key;
+  last.firstChild.dataset.last = m.key;
+  return add(tile, [el("div.pair", best, last)]);
+}
+
+function tiles(run) {
+  const list = run.headline().map(m => metricTile(run, m)), loss = run.loss();
+  if (loss) {
+    const value = run.state.diverged ? loss.sound.y : loss.last;
+    const says = run.state.diverged ? `the last sound one, step ${loss.sound.x.toLocaleString("en")}` : `mean of the last ${loss.reach} recorded, step ${loss.sound.x.toLocaleString("en")}`;
+    list.push(el("div.tile", el("div.name", "training loss"), el("b", formatShort(value, 4)), el("small", says)));
+  }
+  return list.length ? el("div.tiles", list) : null;
+}
+
+function factsLine(run) {
+  const r = run.run, parts = [], fact = (name, value) => { if (textOf(value)) parts.push([el("b", textOf(value)), name ? ` ${name}` : ""]); };
+  fact("", r.model);
+  fact("", r.data);
+  if (isNumber(r.images)) fact("images to train on", r.images.toLocaleString("en"));
+  if (isNumber(r.val_images) && r.val_images) fact("to evaluate on", r.val_images.toLocaleString("en"));
+  if (isNumber(r.batch)) fact(r.world > 1 ? `images a step, of ${r.world} ranks` : "images a step", r.batch * (r.world || 1));
+  const speed = run.points("img_s");
+  if (speed.length) fact("images per second", formatShort(speed[speed.length - 1].y));
+  fact("", r.device);
+  for (const [k, v] of Object.entries(objectOf(objectOf(run.evaluation).facts))) fact(`(${k})`, v);
+  return parts.length ? el("p.facts", parts.map((p, i) => i ? [" · ", p] : p)) : null;
+}
+
+function badge(run) { return el(`span.badge.${run.state.look}`, run.state.badge); }
+
+// Of weights that were scored without a run.
+function scoreTiles(run) {
+  const list = [["bbox_AP", "box AP"], ["segm_AP", "mask AP"], ["val_top1", "top-1"], ["val_top5", "top-5"]].map(([key, label]) => {
+    const v = metricOf(objectOf(run.evaluation.metrics)[key]);
+    if (!isNumber(v)) return null;
+    const b = el("b", v.toFixed(3));
+    b.dataset.best = key;
+    return el("div.tile", el("div.name", label), b);
+  });
+  return el("div.tiles", list);
+}
+
+function header(run) {
+  return [el("div.title", el("h1", run.name), badge(run), el("span.faint", progressText(run))),
+          run.state.why ? el("p", run.state.why) : null, el("p.verdict", verdict(run)), run.scores ? scoreTiles(run) : tiles(run),
+          el("p.verdict", run.evaluation ? confusionSentence(run.evaluation) : ""), factsLine(run)];
+}
+
+// ---- sections ---------------------------------------------------------------------------------------------------------
+
+function warningSection(run, prefix) {
+  const list = [...run.warnings, ...run.amendments().map(text => ({text}))];
+  if (!list.length) return null;
+  const item = w => el("li", w.text, w.command ? [el("div", "This command goes on with half the rate:"), copyBlock(w.command)] : null);
+  const s = section(`${prefix}warnings`, list.length === 1 ? "Warning" : "Warnings", el("ul", list.map(item)));
+  s.classList.add("warn");
+  if (run.state.look === "bad") s.classList.add("bad");
+  return s;
+}
+
+function missingNote(run) { return run.missing.length ? el("div.card", run.missing.map(text => el("p.faint", text))) : null; }
+
+function timeTable(run) {
+  const parts = listOf(run.run.parts).map(objectOf), of = p => [Number(p.forward) || 0, isNumber(p.backward) ? p.backward : null];
+  const all = parts.reduce((s, p) => s + of(p)[0] + (of(p)[1] || 0), 0);
+  if (!(all > 0)) return el("p.faint", "The time of a step was not measured: the session was too short, or timed as a whole.");
+  const rows = parts.map(p => {
+    const [forward, backward] = of(p), sum = forward + (backward || 0), bar = el("i"), ms = v => v === null ? null : el("td.n", (1e3 * v).toFixed(2));
+    bar.style.width = `${(100 * sum / all).toFixed(1)}%`;
+    return [textOf(p.name), ms(forward), ms(backward), ms(sum), el("td.n", (100 * sum / all).toFixed(1)), el("td.bar", bar)];
+  });
+  return [el("p.faint", `${(1e3 * all).toFixed(2)} ms a step: the mean of ${textOf(run.run.timed_steps)} steps that were timed part by part, and are therefore a little slower than others.`),
+          table("Time of a step", ["part", "forward, ms", "backward, ms", "both, ms", "share, %", ""], rows)];
+}
+
+function memoryTable(run) {
+  const rows = listOf(run.run.memory).map(objectOf).map(m => [textOf(m.name), textOf(m.place), el("td.n", isNumber(m.bytes) ? (m.bytes / 1e6).toFixed(1) : "–")]);
+  return rows.length ? [el("h3", "Memory"), table("Memory", ["what", "where", "MB"], rows)] : null;
+}
+
+function speedSection(run, prefix) {
+  const plots = otherPlots(run);
+  if (!plots.length && !listOf(run.run.parts).length && !listOf(run.run.memory).length) return null;
+  const group = newGroup();
+  return section(`${prefix}speed`, "Speed and learning rate", details("Learning rate, waiting for data, time of a step, memory",
+    el("div.charts", plots.map(spec => plotWithLegend(spec, spec.alone ? newGroup() : group))),
+    listOf(run.run.parts).length ? [el("h3", "Time of a step"), timeTable(run)] : null, memoryTable(run)));
+}
+
+function pairsTable(label, pairs) { return table(label, ["", "value"], pairs.map(([k, v]) => [k, el("td.text", textOf(v))])); }
+
+function settingsSection(run, prefix) {
+  const settings = run.settings(), given = settings.filter(s => s.from && s.from !== "default"), machine = Object.entries(objectOf(run.run.machine)).filter(([, v]) => v !== null);
+  for (const k of ["date", "commit", "clean"]) if (run.run[k] !== undefined) machine.unshift([k, run.run[k]]);
+  const rows = list => table("Settings", ["option", "value", "from"], list.map(s => [`--${s.name}`, el("td.text", s.value), s.from]));
+  const of = objectOf(objectOf(run.evaluation).settings);
+  const parts = [run.run.command ? copyBlock(textOf(run.run.command)) : null, given.length ? [el("h3", "Settings that are not the default"), rows(given)] : null,
+                 settings.length ? details(`All ${settings.length} settings`, rows(settings)) : null, Object.keys(of).length ? pairsTable("Settings", Object.entries(of)) : null,
+                 run.run.data_text ? details("Data", el("pre", textOf(run.run.data_text))) : null, machine.length ? details("Machine", pairsTable("Machine", machine)) : null];
+  return parts.some(p => p) ? section(`${prefix}settings`, "What it was made with", parts) : null;
+}
+
+// ---- all --------------------------------------------------------------------------------------------------------------
+
+// prefix: of the sections' ids, so that those of several runs differ.
+function runSections(run, prefix) {
+  return [missingNote(run), warningSection(run, prefix), run.scores ? null : curvesSection(run, prefix),
+          run.evaluation ? [confusionSection(run.evaluation, prefix), evaluationSection(run, prefix), imageSection(run, prefix)]
+                         : section(`${prefix}evaluation`, "Evaluation", el("p.faint", "None is recorded so far.")),
+          speedSection(run, prefix), settingsSection(run, prefix)].flat().filter(s => s);
+}
+
+function navigation(sections) {
+  const links = sections.filter(s => s.id && s.firstChild).map(s => withAttributes(el("a", s.firstChild.textContent), {href: `#${s.id}`}));
+  return withAttributes(el("nav", links), {"aria-label": "sections"});
+}
+
+function footer(facts) { return el("footer", `Written by maskrcnn.c, ${textOf(facts.written)}. The page loads nothing from a network.`); }

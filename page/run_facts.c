@@ -1,0 +1,305 @@
+#include "page/run_facts.h"
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/lock.h"
+#include "base/record.h"
+#include "base/run_folder.h"
+#include "page/data_uri.h"
+#include "page/log_facts.h"
+
+typedef struct Faults {
+  char **text;
+  int n;
+} Faults;
+
+static void fault_add(Faults *f, const char *text) {
+  f->text = xrealloc(f->text, ((size_t)f->n + 1) * sizeof *f->text);
+  f->text[f->n++] = xstrdup(text);
+}
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+// Of a file that is JSON and whole; NULL when there is none, or with a fault. Caller frees.
+static char *read_json(const char *path, size_t *size, Faults *faults) {
+  Err err;
+  Json j;
+  if (!path_is_file(path)) return NULL;
+  char *text = file_read(path, size, &err);
+  if (!text) {
+    fault_add(faults, err.msg);
+    return NULL;
+  }
+  json_open(&j, path, text, *size);
+  json_skip(&j);
+  if (!json_done(&j)) {
+    fault_add(faults, j.err.msg);
+    free(text);
+    text = NULL;
+  }
+  json_close(&j);
+  return text;
+}
+
+// The first of two files of a folder that is there. Caller frees.
+static char *newer_or_older(const char *folder, const char *newer, const char *older, bool *is_older) {
+  char *path = xasprintf("%s/%s", folder, newer);
+  if (path_is_file(path)) return path;
+  char *old = xasprintf("%s/%s", folder, older);
+  if (!path_is_file(old)) {
+    free(old);
+    return path;
+  }
+  free(path);
+  *is_older = true;
+  return old;
+}
+
+// Of older versions a classifier's run.json told what had come of it alone, beside report/session.json.
+static char *record_path(const char *folder, bool *is_older) {
+  char *old = xasprintf("%s/" OLD_SESSION, folder);
+  if (path_is_file(old)) {
+    *is_older = true;
+    return old;
+  }
+  free(old);
+  return xasprintf("%s/" RUN_RECORD, folder);
+}
+
+static void write_member(Document *d, const char *key, const char *json, size_t size) {
+  fprintf(d->f, ",\n\"%s\":", key);
+  if (json)
+    document_json(d, json, size);
+  else
+    fputs("null", d->f);
+}
+
+static void write_string(Document *d, const char *key, const char *text) {
+  Record r = {0};
+  record_begin(&r);
+  record_str(&r, key, text);
+  record_end(&r);
+  document_json(d, r.text + 1, r.len - 2); // without the braces
+  record_free(&r);
+}
+
+static void write_strings(Document *d, const char *key, char *const *text, int n) {
+  Record r = {0};
+  record_begin(&r);
+  record_strings(&r, key, (const char *const *)text, n);
+  record_end(&r);
+  fputs(",\n", d->f);
+  document_json(d, r.text + 1, r.len - 2);
+  record_free(&r);
+}
+
+static bool ends_in(const char *text, const char *end) {
+  const size_t n = strlen(text), m = strlen(end);
+  return n > m && !strcmp(text + n - m, end);
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void write_weights(Document *d, const char *folder) {
+  char **name = NULL;
+  size_t cap = 0;
+  int n = 0;
+  DIR *dir = folder ? opendir(folder) : NULL;
+  for (struct dirent *entry; dir && (entry = readdir(dir));)
+    if (ends_in(entry->d_name, ".safetensors")) {
+      array_reserve((void **)&name, &cap, (size_t)n + 1, sizeof *name);
+      name[n++] = xstrdup(entry->d_name);
+    }
+  if (dir) closedir(dir);
+  if (n) qsort(name, (size_t)n, sizeof *name, by_name);
+  write_strings(d, "weights", name, n);
+  for (int i = 0; i < n; i++) free(name[i]);
+  free(name);
+}
+
+// ---- pictures -------------------------------------------------------------------------------------------------------
+
+// Of a path that may not be there yet, its folder without links; malloc'ed.
+static char *real_folder(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
+  char *real = realpath(folder, NULL);
+  if (!real) return folder;
+  free(folder);
+  return real;
+}
+
+// How `to` is reached from the folder of the page: "", "../run/"; malloc'ed. Both are there.
+static char *relative_path(const char *to, const char *page) {
+  char *from = real_folder(page), *real = realpath(to, NULL), *path = xstrdup("");
+  const char *a = from, *b = real ? real : to;
+  size_t same = 0; // up to the slash at which they part
+  for (size_t i = 0;; i++) {
+    if ((!a[i] || a[i] == '/') && (!b[i] || b[i] == '/')) same = i;
+    if (!a[i] || a[i] != b[i]) break;
+  }
+  for (const char *p = a + same; *p; p++)
+    if (*p == '/' && p[1]) {
+      char *longer = xasprintf("%s../", path);
+      free(path);
+      path = longer;
+    }
+  b += same;
+  while (*b == '/') b++;
+  char *whole = xasprintf(*b ? "%s%s/" : "%s%s", path, b);
+  free(path);
+  free(from);
+  free(real);
+  return whole;
+}
+
+static void embed_picture(Document *d, const char *folder, const char *name, const char **comma) {
+  size_t size;
+  char *path = xasprintf("%s/%s", folder, name), *bytes = file_read(path, &size, NULL);
+  free(path);
+  if (!bytes) return; // the page says that it is gone
+  char *address = data_uri((const uint8_t *)bytes, size);
+  fputs(*comma, d->f);
+  write_string(d, name, address);
+  *comma = ",\n";
+  free(address);
+  free(bytes);
+}
+
+// Every text of the list "pictures" that names a file below the folder's pictures.
+static void embed_pictures(Document *d, const char *folder, const char *evaluation, size_t size) {
+  static const char below[] = RUN_PICTURES "/";
+  const char *key, *comma = "\n";
+  Json j;
+  json_open(&j, "", evaluation, size);
+  fputs(",\n\"embedded\":{", d->f);
+  if (json_begin_object(&j))
+    while ((key = json_key(&j))) {
+      if (strcmp(key, "pictures") || json_peek(&j) != JSON_ARRAY) {
+        json_skip(&j);
+        continue;
+      }
+      for (json_begin_array(&j); json_next(&j);)
+        for (bool list = json_begin_array(&j); list && json_next(&j);) {
+          size_t length;
+          if (json_peek(&j) != JSON_STRING) {
+            json_skip(&j);
+            continue;
+          }
+          const char *name = json_string(&j, &length);
+          if (!strncmp(name, below, sizeof below - 1) && !strchr(name + sizeof below - 1, '/'))
+            embed_picture(d, folder, name, &comma);
+        }
+    }
+  json_close(&j);
+  fputs("}", d->f);
+}
+
+static void write_pictures(Document *d, const char *folder, const char *page, const char *evaluation, size_t size,
+                           bool single_file) {
+  char *relative = relative_path(folder, page);
+  fputs(",\n", d->f);
+  write_string(d, "pictures", relative);
+  free(relative);
+  if (single_file && evaluation) embed_pictures(d, folder, evaluation, size);
+}
+
+// ---- all ------------------------------------------------------------------------------------------------------------
+
+static void write_file(Document *d, const char *key, const char *path, Faults *faults) {
+  size_t size = 0;
+  char *text = read_json(path, &size, faults);
+  write_member(d, key, text, size);
+  free(text);
+}
+
+static void write_evaluation(Document *d, const char *folder, char *path, const char *page, bool single_file,
+                             Faults *faults) {
+  size_t size = 0;
+  char *text = read_json(path, &size, faults);
+  write_member(d, "evaluation", text, size);
+  write_pictures(d, folder, page, text, size, single_file);
+  free(text);
+  free(path);
+}
+
+static void write_log(Document *d, const char *path, Faults *faults) {
+  Err err;
+  fputs(",\n\"log\":", d->f);
+  if (path_is_file(path) && log_facts_write(d, path, &err)) return;
+  if (path_is_file(path)) fault_add(faults, err.msg);
+  fputs("null", d->f);
+}
+
+// Of a path, with or without a slash at its end. Owned.
+static char *last_part(const char *folder) {
+  char *real = !strcmp(folder, ".") || !strcmp(folder, "..") ? realpath(folder, NULL) : NULL;
+  if (real) folder = real;
+  size_t end = strlen(folder);
+  while (end > 1 && folder[end - 1] == '/') end--;
+  size_t begin = end;
+  while (begin > 0 && folder[begin - 1] != '/') begin--;
+  char *part = xasprintf("%.*s", (int)(end - begin), folder + begin);
+  free(real);
+  return part;
+}
+
+static void write_name(Document *d, const char *given, const char *path) {
+  char *name = given ? xstrdup(given) : last_part(path);
+  fputc('{', d->f);
+  write_string(d, "name", name);
+  fputc(',', d->f);
+  write_string(d, "folder", path);
+  free(name);
+}
+
+static void write_faults(Document *d, Faults *f) {
+  write_strings(d, "faults", f->text, f->n);
+  fputs("}", d->f);
+  for (int i = 0; i < f->n; i++) free(f->text[i]);
+  free(f->text);
+}
+
+static void write_folder(Document *d, const char *folder, const char *page, bool single_file, Faults *faults) {
+  bool older = false;
+  char *record = record_path(folder, &older), *best = xasprintf("%s/best.json", folder);
+  write_file(d, "run", record, faults);
+  write_file(d, "best", best, faults);
+  write_evaluation(d, folder, newer_or_older(folder, RUN_EVALUATION, OLD_EVALUATION, &older), page, single_file,
+                   faults);
+  write_weights(d, folder);
+  fprintf(d->f, ",\n\"older\":%s,\"locked\":%s", older ? "true" : "false", folder_is_locked(folder) ? "true" : "false");
+  free(record);
+  free(best);
+}
+
+void run_facts_write(Document *d, const PageRun *run, const char *page, bool single_file) {
+  Faults faults = {0};
+  char *log = run->log ? xstrdup(run->log) : xasprintf("%s/" RUN_LOG, run->folder);
+  write_name(d, run->name, run->folder ? run->folder : run->log);
+  if (run->folder) write_folder(d, run->folder, page, single_file, &faults);
+  write_log(d, log, &faults);
+  write_faults(d, &faults);
+  free(log);
+}
+
+void score_facts_write(Document *d, const char *folder, const char *page) {
+  Faults faults = {0};
+  write_name(d, NULL, folder);
+  write_evaluation(d, folder, xasprintf("%s/" SCORES, folder), page, false, &faults);
+  write_faults(d, &faults);
+}
+
+bool run_has_facts(const char *folder) {
+  static const char *const names[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION, OLD_SESSION, OLD_EVALUATION};
+  bool any = false;
+  for (int i = 0; i < COUNT(names); i++) {
+    char *path = xasprintf("%s/%s", folder, names[i]);
+    any |= path_is_file(path);
+    free(path);
+  }
+  return any;
+}

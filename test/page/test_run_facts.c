@@ -1,0 +1,147 @@
+// The facts of a run in its page: whether JSON stays JSON and ends no script, what is said of files that are missing or
+// cut, and where its pictures are looked for. Without it a page could be blank, or show one file's fault as another's.
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "page/page_draw.h"
+#include "test/harness/test.h"
+
+static char *path_in(const char *folder, const char *name) { return xasprintf("%s/%s/%s", test_tmp(), folder, name); }
+
+static void write_file(const char *folder, const char *name, const char *text) {
+  char *path = path_in(folder, name), *slash = strrchr(path, '/');
+  *slash = '\0';
+  CHECK(dirs_make(path, NULL));
+  *slash = '/';
+  FILE *f = fopen(path, "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+  free(path);
+}
+
+// The page of a folder of the test, drawn into the folder itself.
+static char *draw(const char *folder) {
+  char *path = xasprintf("%s/%s", test_tmp(), folder), *page = path_in(folder, PAGE_FILE);
+  Err err;
+  if (!EXPECT(page_draw(path, &err))) printf("    %s\n", err.msg);
+  char *text = file_read(page, &(size_t){0}, NULL);
+  CHECK(text);
+  free(path);
+  free(page);
+  return text;
+}
+
+// What stands in the script of facts; it has to be JSON, without anything that ends a script. Caller frees.
+static char *facts_of(const char *page) {
+  static const char begin[] = "<script type=\"application/json\" id=\"facts\">";
+  const char *from = strstr(page, begin);
+  CHECK(from);
+  from += sizeof begin - 1;
+  const char *to = strstr(from, "</script>");
+  CHECK(to);
+  Json j;
+  json_open(&j, "facts", from, (size_t)(to - from));
+  json_skip(&j);
+  if (!EXPECT(json_done(&j))) printf("    %s\n", j.err.msg);
+  json_close(&j);
+  char *facts = xasprintf("%.*s", (int)(to - from), from);
+  EXPECT(!strchr(facts, '<'));
+  return facts;
+}
+
+static void expect_facts(const char *folder, const char *const *parts, int n) {
+  char *page = draw(folder), *facts = facts_of(page);
+  for (int i = 0; i < n; i++)
+    if (!EXPECT(strstr(facts, parts[i]))) printf("    %s\n    %.2000s\n", parts[i], facts);
+  free(facts);
+  free(page);
+}
+
+TEST(run_facts_of_a_whole_folder) {
+  static const char *const parts[] = {"\"name\":\"whole\"",
+                                      "\"run\":{\"state\":\"complete\",\"data\":\"\\u003c/script>\"}",
+                                      "\"best\":{\"best-bbox\":{\"bbox_AP\":0.5,\"step\":2}}",
+                                      "\"evaluation\":{\"step\":2}",
+                                      "\"weights\":[\"best-bbox.safetensors\",\"model.safetensors\"]",
+                                      "\"older\":false,\"locked\":false",
+                                      "\"x\":[1,2]",
+                                      "\"faults\":[]",
+                                      "\"pictures\":\"\""};
+  write_file("whole", "run.json", "{\"state\":\"complete\",\"data\":\"</script>\"}\n");
+  write_file("whole", "best.json", "{\"best-bbox\":{\"bbox_AP\":0.5,\"step\":2}}\n");
+  write_file("whole", "evaluation.json", "{\"step\":2}\n");
+  write_file("whole", "model.safetensors", "");
+  write_file("whole", "best-bbox.safetensors", "");
+  write_file("whole", "log.jsonl",
+             "{\"step\":1,\"kind\":\"train\",\"loss\":2}\n{\"step\":2,\"kind\":\"train\",\"loss\":1}\n");
+  expect_facts("whole", parts, COUNT(parts));
+}
+
+// One file that is cut takes none of the others with it, and is named.
+TEST(run_facts_of_files_that_are_cut) {
+  static const char *const parts[] = {"\"run\":null",    "\"evaluation\":{\"step\":2}",
+                                      "cut/run.json:1:", "\"cut\":true",
+                                      "\"unread\":1",    "\"records\":2"};
+  write_file("cut", "run.json", "{\"state\":\"compl");
+  write_file("cut", "evaluation.json", "{\"step\":2}");
+  write_file(
+      "cut", "log.jsonl",
+      "{\"step\":1,\"kind\":\"train\",\"loss\":2}\n{\"step\":2,\"ki\n{\"step\":3,\"kind\":\"train\",\"loss\":null}\n"
+      "{\"step\":4,\"kind\":\"tra");
+  expect_facts("cut", parts, COUNT(parts));
+}
+
+TEST(run_facts_of_older_versions) {
+  static const char *const parts[] = {"\"run\":{\"state\":\"stopped\"}", "\"evaluation\":{\"step\":7}",
+                                      "\"older\":true", "\"log\":null"};
+  write_file("older", "report/session.json", "{\"state\":\"stopped\"}");
+  write_file("older", "report/evaluation.json", "{\"step\":7}");
+  write_file("older", "run.json", "{\"top1\":0.5}");
+  expect_facts("older", parts, COUNT(parts));
+}
+
+static const char with_pictures[] = "{\"step\":1,\"pictures\":[[\"The "
+                                    "worst\",\"a.png\",\"says\",\"pictures/one-truth.jpg\",\"pictures/../secret.jpg\"],"
+                                    "[\"The worst\",\"b.png\",7,\"/etc/passwd\",null]]}";
+
+// Pictures of the folder alone are put into a page, and a page elsewhere finds them.
+TEST(run_facts_have_pictures) {
+  Err err;
+  write_file("pictured", "evaluation.json", with_pictures);
+  write_file("pictured", "pictures/one-truth.jpg", "abc");
+  write_file("pictured", "secret.jpg", "secret");
+  write_file("elsewhere/deep", "here", "");
+  char *folder = xasprintf("%s/pictured", test_tmp()), *out = path_in("elsewhere/deep", "p.html");
+  const PageRun run = {.folder = folder, .name = "n"};
+  for (int single = 0; single < 2; single++) {
+    if (!EXPECT(page_of_runs(out, &run, 1, single, &err))) printf("    %s\n", err.msg);
+    char *page = file_read(out, &(size_t){0}, NULL), *facts = facts_of(page);
+    EXPECT(strstr(facts, "\"pictures\":\"../../pictured/\""));
+    EXPECT(single == !!strstr(facts, "\"pictures/one-truth.jpg\":\"data:image/jpeg;base64,YWJj\""));
+    EXPECT(!strstr(facts, "c2VjcmV0") && !strstr(facts, "root:"));
+    free(facts);
+    free(page);
+  }
+  free(folder);
+  free(out);
+}
+
+// No text of a folder becomes a part of the page, and no two pages mark their scripts alike.
+TEST(document_forbids_what_is_foreign) {
+  Err err;
+  Document d;
+  char *path = path_in(".", "document.html"), nonce[2][40];
+  for (int i = 0; i < 2; i++) {
+    CHECK(document_begin(&d, path, "<b>&\"", &err));
+    document_jsons(&d, "[\"</script><script>\"]");
+    CHECK(document_end(&d, (const char *const *const[]){NULL}, &err));
+    char *text = file_read(path, &(size_t){0}, NULL);
+    EXPECT(strstr(text, "<title>&lt;b>&amp;\"</title>") && strstr(text, "default-src 'none'; script-src 'nonce-"));
+    EXPECT(!strstr(text, "unsafe") && strstr(text, "[\"\\u003c/script>\\u003cscript>\"]"));
+    snprintf(nonce[i], sizeof nonce[i], "%.32s", strstr(text, "nonce=\"") + strlen("nonce=\""));
+    free(text);
+  }
+  EXPECT(strlen(nonce[0]) == 32 && strcmp(nonce[0], nonce[1]));
+  free(path);
+}
