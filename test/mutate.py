@@ -46,7 +46,8 @@ LEAVES = {"return", "continue", "break", "goto", "die", "exit", "_exit"}
 # What is said to a person, and invariants that only a bug breaks.
 MESSAGE = re.compile(r"(err_set|die\w*|printf|perror|warn\w*|log_note|CHECK\w*|_Static_assert|assert)$")
 # Calls that only give back (what is missing would show as a leak), that only matter in a race, or say something.
-KEPT = re.compile(r"(\w*free|f?close|closedir|dlclose|munmap|va_end|pthread_mutex_\w+|pthread_\w+_destroy|atomic_\w+)$")
+KEPT = re.compile(r"(\w*free|free_\w+|f?close|closedir|dlclose|munmap|va_end|pthread_mutex_\w+|pthread_\w+_destroy|"
+                  r"atomic_\w+)$")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "else", "do", "case"}
 Mutant = collections.namedtuple("Mutant", "file line kind start end text shown key")
 
@@ -161,6 +162,8 @@ class Source:
         begin = first - 1
         while begin > 0 and self.word[begin] not in "({":
             begin = self.pair.get(begin, begin) - 1 if self.word[begin] in CLOSES else begin - 1
+        if self.word[begin - 1] == "for" and KEPT.match(self.word[self.pair[begin] + 1]):
+            return  # gives back what an array holds
         if self.word[begin - 1] == "for" and word == "<":  # ends one early; OpenMP wants the first form
             if self.parallel(begin - 1):
                 self.add("bound", i + 1, last, right + " - 1")
