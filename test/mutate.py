@@ -164,17 +164,22 @@ class Source:
             begin = self.pair.get(begin, begin) - 1 if self.word[begin] in CLOSES else begin - 1
         if self.word[begin - 1] == "for" and KEPT.match(self.word[self.pair[begin] + 1]):
             return  # gives back what an array holds
-        if self.word[begin - 1] == "for" and word == "<":  # ends one early; OpenMP wants the first form
-            if self.parallel(begin - 1):
-                self.add("bound", i + 1, last, right + " - 1")
-            else:
-                self.add("bound", first, i - 1, left + " + 1")
+        if self.word[begin - 1] == "for" and word == "<":
+            self.early(begin, i, first, last)
         else:
             self.add("bound", i, i, {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}[word])
 
-    def parallel(self, at):
-        before = self.raw[: self.tokens[at][2]].rstrip().rsplit("\n", 1)[-1]
-        return before.lstrip().startswith("#pragma omp")
+    def early(self, begin, i, first, last):
+        """The loop whose parenthesis opens at `begin` ends one step early. OpenMP wants its variable to stand alone."""
+        header = self.between(begin, self.pair[begin])
+        left = self.between(first, i - 1)
+        step = re.match(r"\s*%s \+= ([^,;]+)\)$" % re.escape(left), header.rsplit(";", 1)[-1])
+        above = self.raw[: self.tokens[begin - 1][2]].rstrip().rsplit("\n", 1)[-1].strip()
+        by = step.group(1) if step else "1"
+        if above.startswith("#pragma omp"):
+            self.add("bound", i + 1, last, "%s - %s" % (self.between(i + 1, last), by))
+        else:
+            self.add("bound", first, i - 1, "%s + %s" % (left, by))
 
     def statement(self, i):
         """name(…); name->f(…); name[i].f(…); a call whose result nobody uses."""
