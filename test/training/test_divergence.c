@@ -1,7 +1,24 @@
-// Where a run that diverged can go on from.
+// What a step that is not finite was made of, and where a run that diverged can go on from.
+#include <math.h>
 #include "base/alloc.h"
 #include "test/harness/test.h"
 #include "training/divergence.h"
+
+// All losses of the step, and the names of all its images; a place of the batch may be empty.
+TEST(divergence_names_losses_and_images) {
+  char *name[] = {"a.png", "b.png", "c.png"};
+  CocoImage image[COUNT(name)];
+  for (int i = 0; i < COUNT(name); i++) image[i] = (CocoImage){.file_name = name[i]};
+  int usable[] = {2, 0};
+  const Dataset d = {.coco.images = image, .image = usable};
+  const Model m = {.loss = {{.name = "box"}, {.name = "mask"}}};
+  Divergence found;
+  const StepResult r = {.loss = {NAN, 0.5}, .grad_norm = INFINITY, .index = (int[]){1, -1, 0}};
+  divergence_take(&found, &m, &d, 3, 7, 0.02, &r);
+  EXPECT_STR(found.losses, "box nan, mask 0.5, gradient norm inf");
+  EXPECT_STR(found.images, "a.png, c.png");
+  EXPECT(found.step == 7 && found.rate == 0.02);
+}
 
 TEST(divergence_goes_back_to_what_was_good) {
   static const struct {
