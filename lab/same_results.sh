@@ -140,7 +140,6 @@ trained() {
 train_both() {
   both "$@"
   trained "$1"
-  alike "$1" curves.svg file "$1/curves.svg"
 }
 
 # infer_both NAME WORD…: on images of a data set, with pictures.

@@ -186,8 +186,9 @@ function metricTable(evaluation) {
 function categoryTable(evaluation) {
   const columns = listOf(evaluation.columns).map(textOf), rows = listOf(evaluation.categories).filter(Array.isArray);
   if (!rows.length) return null;
+  rows.sort((a, b) => (a[2] ?? 2) - (b[2] ?? 2)); // those without a figure last
   const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 || v === null ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
-  return el("div", el("h3", "Categories, the worst first"), longTable("Categories", ["category", ...columns], cells));
+  return el("div", el("h3", `Categories, the worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
 }
 
 function evaluationSection(run, prefix) {

@@ -12,7 +12,7 @@ echo
 "$P/infer" --weights "$D/run/model.safetensors" --data "$D/data" --batch 8 --out "$D/overlays" --eval >"$D/scores.txt"
 cat <<EOF
 overlays:        $D/overlays/*.png
-learning curve:  $D/run/curves.svg
+report:          $D/run/report.html
 scores:          $D/scores.txt
 EOF
 tail -n 1 "$D/scores.txt"

@@ -12,7 +12,7 @@ echo
 "$P/infer" --weights "$D/run/model.safetensors" --data "$D/data" --batch 32 --out "$D/found" >"$D/scores.txt"
 cat <<EOF
 classes of each image: $D/found/classes.jsonl
-learning curve:        $D/run/curves.svg
+report:                $D/run/report.html
 confusion matrix:      $D/found/confusion.txt
 the run in figures:    $D/run/run.json
 EOF
