@@ -1,4 +1,4 @@
-"""What lab/measure_infer.sh searches, from a data set in COCO's layout: infer_sets.py DATA OUT [PHOTOGRAPHS LARGE].
+"""What plans/inference.plan searches, from a data set in COCO's layout: infer_sets.py DATA OUT [PHOTOGRAPHS LARGE].
 
 OUT/land: the images of DATA's training split that are wider than high.
 OUT/photos: so many photographs (10,000) in 300 sizes of up to a megapixel; OUT/large: so many (128) of 24; both resampled

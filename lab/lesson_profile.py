@@ -6,7 +6,7 @@
 
 MACHINE holds what build/machine prints where it was measured. PROFILES holds, for each lesson, a line `# NN_name` and
 what `ncu FLAGS build/bench ladder --rungs NN_name --layer p2.3x3` says: of its lines the last three in quotes are read,
-which are names, units and values. lab/measure_ladder.sh makes both. Exit status: 0; 2 where one lacks what it
+which are names, units and values. plans/ladder.plan makes both. Exit status: 0; 2 where one lacks what it
 needs.
 """
 import csv

@@ -359,6 +359,14 @@ class Study:
             self.replace(one.name + ".svg", tables.plot(one))
         print(os.path.join(self.folder, "tables.md"))
 
+    def write_records(self, path):
+        """All that runs printed which gave their figures, a record a line, for a file of results/."""
+        files = dict.fromkeys(row.json["files"] for row in self.rows
+                              if row.state == OK and holds(self.only or {}, row.cell))
+        texts = [text for name in files for text in printed_records(os.path.join(self.folder, "runs", f"{name}.stdout"))[0]]
+        with open(path, "x", encoding="utf-8") as f:  # measurements are never overwritten
+            f.write("".join(text + "\n" for text in texts))
+
     def replace(self, name, text):
         path = os.path.join(self.folder, name)
         with open(path + ".new", "w", encoding="utf-8") as f:
@@ -419,6 +427,7 @@ def options():
                         help="run again what failed, or what has changed in the plan since (default: none)")
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS",
                         help="start no run after this time (default: no limit)")
+    parser.add_argument("--records", metavar="FILE", help="write all records that successful runs printed into a new file")
     return parser.parse_args()
 
 
@@ -431,6 +440,8 @@ def main():
         raise Refused(f"--only {args.only}: {error}") from None
     name = os.path.splitext(os.path.basename(args.plan))[0]
     study = Study(plan, args.out or os.path.join("out", name), only, args.limit)
+    if args.records and (os.path.exists(args.records) or args.list or args.merge):
+        raise Refused(f"--records {args.records}: give a file that is not there yet, and neither --list nor --merge")
     if args.table and not os.path.isfile(study.results_path):
         raise Refused(f"{study.results_path} is not there; the plan without --table makes it")
     runs, left = not (args.list or args.table or args.merge), 0
@@ -455,6 +466,8 @@ def main():
         raise Refused(f"--merge {args.merge[0]}: no run of {plan.path}; give the results.jsonl of studies of that plan")
     lacking = study.tell_failures()
     study.write()
+    if args.records:
+        study.write_records(args.records)
     return 1 if lacking or left else 0
 
 

@@ -320,6 +320,15 @@ read: v
         self.assertEqual((run["state"], run["exit"], run["seed"], run["order"], run["repeat"], run["files"], run["records"]),
                          ("ok", 0, 1, 1, 1, "c-1", [{"v": 1}]))
 
+    def test_all_that_was_printed_can_be_kept(self):
+        """Of runs that gave their figures, and never over a file that is there."""
+        plan = self.plan(f"title: T\n{ONCE}[setting n]\nvalues: 1, 2\n[command c]\nrun: echo '{{\"a\":{{n}}}}'; "
+                         "[ {n} = 1 ] && echo '{\"v\":7}'\n[measure v]\nread: v\n")
+        path = os.path.join(self.root, "records")
+        self.study(plan, "--records", path, status=1)
+        self.assertEqual(self.text("records"), '{"a":1}\n{"v":7}\n')
+        self.assertIn("give a file that is not there yet", self.study(plan, "--records", path, status=2))
+
     def test_what_cannot_run(self):
         plan = self.plan(
             "title: T\n[setting n]\nvalues: 1, 2\n[command c]\nrun: echo {n}\n[skip]\nn=1,2\n[measure v]\nread: v\n")

@@ -1,5 +1,6 @@
 // lab/lesson_profile.py on what ncu says, cut to a few columns; the figures that pages make of its records; and
-// lab/measure_ladder.sh with stand-ins for the programs.
+// plans/ladder.plan with stand-ins for the programs.
+#include "base/alloc.h"
 #include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
@@ -114,40 +115,36 @@ TEST_TIER(lesson_profile_figures, 1) {
 // Programs that stand for those of the build, and for ncu, which keeps what it is asked and says the sample.
 static bool put_programs(void) {
   const char *said, *tmp = test_tmp();
-  return put_profiles("ns", "1000") && put("bench", "#!/bin/sh\necho time >>$3\n") &&
+  return put_profiles("ns", "1000") &&
+         put("bench", "#!/bin/sh\necho '{\"rung\":\"cudnn\",\"layer\":\"p2.3x3\",\"tflops\":7}' >>$3\n") &&
          put("ncu", "#!/bin/sh\necho \"$@\" >>\"$(dirname \"$0\")/asked\"\nsed -n '2,/^\"0/p' \"$(dirname "
                     "\"$0\")/profiles\"\n") &&
          put("machine", "#!/bin/sh\necho '{\"date\":\"D\"}'\n") &&
          EXPECT(!command(&said, "cd %s && mkdir -p b && mv bench machine b && chmod +x ncu b/*", tmp));
 }
 
-static int measure(const char **said, const char *profiler) {
+// The plan, of two lessons; records go to FILE below test_tmp().
+static int measure(const char **said, const char *which, const char *profiler, const char *file) {
   const char *tmp = test_tmp();
-  return command(
-      said,
-      "cd %s && rm -f times counts asked && cd - >/dev/null && B=%s/b PROFILE=%s LESSONS='01_naive 14_cluster' "
-      "sh lab/measure_ladder.sh %s/times %s/counts",
-      tmp, tmp, profiler, tmp, tmp);
+  return command(said,
+                 "python3 lab/study.py plans/ladder.plan --only 'command=%s' --rerun failed "
+                 "--set 'bin=%s/b ncu=%s' --out %s/ladder-out --records %s/%s",
+                 which, tmp, profiler, tmp, tmp, file);
 }
 
-TEST_TIER(measure_ladder_times_and_profiles, 1) {
+TEST_TIER(plans_ladder_times_and_profiles, 1) {
   const char *said;
   if (!put_programs()) return;
-  if (!EXPECT_INT(measure(&said, in_tmp("ncu")), 0)) puts(said);
+  char *ncu = xstrdup(in_tmp("ncu"));
+  if (!EXPECT_INT(measure(&said, "times", ncu, "times"), 0)) puts(said);
+  EXPECT_INT(measure(&said, "counts lesson=01_naive,14_cluster", in_tmp("nowhere"), "none"), 1);
+  EXPECT(strstr(said, "counts lesson=01_naive, repeat 1: ") && strstr(said, "nowhere"));
+  if (!EXPECT_INT(measure(&said, "counts lesson=01_naive,14_cluster", ncu, "counts"), 0)) puts(said);
   CHECK(!command(&said, "cd %s && cat times counts asked", test_tmp()));
-  const char *first = strstr(said, "time\n{\"bench\": \"ladder-profile\", \"rung\": \"01_naive\", ");
   const char *asked = strstr(said, "\n--clock-control none -k regex:forward_kernel ");
-  EXPECT(first && strstr(first, "\n{\"bench\": \"ladder-profile\", \"rung\": \"14_cluster\", "));
+  EXPECT(strstr(said, "{\"rung\":\"cudnn\"") == said);
+  EXPECT(strstr(said, "\n{\"bench\": \"ladder-profile\", \"rung\": \"01_naive\", "));
+  EXPECT(strstr(said, "\n{\"bench\": \"ladder-profile\", \"rung\": \"14_cluster\", "));
   if (!EXPECT(asked && strstr(asked, "/b/bench ladder --rungs 14_cluster --layer p2.3x3\n"))) puts(said);
-}
-
-TEST_TIER(measure_ladder_says_what_the_profiler_lacks, 1) {
-  const char *said;
-  if (!put_programs()) return;
-  EXPECT_INT(measure(&said, in_tmp("nowhere")), 2);
-  EXPECT(strstr(said, "measure_ladder: there is no ") == said && !strchr(said, '\n')[1]);
-  if (!put("ncu", "#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM'\nexit 1\n")) return;
-  EXPECT_INT(measure(&said, in_tmp("ncu")), 2);
-  EXPECT(strstr(said, "==ERROR== ERR_NVGPUCTRPERM"));
-  EXPECT_INT(measure(&said, ""), 0);
+  free(ncu);
 }

@@ -29,8 +29,20 @@ static void write_text(const char *path, const char *text) {
 }
 
 TEST_TIER(plans_are_plans, 1) {
-  static const char *const plans[] = {
-      "training-throughput", "inference-throughput", "accuracy", "stack", "nets", "minibatch", "vgg-28", "sustained"};
+  static const char *const plans[] = {"training-throughput",
+                                      "inference-throughput",
+                                      "accuracy",
+                                      "stack",
+                                      "nets",
+                                      "minibatch",
+                                      "vgg-28",
+                                      "sustained",
+                                      "scaling",
+                                      "clocks",
+                                      "ladder",
+                                      "inference",
+                                      "nets-cudnn",
+                                      "vgg-28-pytorch"};
   const char *said;
   int files = 0;
   if (!has_python()) return;
