@@ -214,7 +214,7 @@ check_tools() {
   for set in coco nuclei; do
     both doctor-$set doctor --data @data/$set --json --html @out/page.html --html-images 20
     alike doctor-$set 'standard output' text doctor-$set.out
-    alike doctor-$set page.html file doctor-$set/page.html
+    alike doctor-$set 'pictures of the page' folder doctor-$set/page-pictures
     both doctor-$set-text doctor --data @data/$set --decode=false
     alike doctor-$set-text 'standard output' text doctor-$set-text.out
   done

@@ -3,8 +3,6 @@
 #include <string.h>
 #include "base/record.h"
 #include "base/text.h"
-#include "data/pictures/thumbnail.h"
-#include "page/album_page.h"
 #include "page/data_uri.h"
 
 enum { SIDE = 640 }; // the longer side of a picture before masks are drawn, pixels
@@ -34,20 +32,24 @@ typedef struct Group {
   int next;                    // place in the shuffled order from which to look on
 } Group;
 
-static bool in_group(const Group *g, const Split *s, int i) {
-  const Dataset *d = &s->data;
-  if (g->defect >= 0) return s->defects.of_image[d->image[i]] >> g->defect & 1;
+// The place of an object's category in its data set.
+static int category_of(const Diagnosis *f, const Object *o) { return f->classes ? o->label : o->label - 1; }
+
+static bool in_group(const Group *g, const Diagnosis *f, int i) {
+  const FoundSplit *s = &f->split[g->split];
+  const Dataset *d = s->data;
+  if (g->defect >= 0) return s->defects[d->image[i]] >> g->defect & 1;
   for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
-    if (d->object[o].label == g->category + 1) return true;
+    if (category_of(f, &d->object[o]) == g->category) return true;
   return false;
 }
 
 // Marks the group's next image that is not chosen yet; false when there is none.
-static bool choose_next(Group *g, const Split *s, uint8_t *chosen) {
-  const int n = s->data.num_images;
+static bool choose_next(Group *g, const Diagnosis *f, uint8_t *chosen) {
+  const int n = f->split[g->split].data->num_images;
   while (g->next < n) {
     int i = shuffled(g->next++, n);
-    if (chosen[i] || !in_group(g, s, i)) continue;
+    if (chosen[i] || !in_group(g, f, i)) continue;
     chosen[i] = 1;
     return true;
   }
@@ -55,12 +57,12 @@ static bool choose_next(Group *g, const Split *s, uint8_t *chosen) {
 }
 
 // One image of each group in turn until none has any left or `max` are chosen; returns how many.
-static int choose_in_turn(Group *groups, int n, const Split *const *splits, uint8_t **chosen, int max) {
+static int choose_in_turn(Group *groups, int n, const Diagnosis *f, uint8_t **chosen, int max) {
   int count = 0;
   for (bool more = true; more && count < max;) {
     more = false;
     for (int g = 0; g < n && count < max; g++) {
-      bool found = choose_next(&groups[g], splits[groups[g].split], chosen[groups[g].split]);
+      bool found = choose_next(&groups[g], f, chosen[groups[g].split]);
       count += found;
       more |= found;
     }
@@ -69,21 +71,21 @@ static int choose_in_turn(Group *groups, int n, const Split *const *splits, uint
 }
 
 // Images with a defect, at most half where there are others, then some of every category, then any.
-static void choose(const Split *const *splits, int n, uint8_t **chosen, int max) {
+static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
   int categories = 0, wrong = 0, right = 0;
-  for (int s = 0; s < n; s++) categories += splits[s]->open ? splits[s]->data.coco.num_categories : 0;
-  Group *defects = xmalloc((size_t)n * DEFECTS * sizeof *defects);
+  for (int s = 0; s < FOUND_SPLITS; s++) categories += f->split[s].data ? f->split[s].data->coco.num_categories : 0;
+  Group *defects = xmalloc((size_t)FOUND_SPLITS * (size_t)f->kinds.n * sizeof *defects);
   Group *kinds = xmalloc((size_t)categories * sizeof *kinds);
-  for (int s = 0; s < n; s++) {
-    if (!splits[s]->open) continue;
-    for (int k = 0; k < DEFECTS; k++) defects[wrong++] = (Group){s, k, -1, 0};
-    for (int k = 0; k < splits[s]->data.coco.num_categories; k++) kinds[right++] = (Group){s, -1, k, 0};
+  for (int s = 0; s < FOUND_SPLITS; s++) {
+    if (!f->split[s].data) continue;
+    for (int k = 0; k < f->kinds.n; k++) defects[wrong++] = (Group){s, k, -1, 0};
+    for (int k = 0; k < f->split[s].data->coco.num_categories; k++) kinds[right++] = (Group){s, -1, k, 0};
   }
-  int count = choose_in_turn(defects, wrong, splits, chosen, (max + 1) / 2);
-  count += choose_in_turn(kinds, right, splits, chosen, max - count);
-  count += choose_in_turn(defects, wrong, splits, chosen, max - count);
-  for (int s = 0; s < n; s++)
-    for (int i = 0; splits[s]->open && i < splits[s]->data.num_images && count < max; i++)
+  int count = choose_in_turn(defects, wrong, f, chosen, (max + 1) / 2);
+  count += choose_in_turn(kinds, right, f, chosen, max - count);
+  count += choose_in_turn(defects, wrong, f, chosen, max - count);
+  for (int s = 0; s < FOUND_SPLITS; s++)
+    for (int i = 0; f->split[s].data && i < f->split[s].data->num_images && count < max; i++)
       if (!chosen[s][i]) {
         chosen[s][i] = 1;
         count++;
@@ -92,156 +94,129 @@ static void choose(const Split *const *splits, int n, uint8_t **chosen, int max)
   free(kinds);
 }
 
-// ---- a picture ------------------------------------------------------------------------------------------------------
+// ---- an image -------------------------------------------------------------------------------------------------------
 
-// Image i with its objects drawn, as an address; NULL when it cannot be read. Caller frees.
-static char *picture(const Split *s, int i) {
-  Thumbnail t;
-  if (!thumbnail_open(&t, &s->data, i, SIDE, NULL)) return NULL;
-  Jpeg jpeg = thumbnail_truth(&t, &s->data, i);
-  char *src = data_uri(jpeg.bytes, jpeg.size);
-  free(jpeg.bytes);
-  thumbnail_close(&t);
-  return src;
-}
+typedef struct AlbumImage {
+  int split, image;
+  Jpeg picture; // bytes NULL: it cannot be read
+  Record says;
+} AlbumImage;
 
-// ---- the page -------------------------------------------------------------------------------------------------------
-
-// JSON inside a script: "<" only stands in strings, where it could end the script.
-static void write_json(FILE *f, const char *json) {
-  for (; *json; json++) {
-    if (*json == '<')
-      fputs("\\u003c", f);
-    else
-      fputc(*json, f);
-  }
-}
-
-// Categories go by their name's first place among those of all splits.
-typedef struct NameList {
-  const char **name;
-  int n;
-} NameList;
-
-static int place_of(const NameList *l, const char *name) {
-  int k = 0;
-  while (k < l->n && strcmp(l->name[k], name) != 0) k++;
-  return k;
-}
-
-static NameList name_categories(const Split *const *splits, int n) {
-  NameList l = {0};
-  size_t cap = 0;
-  for (int s = 0; s < n; s++)
-    for (int k = 0; splits[s]->open && k < splits[s]->data.coco.num_categories; k++) {
-      const char *name = splits[s]->data.coco.categories[k].name;
-      if (place_of(&l, name) < l.n) continue;
-      array_reserve((void **)&l.name, &cap, (size_t)l.n + 1, sizeof *l.name);
-      l.name[l.n++] = name;
-    }
-  return l;
-}
-
-// [[category, count], …] of image i.
-static char *objects_json(const Dataset *d, int i, const NameList *names) {
+// [[category, count], …] of an image.
+static char *objects_json(const Diagnosis *f, const AlbumImage *w) {
+  const FoundSplit *s = &f->split[w->split];
+  const Dataset *d = s->data;
   char *text;
   size_t size;
-  FILE *f = text_open(&text, &size);
-  int *count = xcalloc((size_t)names->n, sizeof *count);
-  for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
-    count[place_of(names, d->coco.categories[d->object[o].label - 1].name)]++;
+  FILE *out = text_open(&text, &size);
+  int *count = xcalloc((size_t)f->categories, sizeof *count);
+  for (int o = d->first_object[w->image]; o < d->first_object[w->image + 1]; o++)
+    count[s->category[category_of(f, &d->object[o])]]++;
   const char *comma = "";
-  fputc('[', f);
-  for (int k = 0; k < names->n; k++)
+  fputc('[', out);
+  for (int k = 0; k < f->categories; k++)
     if (count[k]) {
-      fprintf(f, "%s[%d,%d]", comma, k, count[k]);
+      fprintf(out, "%s[%d,%d]", comma, k, count[k]);
       comma = ",";
     }
-  fputc(']', f);
-  text_close(f);
+  fputc(']', out);
+  text_close(out);
   free(count);
   return text;
 }
 
-static void record_image(Record *r, const Split *s, int split, int i, const NameList *names) {
-  const CocoImage *im = &s->data.coco.images[s->data.image[i]];
-  char *src = picture(s, i), *objects = objects_json(&s->data, i, names), wrong[256] = "[";
+static void record_wrong(Record *r, const Diagnosis *f, const AlbumImage *w) {
+  const FoundSplit *s = &f->split[w->split];
+  char wrong[256] = "[";
   int used = 1;
-  for (int k = 0; k < DEFECTS; k++)
-    if (s->defects.of_image[s->data.image[i]] >> k & 1)
+  for (int k = 0; k < f->kinds.n; k++)
+    if (s->defects[s->data->image[w->image]] >> k & 1)
       used += snprintf(wrong + used, sizeof wrong - (size_t)used, "%s%d", used > 1 ? "," : "", k);
   snprintf(wrong + used, sizeof wrong - (size_t)used, "]");
-  record_begin(r);
-  record_int(r, "split", split);
-  record_int(r, "id", im->id);
-  record_str(r, "file", im->file_name);
-  record_int(r, "w", im->w);
-  record_int(r, "h", im->h);
-  record_raw(r, "objects", objects);
   record_raw(r, "wrong", wrong);
-  record_str(r, "note", s->defects.reason[i]);
-  record_str(r, "src", src);
-  record_end(r);
-  free(src);
+}
+
+// Makes the picture, and all of the record but where it lies.
+static void show(const Diagnosis *f, AlbumImage *w) {
+  const Dataset *d = f->split[w->split].data;
+  const CocoImage *im = &d->coco.images[d->image[w->image]];
+  Thumbnail t;
+  Err err = {""};
+  if (thumbnail_open(&t, d, w->image, SIDE, &err)) {
+    w->picture = f->classes ? thumbnail_plain(&t) : thumbnail_truth(&t, d, w->image);
+    thumbnail_close(&t);
+  }
+  char *objects = objects_json(f, w);
+  record_begin(&w->says);
+  record_int(&w->says, "split", w->split);
+  record_int(&w->says, "id", im->id);
+  record_str(&w->says, "file", im->file_name);
+  record_int(&w->says, "w", im->w);
+  record_int(&w->says, "h", im->h);
+  record_raw(&w->says, "objects", objects);
+  record_wrong(&w->says, f, w);
+  record_str(&w->says, "note", *err.msg ? err.msg : NULL);
   free(objects);
 }
 
+// Adds where the picture lies: in the page, or in the folder, where it is written.
+static bool keep(AlbumImage *w, PictureFolder *folder, Err *err) {
+  char *src = NULL;
+  bool ok = true;
+  if (w->picture.bytes && folder)
+    ok = picture_folder_add(folder, &w->picture, &src, err);
+  else if (w->picture.bytes)
+    src = data_uri(w->picture.bytes, w->picture.size);
+  record_str(&w->says, "src", src);
+  record_end(&w->says);
+  free(src);
+  free(w->picture.bytes);
+  w->picture = (Jpeg){0};
+  return ok;
+}
+
+// ---- all of them ----------------------------------------------------------------------------------------------------
+
 // Pictures are made on all cores, some at a time so that only these wait in memory, and written in order.
-static void write_images(FILE *f, const Split *const *splits, int n, uint8_t **chosen, const NameList *names) {
-  enum { AT_A_TIME = 32 };
-  Record made[AT_A_TIME] = {0};
-  int image[AT_A_TIME];
-  const char *comma = "";
-  for (int s = 0; s < n; s++) {
-    for (int i = 0, count = 0; splits[s]->open && i < splits[s]->data.num_images; i++) {
-      if (chosen[s][i]) image[count++] = i;
-      if (count < AT_A_TIME && i + 1 < splits[s]->data.num_images) continue;
+static bool write_some(Document *to, const Diagnosis *f, AlbumImage *some, int n, bool *first, PictureFolder *folder,
+                       Err *err) {
 #pragma omp parallel for schedule(dynamic)
-      for (int k = 0; k < count; k++) record_image(&made[k], splits[s], s, image[k], names);
-      for (int k = 0; k < count; k++, comma = ",\n") {
-        fputs(comma, f);
-        write_json(f, made[k].text);
-      }
-      count = 0;
+  for (int k = 0; k < n; k++) show(f, &some[k]);
+  bool ok = true;
+  for (int k = 0; k < n; k++) {
+    ok = ok && keep(&some[k], folder, err);
+    free(some[k].picture.bytes);
+    some[k].picture.bytes = NULL;
+    if (!ok) continue;
+    document_jsons(to, *first ? "\n" : ",\n");
+    *first = false;
+    document_jsons(to, some[k].says.text);
+  }
+  return ok;
+}
+
+bool album_write(Document *to, const Diagnosis *f, int max, PictureFolder *folder, Err *err) {
+  enum { AT_A_TIME = 32 };
+  AlbumImage some[AT_A_TIME] = {0};
+  uint8_t *chosen[FOUND_SPLITS];
+  int n = 0;
+  bool ok = true, first = true;
+  for (int s = 0; s < FOUND_SPLITS; s++)
+    chosen[s] = xcalloc(f->split[s].data ? (size_t)f->split[s].data->num_images : 0, 1);
+  choose(f, chosen, max);
+  document_jsons(to, "[");
+  for (int s = 0; s < FOUND_SPLITS; s++)
+    for (int i = 0; ok && f->split[s].data && i < f->split[s].data->num_images; i++) {
+      if (!chosen[s][i]) continue;
+      some[n].split = s;
+      some[n++].image = i;
+      if (n < AT_A_TIME) continue;
+      ok = write_some(to, f, some, n, &first, folder, err);
+      n = 0;
     }
-  }
-  for (int k = 0; k < AT_A_TIME; k++) record_free(&made[k]);
-}
-
-static void write_page(FILE *f, const char *title, const Split *const *splits, int n, uint8_t **chosen) {
-  NameList names = name_categories(splits, n);
-  Record r = {0};
-  const char **split = xmalloc((size_t)n * sizeof *split), *what[DEFECTS], *treatment[DEFECTS];
-  for (int s = 0; s < n; s++) split[s] = splits[s]->name ? splits[s]->name : "";
-  for (int k = 0; k < DEFECTS; k++) {
-    what[k] = defect_info[k].what;
-    treatment[k] = defect_info[k].treatment;
-  }
-  record_begin(&r);
-  record_str(&r, "title", title);
-  record_strings(&r, "splits", split, n);
-  record_strings(&r, "categories", names.name, names.n);
-  record_strings(&r, "defects", what, DEFECTS);
-  record_strings(&r, "treatments", treatment, DEFECTS);
-  fputs(album_head, f);
-  write_json(f, r.text);
-  fputs(",\"images\":[\n", f);
-  write_images(f, splits, n, chosen, &names);
-  fputs("]}", f);
-  fputs(album_tail, f);
-  record_free(&r);
-  free(split);
-  free(names.name);
-}
-
-bool album_write(const char *path, const char *title, const Split *const *splits, int n, int max, Err *err) {
-  AtomicFile out;
-  if (!file_begin(&out, path, err)) return false;
-  uint8_t **chosen = xcalloc((size_t)n, sizeof *chosen);
-  for (int s = 0; s < n; s++) chosen[s] = xcalloc((size_t)splits[s]->data.num_images, 1);
-  choose(splits, n, chosen, max);
-  write_page(out.f, title, splits, n, chosen);
-  for (int s = 0; s < n; s++) free(chosen[s]);
-  free(chosen);
-  return file_commit(&out, err);
+  ok = ok && write_some(to, f, some, n, &first, folder, err);
+  document_jsons(to, "]");
+  for (int k = 0; k < AT_A_TIME; k++) record_free(&some[k].says);
+  for (int s = 0; s < FOUND_SPLITS; s++) free(chosen[s]);
+  return ok;
 }

@@ -1,8 +1,9 @@
-// An album: one HTML page of a data set's images with their masks, to be leafed through in a browser. The page holds
-// everything itself and asks for nothing from elsewhere.
+// The album of the doctor's page: which images it shows, their pictures, and what there is to say of each.
 #pragma once
-#include "data/survey/advice.h"
+#include "data/survey/diagnosis.h"
+#include "page/document.h"
+#include "page/picture_folder.h"
 
-// Writes at most `max` images of the open ones among n splits, replacing the file: half with a defect where there are
-// so many, the others spread over the categories. `title` is the data set's name.
-bool album_write(const char *path, const char *title, const Split *const *splits, int n, int max, Err *err);
+// Writes a JSON array of at most `max` images of the splits that are open: half with a defect where there are so many,
+// the others spread over the categories. Pictures go to the folder or, where that is NULL, into the page.
+bool album_write(Document *to, const Diagnosis *f, int max, PictureFolder *folder, Err *err);

@@ -7,3 +7,4 @@ extern const char *const page_report_css[],
                                                                              *const page_evaluation_js[],
                                                                                  *const page_run_js[],
                                                                                      *const page_runs_js[];
+extern const char *const page_histogram_js[], *const page_album_js[], *const page_doctor_js[];

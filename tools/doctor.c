@@ -9,10 +9,10 @@
 #include "base/record.h"
 #include "base/text.h"
 #include "data/batches/source.h"
-#include "data/survey/advice.h"
+#include "data/survey/checkup.h"
 #include "models/model.h"
 #include "nn/optim.h"
-#include "page/album.h"
+#include "page/doctor_page.h"
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
@@ -28,7 +28,8 @@
   X(FLAG, exif, false, "images are turned as their EXIF orientation says, as with ./train --exif")                     \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
-  X(STRING, html, NULL, "FILE", "also write a page that shows images with their masks")                                \
+  X(STRING, html, NULL, "FILE", "also write a page: findings, histograms, images with their masks in FILE-pictures/")  \
+  X(FLAG, single_file, false, "with --html: hold the pictures in the page instead of a folder beside it")              \
   X(INT, html_images, 200, 1, 2000, "N", "with --html: number of images, those with defects first")
 // clang-format on
 
@@ -57,6 +58,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
+  if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file is about the page of --html FILE, which is missing");
   if (surveyed_by(o.data)) return o;
   ModelConfig c;
   Err err;
@@ -73,170 +75,9 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   return o;
 }
 
-// ---- reading --------------------------------------------------------------------------------------------------------
-
 static void show_progress(int done, int total) {
   if (done % 16 && done < total) return;
   fprintf(stderr, "\rdoctor: %d of %d images%s", done, total, done == total ? "\n" : "");
-}
-
-static void split_open(Split *s, const char *name, const DoctorOptions *o, bool keep_empty) {
-  *s = (Split){.name = name};
-  DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},
-                            .upright = o->exif,
-                            .max_canvases = o->canvases,
-                            .keep_empty = keep_empty};
-  s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
-  if (!s->open) return;
-  survey_take(&s->survey, &s->data);
-  defects_find(&s->defects, &s->data, o->decode, isatty(STDERR_FILENO) ? show_progress : NULL);
-}
-
-static void split_close(Split *s) {
-  if (!s->open) return;
-  defects_free(&s->defects, &s->data);
-  survey_free(&s->survey);
-  dataset_close(&s->data);
-}
-
-// What stops ./train once its data are open: no category, or one to evaluate that training does not know.
-static void check_categories(Split *train, Split *val) {
-  const Coco *v = &val->data.coco, *t = &train->data.coco;
-  if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: no category to train on", t->path);
-  for (int i = 0; val->open && train->open && i < v->num_categories; i++)
-    if (coco_find_category(t, v->categories[i].id) < 0) {
-      err_set(&val->stop,
-              "%s: category %lld (%s) is not in %s; give it its id there, add it there, or take it out here", v->path,
-              (long long)v->categories[i].id, v->categories[i].name, t->path);
-      return;
-    }
-}
-
-static bool is_split(const DoctorOptions *o, const char *split) {
-  char *annotations, *images;
-  Err err;
-  bool is = coco_find_split(o->data, split, &annotations, &images, &err);
-  free(annotations);
-  free(images);
-  return is;
-}
-
-// What is known in the end; val.name is NULL without a split to evaluate on.
-typedef struct Checkup {
-  Split train, val;
-  Advice advice;
-  bool sound;
-} Checkup;
-
-static bool split_sound(const Split *s) {
-  int wrong = 0;
-  for (int k = 0; k < DEFECTS; k++) wrong += s->defects.found[k].count;
-  return !s->name || (!*s->stop.msg && wrong == 0);
-}
-
-static void check(Checkup *c, const DoctorOptions *o) {
-  *c = (Checkup){0};
-  split_open(&c->train, o->train_split, o, o->keep_empty);
-  if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true);
-  check_categories(&c->train, &c->val);
-  if (c->train.open) advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
-  c->sound = split_sound(&c->train) && split_sound(&c->val);
-}
-
-// ---- for people -----------------------------------------------------------------------------------------------------
-
-static void print_split(const Split *s, int canvases) {
-  const Dataset *d = &s->data;
-  const Survey *v = &s->survey;
-  line_print(stdout, "  %s", s->name);
-  printf("    images      %d", d->num_images);
-  if (d->without_objects) printf("; without an object: %d", d->without_objects);
-  printf("; the median one %d x %d pixels, the largest %d x %d\n", v->image50.w, v->image50.h, v->image100.w,
-         v->image100.h);
-  printf("    resized     by %.2g (median) onto canvases", (double)v->scale50);
-  for (int i = 0; i < d->num_canvases; i++) printf("%s %d x %d", i ? "," : "", d->canvas[i].w, d->canvas[i].h);
-  printf(", of which %.0f %% is padding\n", 100 * v->padding[canvases - 1]);
-  printf("    objects     %d in %d of %d categories", v->objects, v->used, d->coco.num_categories);
-  if (v->objects) printf("; most in an image: %d", d->max_objects);
-  if (d->crowds) printf("; crowds, which are left out: %d", d->crowds);
-  printf("\n");
-  if (v->objects)
-    printf("    their size  %.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)\n",
-           (double)v->size10, (double)v->size50, (double)v->size90);
-  if (s->defects.decode_ms > 0) printf("    decoding    %.1f ms an image on one core\n", s->defects.decode_ms);
-}
-
-typedef struct CategoryRow {
-  int category, objects;
-} CategoryRow;
-
-static int compare_rows(const void *a, const void *b) {
-  const CategoryRow *p = a, *q = b;
-  return p->objects != q->objects ? q->objects - p->objects : p->category - q->category;
-}
-
-static void print_categories(const Checkup *c) {
-  enum { MOST = 40 };
-  const Coco *t = &c->train.data.coco;
-  CategoryRow *rows = xmalloc((size_t)t->num_categories * sizeof *rows);
-  for (int i = 0; i < t->num_categories; i++) rows[i] = (CategoryRow){i, c->train.survey.category[i].objects};
-  qsort(rows, (size_t)t->num_categories, sizeof *rows, compare_rows);
-  printf("\n  %-24s %10s %10s %10s %10s\n", "category", "objects", "in images", "median px",
-         c->val.open ? c->val.name : "");
-  for (int i = 0; i < MIN(t->num_categories, MOST); i++) {
-    const CategorySurvey *s = &c->train.survey.category[rows[i].category];
-    const CocoCategory *category = &t->categories[rows[i].category];
-    int other = c->val.open ? coco_find_category(&c->val.data.coco, category->id) : -1;
-    text_print(stdout, "  %-24.24s %10d %10d %10.0f", category->name, s->objects, s->images, (double)s->size);
-    if (other >= 0) printf(" %10d", c->val.survey.category[other].objects);
-    printf("\n");
-  }
-  if (t->num_categories > MOST) printf("  and %d more; --json has all\n", t->num_categories - MOST);
-  free(rows);
-}
-
-static void print_finding(const Split *s, Defect kind) {
-  const Finding *f = &s->defects.found[kind];
-  const DefectInfo *info = &defect_info[kind];
-  line_print(stdout, "  %s: %s: %d; %s", s->name, info->what, f->count, info->treatment);
-  printf("    first: %s %lld", info->of, (long long)f->id);
-  if (f->image >= 0) text_print(stdout, ", file %s", s->data.coco.images[f->image].file_name);
-  if (kind == DEFECT_BOX_APART && 2 * s->defects.corners > f->count)
-    printf("\n    most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
-  for (int i = 0; kind == DEFECT_FILE && i < s->data.num_images; i++)
-    if (s->data.image[i] == f->image) printf("\n    %s", s->defects.reason[i]);
-  printf("\n");
-}
-
-static void print_wrong(const Split *s) {
-  if (*s->stop.msg) line_print(stdout, "  %s: training stops: %s", s->name, s->stop.msg);
-  for (int k = 0; k < DEFECTS; k++)
-    if (s->defects.found[k].count) print_finding(s, (Defect)k);
-}
-
-static void print_text(const Checkup *c, const DoctorOptions *o) {
-  line_print(stdout, "%s, as ./train reads it with --size %d --max-size %d --canvases %d%s%s", o->data, o->size,
-             o->max_size, o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
-  printf("\nwhat there is\n");
-  if (c->train.open) print_split(&c->train, o->canvases);
-  if (c->val.open) print_split(&c->val, o->canvases);
-  if (!c->val.name) line_print(stdout, "  no split %s to evaluate on", o->val_split);
-  if (c->train.survey.used) print_categories(c);
-  printf("\nwhat is wrong\n");
-  print_wrong(&c->train);
-  if (c->val.name) print_wrong(&c->val);
-  if (c->sound)
-    printf("  nothing%s\n", o->decode ? "" : " in the annotations; image files and masks were not looked at");
-  if (!c->train.open) return;
-  printf("\nwhat will hurt\n");
-  for (int i = 0; i < c->advice.num_hurts; i++) line_print(stdout, "  %s", c->advice.hurts[i]);
-  if (!c->advice.num_hurts) printf("  nothing\n");
-  printf("\nsuggested\n");
-  char *data = cli_word(o->data);
-  line_print(stdout, "  ./train --data %s --model %s %s", data, o->model, c->advice.flags);
-  free(data);
-  printf("  the learning rate follows from the batch: %g; --plan prints the memory it takes\n",
-         scaled_rate(0.02, 16, c->advice.batch));
 }
 
 // ---- for machines ---------------------------------------------------------------------------------------------------
@@ -342,7 +183,7 @@ static void record_split(Record *out, const char *key, const Split *s) {
   record_free(&r);
 }
 
-static void print_json(const Checkup *c, const DoctorOptions *o) {
+static char *as_json(const Checkup *c, const DoctorOptions *o) {
   Record r = {0};
   record_begin(&r);
   record_str(&r, "data", o->data);
@@ -353,18 +194,20 @@ static void print_json(const Checkup *c, const DoctorOptions *o) {
   if (c->val.name) record_split(&r, "val", &c->val);
   record_strings(&r, "hurts", (const char *const *)c->advice.hurts, c->advice.num_hurts);
   record_str(&r, "flags", c->advice.flags);
-  printf("%s\n", record_end(&r));
+  char *json = xstrdup(record_end(&r));
   record_free(&r);
+  return json;
 }
 
+// ---- for people -----------------------------------------------------------------------------------------------------
+
 // The page must take the place of nothing that was read.
-static void check_page(const char *path, const Checkup *c) {
+static void check_page(const char *path, const Diagnosis *f) {
   FileSet inputs = {0};
-  const Split *splits[] = {&c->train, &c->val};
-  for (int s = 0; s < COUNT(splits); s++) {
-    const Dataset *d = &splits[s]->data;
-    if (splits[s]->open) file_set_add(&inputs, d->coco.path);
-    for (int i = 0; splits[s]->open && i < d->num_images; i++) {
+  for (int s = 0; s < FOUND_SPLITS; s++) {
+    const Dataset *d = f->split[s].data;
+    if (d) file_set_add(&inputs, d->coco.path);
+    for (int i = 0; d && !d->gray && i < d->num_images; i++) {
       char *image = dataset_path(d, i);
       file_set_add(&inputs, image);
       free(image);
@@ -375,39 +218,65 @@ static void check_page(const char *path, const Checkup *c) {
   file_set_free(&inputs);
 }
 
-// Of such a folder there is no page, and its splits go by their names.
-static int survey_all(const Source *s, const DoctorOptions *o) {
-  const char *holds = s->contents(o->data);
+// The same of a set of objects and of one of classes.
+static void report(const Diagnosis *f, const char *json, const void *options) {
+  const DoctorOptions *o = options;
+  Err err;
+  if (o->html) check_page(o->html, f);
+  if (o->json)
+    printf("%s\n", json);
+  else
+    diagnosis_print(stdout, f);
+  fflush(stdout); // the page takes a while
+  const DoctorPage page = {.images = o->html_images, .single_file = o->single_file};
+  if (o->html && !doctor_page_write(o->html, f, &page, &err)) die(EXIT_RUN, "%s", err.msg);
+}
+
+// Splits of such a folder go by their names.
+static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)(int, int)) {
   if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
     die(EXIT_USAGE, "%s holds %s, whose splits are train and val; leave out --train-split and --val-split", o->data,
-        holds);
-  if (o->html) die(EXIT_USAGE, "--html shows masks, and %s holds %s; leave it out", o->data, holds);
-  const SourceSurvey survey = {.dir = o->data,
-                               .canvas = {o->size, o->size},
-                               .decode = o->decode,
-                               .json = o->json,
-                               .tick = isatty(STDERR_FILENO) ? show_progress : NULL};
-  const bool sound = s->survey(&survey);
-  stdout_close();
-  return sound ? 0 : 1;
+        s->contents(o->data));
+  return s->survey(&(SourceSurvey){
+      .dir = o->data, .canvas = {o->size, o->size}, .decode = o->decode, .tick = tick, .report = report, .context = o});
+}
+
+static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
+  const CheckupOptions options = {.data = o->data,
+                                  .train_split = o->train_split,
+                                  .val_split = o->val_split,
+                                  .size = o->size,
+                                  .max_size = o->max_size,
+                                  .canvases = o->canvases,
+                                  .exif = o->exif,
+                                  .keep_empty = o->keep_empty,
+                                  .decode = o->decode,
+                                  .looked = tick};
+  Checkup c;
+  Diagnosis f;
+  checkup_take(&c, &options);
+  checkup_diagnosis(&f, &c, &options);
+  if (c.train.open) {
+    char *data = cli_word(o->data);
+    f.command = xasprintf("./train --data %s --model %s %s", data, o->model, c.advice.flags);
+    f.note = xasprintf("the learning rate follows from the batch: %g; --plan prints the memory it takes",
+                       scaled_rate(0.02, 16, c.advice.batch));
+    free(data);
+  }
+  char *json = as_json(&c, o);
+  report(&f, json, o);
+  const bool sound = c.sound;
+  free(json);
+  diagnosis_free(&f);
+  checkup_free(&c);
+  return sound;
 }
 
 int main(int argc, char **argv) {
-  DoctorOptions o = doctor_options(argc, argv);
+  const DoctorOptions o = doctor_options(argc, argv);
   const Source *source = surveyed_by(o.data);
-  if (source) return survey_all(source, &o);
-  Checkup c;
-  Err err;
-  check(&c, &o);
-  if (o.html) check_page(o.html, &c);
-  (o.json ? print_json : print_text)(&c, &o);
-  fflush(stdout); // the page takes a while
-  const Split *splits[] = {&c.train, &c.val};
-  if (o.html && !album_write(o.html, o.data, splits, COUNT(splits), o.html_images, &err)) die(EXIT_RUN, "%s", err.msg);
-  bool sound = c.sound;
-  advice_free(&c.advice);
-  split_close(&c.train);
-  split_close(&c.val);
+  void (*tick)(int, int) = isatty(STDERR_FILENO) ? show_progress : NULL;
+  const bool sound = source ? survey_classes(source, &o, tick) : survey_objects(&o, tick);
   stdout_close();
   return sound ? 0 : 1;
 }

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
-#include "base/output.h"
 #include "base/record.h"
 #include "base/text.h"
 #include "classification/data/class_advice.h"
 #include "classification/data/class_survey.h"
+#include "data/survey/diagnosis.h"
 
-// In the table; a class with so many times fewer images than the largest is rare; few images of all classes together.
-enum { MOST_CLASSES = 40, RARE = 10, FEW = 1000 };
+// A class with so many times fewer images than the largest is rare; few images of all classes together.
+enum { RARE = 10, FEW = 1000 };
 
 typedef struct ClassSplit {
   const char *name; // NULL: there is none
@@ -60,57 +60,42 @@ static const char *file_of(const ClassSplit *s, int i) { return s->data.coco.ima
 
 // ---- for people -----------------------------------------------------------------------------------------------------
 
-static void print_split(const ClassSplit *s) {
+static void say_split(FoundSplit *f, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   const Canvas *canvas = &s->data.canvas[0];
-  line_print(stdout, "  %s", s->name);
-  printf("    images      %d of %d classes; ", s->data.num_images, s->data.classes);
+  const int images = s->data.num_images, classes = s->data.classes;
   if (v->least.h == v->most.h && v->least.w == v->most.w)
-    printf("all of %d x %d pixels\n", v->most.w, v->most.h);
+    found_say(f, "images", "%d of %d classes; all of %d x %d pixels", images, classes, v->most.w, v->most.h);
   else
-    printf("the median one %d x %d pixels, the smallest %d x %d, the largest %d x %d\n", v->median.w, v->median.h,
-           v->least.w, v->least.h, v->most.w, v->most.h);
-  printf("    canvas      %d x %d\n", canvas->w, canvas->h);
-  if (v->decode_ms > 0) printf("    decoding    %.1f ms an image on one core\n", v->decode_ms);
+    found_say(f, "images", "%d of %d classes; the median one %d x %d pixels, the smallest %d x %d, the largest %d x %d",
+              images, classes, v->median.w, v->median.h, v->least.w, v->least.h, v->most.w, v->most.h);
+  found_say(f, "canvas", "%d x %d", canvas->w, canvas->h);
+  if (v->decode_ms > 0) found_say(f, "decoding", "%.1f ms an image on one core", v->decode_ms);
 }
 
-static void print_classes(const ClassCheckup *c) {
-  const Dataset *d = &c->train.data;
-  printf("\n  %-32s %10s %10s\n", "class", c->train.name, c->val.open ? c->val.name : "");
-  for (int i = 0; i < MIN(d->classes, MOST_CLASSES); i++) {
-    text_print(stdout, "  %-32.32s %10d", d->coco.categories[i].name, c->train.survey.count[i]);
-    if (c->val.open) printf(" %10d", c->val.survey.count[i]);
-    printf("\n");
-  }
-  if (d->classes > MOST_CLASSES) printf("  and %d more; --json has all\n", d->classes - MOST_CLASSES);
+static void say_pair(Diagnosis *f, const ClassSplit *s, int image, const ClassSplit *of, int other) {
+  found_detail(f, "first: %s (%s), as %s (%s)", file_of(s, image),
+               s->data.coco.categories[s->data.object[image].label].name, file_of(of, other),
+               of->data.coco.categories[of->data.object[other].label].name);
 }
 
-static void print_pair(const ClassSplit *s, int image, const ClassSplit *of, int other) {
-  line_print(stdout, "    first: %s (%s), as %s (%s)", file_of(s, image),
-             s->data.coco.categories[s->data.object[image].label].name, file_of(of, other),
-             of->data.coco.categories[of->data.object[other].label].name);
-}
-
-static void print_wrong(const ClassSplit *s) {
+static void say_wrong(Diagnosis *f, int split, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
-  if (!s->name) return;
-  if (*s->stop.msg) line_print(stdout, "  %s: training stops: %s", s->name, s->stop.msg);
-  if (!s->open) return;
   if (s->data.bad_images)
-    printf("  %s: image files of unknown size: %d; left out, named above\n", s->name, s->data.bad_images);
+    found_wrong(f, split, "image files of unknown size", s->data.bad_images,
+                "left out; each is named on standard error");
   if (v->unreadable) {
-    printf("  %s: image files that cannot be decoded: %d; replaced by another in training, left out in evaluation\n",
-           s->name, v->unreadable);
-    line_print(stdout, "    first: %s", v->reason);
+    found_wrong(f, split, class_defects[CLASS_UNREADABLE].what, v->unreadable,
+                class_defects[CLASS_UNREADABLE].treatment);
+    found_detail(f, "first: %s", v->reason);
   }
   if (v->conflicts) {
-    printf("  %s: images that are there again under another class: %d; both are taken as they are\n", s->name,
-           v->conflicts);
-    print_pair(s, v->conflict[0], s, v->conflict[1]);
+    found_wrong(f, split, class_defects[CLASS_CONFLICT].what, v->conflicts, class_defects[CLASS_CONFLICT].treatment);
+    say_pair(f, s, v->conflict[0], s, v->conflict[1]);
   }
 }
 
-static bool print_rare(const ClassSplit *train) {
+static void hurt_by_rare(Diagnosis *f, const ClassSplit *train) {
   const int *count = train->survey.count;
   int most = 0, rare = 0, first = -1;
   for (int i = 0; i < train->data.classes; i++) most = MAX(most, count[i]);
@@ -120,61 +105,82 @@ static bool print_rare(const ClassSplit *train) {
     first = i;
   }
   if (rare)
-    line_print(stdout, "  classes with a tenth of the largest's images or less: %d, the first %s with %d of %d", rare,
+    found_hurt(f, "classes with a tenth of the largest's images or less: %d, the first %s with %d of %d", rare,
                train->data.coco.categories[first].name, count[first], most);
-  return rare > 0;
 }
 
-static bool print_hurts_of(const ClassSplit *s) {
+static void hurt_by_split(Diagnosis *f, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   const int same = v->copies - v->conflicts;
-  if (!s->open) return false;
-  if (same > 0) printf("  images of %s that are copies of another one there: %d\n", s->name, same);
+  if (!s->open) return;
+  if (same > 0) found_hurt(f, "images of %s that are copies of another one there: %d", s->name, same);
   if (v->small)
-    printf("  %d images of %s are smaller than half the input size and will be upscaled more than 2x\n", v->small,
-           s->name);
+    found_hurt(f, "%d images of %s are smaller than half the input size and will be upscaled more than 2x", v->small,
+               s->name);
   if (s->data.others)
-    printf("  files of %s that are not called .jpg, .jpeg or .png, and are not read: %d\n", s->name, s->data.others);
-  return same > 0 || v->small || s->data.others;
+    found_hurt(f, "files of %s that are not called .jpg, .jpeg or .png, and are not read: %d", s->name, s->data.others);
 }
 
-static void print_hurts(const ClassCheckup *c) {
-  const bool train = print_hurts_of(&c->train), val = print_hurts_of(&c->val); // both speak
-  bool any = train || val;
+static void say_hurts(Diagnosis *f, const ClassCheckup *c) {
   int missing = 0;
-  if (c->train.open) any |= print_rare(&c->train);
-  if (c->train.open && !c->train.data.gray && c->train.data.num_images < FEW) { // there are none of gray pictures
-    printf("  few images, %d: start from weights of another data set (--weights FILE --reset-heads)\n",
-           c->train.data.num_images);
-    any = true;
-  }
+  hurt_by_split(f, &c->train);
+  hurt_by_split(f, &c->val);
+  hurt_by_rare(f, &c->train);
+  if (!c->train.data.gray && c->train.data.num_images < FEW) // there are no such weights of gray pictures
+    found_hurt(f, "few images, %d: start from weights of another data set (--weights FILE --reset-heads)",
+               c->train.data.num_images);
   for (int i = 0; c->val.open && i < c->val.data.classes; i++) missing += c->val.survey.count[i] == 0;
-  if (missing) printf("  classes without an image in %s: %d\n", c->val.name, missing);
-  if (!c->val.name) printf("  no split val to evaluate on; --val-fraction 0.2 holds out a fifth of train\n");
-  if (!any && !missing && c->val.name) printf("  nothing\n");
+  if (missing) found_hurt(f, "classes without an image in %s: %d", c->val.name, missing);
+  if (!c->val.name) found_hurt(f, "no split val to evaluate on; --val-fraction 0.2 holds out a fifth of train");
 }
 
-static void print_text(const ClassCheckup *c, const SourceSurvey *r) {
-  line_print(stdout, "%s, %s", r->dir,
-             classes_layout(r->dir) == CLASSES_IDX ? "IDX files" : "folders of images by class");
-  printf("\nwhat there is\n");
-  if (c->train.open) print_split(&c->train);
-  if (c->val.open) print_split(&c->val);
-  if (c->train.open) print_classes(c);
-  printf("\nwhat is wrong\n");
-  print_wrong(&c->train);
-  print_wrong(&c->val);
-  if (c->shared) {
-    printf("  images of val that are in train, too: %d; scores are higher than they should be\n", c->shared);
-    print_pair(&c->val, c->first_shared[0], &c->train, c->first_shared[1]);
-  }
-  if (c->sound) printf("  nothing%s\n", r->decode ? "" : " in names and sizes; image files were not looked at");
+static void find_split(Diagnosis *f, int split, const ClassSplit *s) {
+  FoundSplit *found = &f->split[split];
+  if (!s->name) return;
+  found->name = xstrdup(s->name);
+  if (*s->stop.msg) found->stop = xstrdup(s->stop.msg);
+  if (!s->open) return;
+  found->data = &s->data;
+  found->defects = s->survey.wrong;
+  found->category = xcalloc((size_t)s->data.classes, sizeof *found->category);
+  for (int k = 0; k < s->data.classes; k++) found->category[k] = k; // those of training are val's
+  say_split(found, s);
+  say_wrong(f, split, s);
+  histograms_take(&found->histograms, &s->data, false);
+}
+
+static void find_classes(Diagnosis *f, const ClassCheckup *c) {
+  const Dataset *d = &c->train.data;
   if (!c->train.open) return;
-  printf("\nwhat will hurt\n");
-  print_hurts(c);
-  printf("\nsuggested\n");
+  f->category = xcalloc((size_t)d->classes, sizeof *f->category);
+  f->categories = d->classes;
+  for (int i = 0; i < d->classes; i++)
+    f->category[i] = (FoundCategory){.name = d->coco.categories[i].name,
+                                     .id = i,
+                                     .count = {c->train.survey.count[i], c->val.open ? c->val.survey.count[i] : -1},
+                                     .images = c->train.survey.count[i]};
+}
+
+static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
+  *f = (Diagnosis){.classes = true, .data = xstrdup(r->dir), .sound = c->sound};
+  f->read_as = xstrdup(classes_layout(r->dir) == CLASSES_IDX ? "IDX files" : "folders of images by class");
+  if (!r->decode) f->unseen = xstrdup(" in names and sizes; image files were not looked at");
+  find_split(f, 0, &c->train);
+  find_split(f, 1, &c->val);
+  find_classes(f, c);
+  if (c->shared) {
+    found_wrong(f, -1, class_defects[CLASS_SHARED].what, c->shared, class_defects[CLASS_SHARED].treatment);
+    say_pair(f, &c->val, c->first_shared[0], &c->train, c->first_shared[1]);
+  }
+  for (int k = 0; k < CLASS_DEFECTS; k++) {
+    f->kinds.what[k] = class_defects[k].what;
+    f->kinds.treatment[k] = class_defects[k].treatment;
+  }
+  f->kinds.n = CLASS_DEFECTS;
+  if (!c->train.open) return;
+  say_hurts(f, c);
   char *dir = cli_word(r->dir);
-  line_print(stdout, "  ./train --data %s %s", dir, c->flags);
+  f->command = xasprintf("./train --data %s %s", dir, c->flags);
   free(dir);
 }
 
@@ -230,7 +236,7 @@ static void record_split(Record *out, const ClassSplit *s) {
   record_free(&r);
 }
 
-static void print_json(const ClassCheckup *c, const SourceSurvey *report) {
+static char *as_json(const ClassCheckup *c, const SourceSurvey *report) {
   Record r = {0};
   record_begin(&r);
   record_str(&r, "data", report->dir);
@@ -240,14 +246,20 @@ static void print_json(const ClassCheckup *c, const SourceSurvey *report) {
   if (c->val.name) record_split(&r, &c->val);
   record_int(&r, "shared", c->shared);
   record_str(&r, "flags", c->flags);
-  printf("%s\n", record_end(&r));
+  char *json = xstrdup(record_end(&r));
   record_free(&r);
+  return json;
 }
 
 bool class_report(const SourceSurvey *r) {
   ClassCheckup c;
+  Diagnosis f;
   check(&c, r);
-  (r->json ? print_json : print_text)(&c, r);
+  find(&f, &c, r);
+  char *json = as_json(&c, r);
+  r->report(&f, json, r->context);
+  free(json);
+  diagnosis_free(&f);
   free(c.flags);
   split_close(&c.val);
   split_close(&c.train);

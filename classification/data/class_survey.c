@@ -6,6 +6,13 @@
 #include "base/clock.h"
 #include "base/rng.h"
 
+const ClassDefectInfo class_defects[CLASS_DEFECTS] = {
+    [CLASS_UNREADABLE] = {"image files that cannot be decoded",
+                          "replaced by another in training, left out in evaluation"},
+    [CLASS_CONFLICT] = {"images that are there again under another class", "both are taken as they are"},
+    [CLASS_SHARED] = {"images of val that are in train, too", "scores are higher than they should be"},
+};
+
 // What the pass over the images keeps of one until all are through.
 typedef struct ClassLook {
   double ms;
@@ -62,6 +69,7 @@ static void look_at_images(ClassSurvey *s, const Dataset *d, void (*progress)(in
       ms[decoded++] = look[i].ms;
       continue;
     }
+    s->wrong[d->image[i]] |= 1u << CLASS_UNREADABLE;
     if (s->unreadable++ > 0) {
       free(look[i].reason);
       continue;
@@ -112,13 +120,14 @@ static void find_copies(ClassSurvey *s, const Dataset *d) {
     keep_first(s->copy, k[i].image, k[first].image);
     if (d->object[k[i].image].label == d->object[k[first].image].label) continue;
     s->conflicts++;
+    s->wrong[d->image[k[i].image]] |= 1u << CLASS_CONFLICT;
+    s->wrong[d->image[k[first].image]] |= 1u << CLASS_CONFLICT;
     keep_first(s->conflict, k[i].image, k[first].image);
   }
   free(k);
 }
 
-int class_survey_shared(const ClassSurvey *a, const Dataset *of_a, const ClassSurvey *b, const Dataset *of_b,
-                        int first[2]) {
+int class_survey_shared(const ClassSurvey *a, const Dataset *of_a, ClassSurvey *b, const Dataset *of_b, int first[2]) {
   Keyed *x = keys_sorted(a, of_a), *y = keys_sorted(b, of_b);
   int shared = 0;
   first[0] = first[1] = -1;
@@ -126,6 +135,7 @@ int class_survey_shared(const ClassSurvey *a, const Dataset *of_a, const ClassSu
     while (k < of_a->num_images && x[k].key < y[i].key) k++;
     if (y[i].key == 0 || k == of_a->num_images || x[k].key != y[i].key) continue;
     shared++;
+    b->wrong[of_b->image[y[i].image]] |= 1u << CLASS_SHARED;
     keep_first(first, y[i].image, x[k].image);
   }
   free(x);
@@ -157,6 +167,7 @@ static void measure_sizes(ClassSurvey *s, const Dataset *d) {
 
 void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, void (*progress)(int done, int total)) {
   *s = (ClassSurvey){.count = xcalloc((size_t)d->classes, sizeof *s->count),
+                     .wrong = xcalloc((size_t)d->coco.num_images, sizeof *s->wrong),
                      .key = xcalloc((size_t)d->num_images, sizeof *s->key),
                      .first_unreadable = -1,
                      .copy = {-1, -1},
@@ -172,6 +183,7 @@ void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, void (*prog
 
 void class_survey_free(ClassSurvey *s) {
   free(s->count);
+  free(s->wrong);
   free(s->key);
   free(s->reason);
   *s = (ClassSurvey){0};

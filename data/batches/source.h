@@ -12,12 +12,18 @@ typedef struct SourceOptions {
   const Dataset *train; // the training split, whose classes are to be the same; NULL: this is training's
 } SourceOptions;
 
+struct Diagnosis;
+
 // What a program asks that looks at a data set without training on it.
 typedef struct SourceSurvey {
   const char *dir;
   Size canvas;                       // h = 0: the source's choice
-  bool decode, json;                 // read every file; one JSON object instead of text
+  bool decode;                       // read every file
   void (*tick)(int done, int total); // after an image; may be NULL
+  // Called once, with what was found (data/survey/diagnosis.h) and the same as one JSON object; the data set is open
+  // until it returns.
+  void (*report)(const struct Diagnosis *f, const char *json, const void *context);
+  const void *context;
 } SourceSurvey;
 
 typedef struct Source {
@@ -33,7 +39,7 @@ typedef struct Source {
   bool (*open)(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err);
   // Whether its images are gray ones of one size that training holds in memory; NULL: never.
   bool (*gray)(const char *dir);
-  // Prints on standard output what is in such a folder, what is wrong with it and which options of ./train suit. True
-  // when training can start and nothing is wrong. NULL: tools/doctor.c looks at it object by object.
+  // Reports what is in such a folder, what is wrong with it and which options of ./train suit. True when training can
+  // start and nothing is wrong. NULL: data/survey/ looks at it object by object.
   bool (*survey)(const SourceSurvey *s);
 } Source;

@@ -305,6 +305,7 @@ TEST_TIER(program_doctor, 1) {
   EXPECT(strstr(said, "no category to train on"));
 
   EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
+  EXPECT_INT(command(&said, "%s --data %s --single-file", tool("doctor"), dir), 2);
   EXPECT_INT(command(&said, "%s --data %s --size 16", tool("doctor"), dir), 2);
   EXPECT_INT(command(&said, "%s --data %s --model resnet", tool("doctor"), dir), 2);
 }

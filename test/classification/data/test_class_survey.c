@@ -155,8 +155,8 @@ TEST_TIER(class_survey_of_doctor, 1) {
   EXPECT(strstr(said, "\"layout\":\"folders\",\"sound\":false,") && strstr(said, "\"conflicts\":1,") &&
          strstr(said, "{\"label\":1,\"name\":\"dog\",\"images\":4}") &&
          strstr(said, "\"shared\":1,\"flags\":\"--model resnet18 --size 64 --batch 8\"}"));
-  EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("page.html")), 2);
-  EXPECT(strstr(said, "--html shows masks"));
+  EXPECT_INT(command(&said, "%s --data %s --html %s", tool("doctor"), dir, in_tmp("page.html")), 1);
+  EXPECT(path_is_file(in_tmp("page.html")) && path_is_file(in_tmp("page-pictures/picture-0012.jpg")));
   char made[512];
   snprintf(made, sizeof made, "%s/class-doctor", test_tmp());
   EXPECT_INT(command(&said, "%s --out %s --idx --folders", tool("shapes"), made), 2);

@@ -1,0 +1,183 @@
+#include "data/survey/checkup.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+
+// ---- looking --------------------------------------------------------------------------------------------------------
+
+static void split_open(Split *s, const char *name, const CheckupOptions *o, bool keep_empty) {
+  *s = (Split){.name = name};
+  DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},
+                            .upright = o->exif,
+                            .max_canvases = o->canvases,
+                            .keep_empty = keep_empty};
+  s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
+  if (!s->open) return;
+  survey_take(&s->survey, &s->data);
+  defects_find(&s->defects, &s->data, o->decode, o->looked);
+}
+
+static void split_close(Split *s) {
+  if (!s->open) return;
+  defects_free(&s->defects, &s->data);
+  survey_free(&s->survey);
+  dataset_close(&s->data);
+}
+
+// What stops ./train once its data are open: no category, or one to evaluate that training does not know.
+static void check_categories(Split *train, Split *val) {
+  const Coco *v = &val->data.coco, *t = &train->data.coco;
+  if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: no category to train on", t->path);
+  for (int i = 0; val->open && train->open && i < v->num_categories; i++)
+    if (coco_find_category(t, v->categories[i].id) < 0) {
+      err_set(&val->stop,
+              "%s: category %lld (%s) is not in %s; give it its id there, add it there, or take it out here", v->path,
+              (long long)v->categories[i].id, v->categories[i].name, t->path);
+      return;
+    }
+}
+
+static bool is_split(const CheckupOptions *o, const char *split) {
+  char *annotations, *images;
+  Err err;
+  bool is = coco_find_split(o->data, split, &annotations, &images, &err);
+  free(annotations);
+  free(images);
+  return is;
+}
+
+static bool split_sound(const Split *s) {
+  int wrong = 0;
+  for (int k = 0; k < DEFECTS; k++) wrong += s->defects.found[k].count;
+  return !s->name || (!*s->stop.msg && wrong == 0);
+}
+
+void checkup_take(Checkup *c, const CheckupOptions *o) {
+  *c = (Checkup){0};
+  split_open(&c->train, o->train_split, o, o->keep_empty);
+  if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true);
+  check_categories(&c->train, &c->val);
+  if (c->train.open) advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
+  c->sound = split_sound(&c->train) && split_sound(&c->val);
+}
+
+void checkup_free(Checkup *c) {
+  advice_free(&c->advice);
+  split_close(&c->train);
+  split_close(&c->val);
+}
+
+// ---- saying ---------------------------------------------------------------------------------------------------------
+
+static void say_canvases(FoundSplit *f, const Split *s, int canvases) {
+  char text[32 * MAX_CANVASES] = "";
+  for (int i = 0, used = 0; i < s->data.num_canvases; i++)
+    used += snprintf(text + used, sizeof text - (size_t)used, "%s %d x %d", i ? "," : "", s->data.canvas[i].w,
+                     s->data.canvas[i].h);
+  found_say(f, "resized", "by %.2g (median) onto canvases%s, of which %.0f %% is padding", (double)s->survey.scale50,
+            text, 100 * s->survey.padding[canvases - 1]);
+}
+
+static void say_objects(FoundSplit *f, const Split *s) {
+  const Survey *v = &s->survey;
+  char most[64] = "", crowds[64] = "";
+  if (v->objects) snprintf(most, sizeof most, "; most in an image: %d", s->data.max_objects);
+  if (s->data.crowds) snprintf(crowds, sizeof crowds, "; crowds, which are left out: %d", s->data.crowds);
+  found_say(f, "objects", "%d in %d of %d categories%s%s", v->objects, v->used, s->data.coco.num_categories, most,
+            crowds);
+  if (v->objects)
+    found_say(f, "their size", "%.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)",
+              (double)v->size10, (double)v->size50, (double)v->size90);
+}
+
+static void say_split(FoundSplit *f, const Split *s, int canvases) {
+  const Survey *v = &s->survey;
+  char without[64] = "";
+  if (s->data.without_objects) snprintf(without, sizeof without, "; without an object: %d", s->data.without_objects);
+  found_say(f, "images", "%d%s; the median one %d x %d pixels, the largest %d x %d", s->data.num_images, without,
+            v->image50.w, v->image50.h, v->image100.w, v->image100.h);
+  say_canvases(f, s, canvases);
+  say_objects(f, s);
+  if (s->defects.decode_ms > 0) found_say(f, "decoding", "%.1f ms an image on one core", s->defects.decode_ms);
+}
+
+static void say_wrong(Diagnosis *f, int split, const Split *s, Defect kind) {
+  const Finding *found = &s->defects.found[kind];
+  const DefectInfo *info = &defect_info[kind];
+  const char *file = found->image >= 0 ? s->data.coco.images[found->image].file_name : NULL;
+  found_wrong(f, split, info->what, found->count, info->treatment);
+  found_detail(f, "first: %s %lld%s%s", info->of, (long long)found->id, file ? ", file " : "", file ? file : "");
+  if (kind == DEFECT_BOX_APART && 2 * s->defects.corners > found->count)
+    found_detail(f, "most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
+  for (int i = 0; kind == DEFECT_FILE && i < s->data.num_images; i++)
+    if (s->data.image[i] == found->image) found_detail(f, "%s", s->defects.reason[i]);
+}
+
+static void find_split(Diagnosis *f, int split, const Split *s, int canvases) {
+  FoundSplit *found = &f->split[split];
+  if (!s->name) return;
+  found->name = xstrdup(s->name);
+  if (*s->stop.msg) found->stop = xstrdup(s->stop.msg);
+  if (!s->open) return;
+  found->data = &s->data;
+  found->defects = s->defects.of_image;
+  say_split(found, s, canvases);
+  for (int k = 0; k < DEFECTS; k++)
+    if (s->defects.found[k].count) say_wrong(f, split, s, (Defect)k);
+  histograms_take(&found->histograms, &s->data, true);
+}
+
+static int by_objects(const void *a, const void *b) {
+  const FoundCategory *p = a, *q = b;
+  if (p->count[0] != q->count[0]) return q->count[0] - p->count[0];
+  return (p->id > q->id) - (p->id < q->id);
+}
+
+static int place_of(const Diagnosis *f, int64_t id) {
+  int i = 0;
+  while (i < f->categories && f->category[i].id != id) i++;
+  return i;
+}
+
+// Those of both splits, by their ids, the ones with most objects first.
+static void find_categories(Diagnosis *f, const Checkup *c) {
+  const Split *of[FOUND_SPLITS] = {&c->train, &c->val};
+  int known[FOUND_SPLITS];
+  for (int s = 0; s < FOUND_SPLITS; s++) known[s] = of[s]->open ? of[s]->data.coco.num_categories : 0;
+  f->category = xcalloc((size_t)known[0] + (size_t)known[1], sizeof *f->category);
+  for (int s = 0; s < FOUND_SPLITS; s++)
+    for (int k = 0; k < known[s]; k++) {
+      const CocoCategory *category = &of[s]->data.coco.categories[k];
+      FoundCategory *to = &f->category[place_of(f, category->id)];
+      if (to == f->category + f->categories) {
+        f->categories++;
+        *to = (FoundCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
+      }
+      to->count[s] = MAX(to->count[s], 0) + of[s]->survey.category[k].objects; // an id may come again
+      if (s > 0) continue;
+      to->images = of[s]->survey.category[k].images;
+      to->size = (double)of[s]->survey.category[k].size;
+    }
+  qsort(f->category, (size_t)f->categories, sizeof *f->category, by_objects);
+  for (int s = 0; s < FOUND_SPLITS; s++) {
+    f->split[s].category = xcalloc((size_t)known[s], sizeof *f->split[s].category);
+    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = place_of(f, of[s]->data.coco.categories[k].id);
+  }
+}
+
+void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {
+  *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
+  f->read_as = xasprintf("as ./train reads it with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
+                         o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
+  if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not looked at");
+  if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);
+  find_split(f, 0, &c->train, o->canvases);
+  find_split(f, 1, &c->val, o->canvases);
+  find_categories(f, c);
+  for (int k = 0; k < DEFECTS; k++) {
+    f->kinds.what[k] = defect_info[k].what;
+    f->kinds.treatment[k] = defect_info[k].treatment;
+  }
+  f->kinds.n = DEFECTS;
+  for (int i = 0; i < c->advice.num_hurts; i++) found_hurt(f, "%s", c->advice.hurts[i]);
+}

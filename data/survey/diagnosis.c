@@ -1,0 +1,147 @@
+#include "data/survey/diagnosis.h"
+#include <stdarg.h>
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "base/output.h"
+#include "base/text.h"
+
+// ---- saying ---------------------------------------------------------------------------------------------------------
+
+static char *PRINTF_LIKE(1, 0) vtext(const char *fmt, va_list args) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  vfprintf(f, fmt, args);
+  text_close(f);
+  return text;
+}
+
+void found_say(FoundSplit *s, const char *name, const char *fmt, ...) {
+  CHECK(s->num_said < COUNT(s->said));
+  va_list args;
+  va_start(args, fmt);
+  s->said[s->num_said++] = (Said){xstrdup(name), vtext(fmt, args)};
+  va_end(args);
+}
+
+void found_wrong(Diagnosis *f, int split, const char *what, int count, const char *treatment) {
+  array_reserve((void **)&f->wrong, &f->cap_wrong, f->num_wrong + 1, sizeof *f->wrong);
+  f->wrong[f->num_wrong++] =
+      (FoundWrong){.split = split, .count = count, .what = xstrdup(what), .treatment = xstrdup(treatment)};
+}
+
+void found_detail(Diagnosis *f, const char *fmt, ...) {
+  FoundWrong *w = &f->wrong[f->num_wrong - 1];
+  int i = 0;
+  while (w->detail[i]) i++;
+  CHECK(i < COUNT(w->detail));
+  va_list args;
+  va_start(args, fmt);
+  w->detail[i] = vtext(fmt, args);
+  va_end(args);
+}
+
+void found_hurt(Diagnosis *f, const char *fmt, ...) {
+  array_reserve((void **)&f->hurt, &f->cap_hurts, f->num_hurts + 1, sizeof *f->hurt);
+  va_list args;
+  va_start(args, fmt);
+  f->hurt[f->num_hurts++] = vtext(fmt, args);
+  va_end(args);
+}
+
+// ---- for people -----------------------------------------------------------------------------------------------------
+
+static void print_split(FILE *out, const FoundSplit *s) {
+  line_print(out, "  %s", s->name);
+  for (int i = 0; i < s->num_said; i++) line_print(out, "    %-12s%s", s->said[i].name, s->said[i].text);
+}
+
+static void print_categories(FILE *out, const Diagnosis *f) {
+  enum { MOST = 40 };
+  const FoundSplit *val = &f->split[1];
+  const char *other = val->data ? val->name : "";
+  fprintf(out, "\n");
+  if (f->classes)
+    line_print(out, "  %-32s %10s %10s", "class", f->split[0].name, other);
+  else
+    line_print(out, "  %-24s %10s %10s %10s %10s", "category", "objects", "in images", "median px", other);
+  int listed = 0, known = 0; // of training
+  for (int i = 0; i < f->categories; i++) {
+    const FoundCategory *c = &f->category[i];
+    if (c->count[0] < 0) continue;
+    known++;
+    if (listed == MOST) continue;
+    listed++;
+    if (f->classes)
+      text_print(out, "  %-32.32s %10d", c->name, c->count[0]);
+    else
+      text_print(out, "  %-24.24s %10d %10d %10.0f", c->name, c->count[0], c->images, c->size);
+    if (c->count[1] >= 0) fprintf(out, " %10d", c->count[1]);
+    fprintf(out, "\n");
+  }
+  if (known > listed) fprintf(out, "  and %d more; --json has all\n", known - listed);
+}
+
+static void print_wrong(FILE *out, const Diagnosis *f, int split) {
+  for (size_t i = 0; i < f->num_wrong; i++) {
+    const FoundWrong *w = &f->wrong[i];
+    if (w->split != split) continue;
+    const char *of = split >= 0 ? f->split[split].name : NULL;
+    line_print(out, "  %s%s%s: %d; %s", of ? of : "", of ? ": " : "", w->what, w->count, w->treatment);
+    for (int k = 0; k < COUNT(w->detail) && w->detail[k]; k++) line_print(out, "    %s", w->detail[k]);
+  }
+}
+
+void diagnosis_print(FILE *out, const Diagnosis *f) {
+  line_print(out, "%s, %s", f->data, f->read_as);
+  fprintf(out, "\nwhat there is\n");
+  for (int s = 0; s < FOUND_SPLITS; s++)
+    if (f->split[s].data) print_split(out, &f->split[s]);
+  if (f->absent) line_print(out, "  %s", f->absent);
+  if (f->split[0].data && f->categories && f->category[0].count[0] > 0) print_categories(out, f);
+  fprintf(out, "\nwhat is wrong\n");
+  for (int s = 0; s < FOUND_SPLITS; s++) {
+    if (f->split[s].stop) line_print(out, "  %s: training stops: %s", f->split[s].name, f->split[s].stop);
+    print_wrong(out, f, s);
+  }
+  print_wrong(out, f, -1);
+  if (f->sound) fprintf(out, "  nothing%s\n", f->unseen ? f->unseen : "");
+  if (!f->split[0].data) return;
+  fprintf(out, "\nwhat will hurt\n");
+  for (size_t i = 0; i < f->num_hurts; i++) line_print(out, "  %s", f->hurt[i]);
+  if (!f->num_hurts) fprintf(out, "  nothing\n");
+  if (!f->command) return;
+  fprintf(out, "\nsuggested\n");
+  line_print(out, "  %s", f->command);
+  if (f->note) line_print(out, "  %s", f->note);
+}
+
+void diagnosis_free(Diagnosis *f) {
+  for (int s = 0; s < FOUND_SPLITS; s++) {
+    FoundSplit *split = &f->split[s];
+    for (int i = 0; i < split->num_said; i++) {
+      free(split->said[i].name);
+      free(split->said[i].text);
+    }
+    histograms_free(&split->histograms);
+    free(split->name);
+    free(split->stop);
+    free(split->category);
+  }
+  for (size_t i = 0; i < f->num_wrong; i++) {
+    free(f->wrong[i].what);
+    free(f->wrong[i].treatment);
+    for (int k = 0; k < COUNT(f->wrong[i].detail); k++) free(f->wrong[i].detail[k]);
+  }
+  for (size_t i = 0; i < f->num_hurts; i++) free(f->hurt[i]);
+  free(f->wrong);
+  free(f->hurt);
+  free(f->category);
+  free(f->data);
+  free(f->read_as);
+  free(f->unseen);
+  free(f->absent);
+  free(f->command);
+  free(f->note);
+  *f = (Diagnosis){0};
+}

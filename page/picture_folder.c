@@ -1,0 +1,88 @@
+#include "page/picture_folder.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
+
+// Its presence says whose the folder is.
+static const char mark[] = "doctor.txt";
+static const char mark_text[] = "build/doctor --html wrote picture-*.jpg here, and replaces them when it runs again.\n";
+
+// FILE without a ".html" at its end.
+static char *stem_of(const char *page) {
+  const size_t n = strlen(page), end = sizeof ".html" - 1;
+  return xasprintf("%.*s", (int)(n > end && !strcmp(page + n - end, ".html") ? n - end : n), page);
+}
+
+static char *address_of(const char *name) {
+  char *text = xmalloc(3 * strlen(name) + 1), *to = text;
+  for (; *name; name++)
+    to += isalnum((unsigned char)*name) || strchr("-_.", *name) ? sprintf(to, "%c", *name)
+                                                                : sprintf(to, "%%%02X", (unsigned char)*name);
+  *to = '\0';
+  return text;
+}
+
+static bool write_file(const char *path, const void *bytes, size_t size, Err *err) {
+  unlink(path); // it may be a link to somebody's file
+  FILE *f = fopen(path, "wb");
+  const bool written = f && fwrite(bytes, 1, size, f) == size;
+  const bool closed = f && fclose(f) == 0;
+  return (written && closed) || err_set(err, "%s: %s", path, strerror(errno));
+}
+
+static bool is_empty(const char *path) {
+  int entries = 0;
+  DIR *dir = opendir(path);
+  for (struct dirent *e; dir && (e = readdir(dir));) entries += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+  if (dir) closedir(dir);
+  return entries == 0;
+}
+
+bool picture_folder_open(PictureFolder *p, const char *page, Err *err) {
+  char *stem = stem_of(page);
+  *p = (PictureFolder){.path = xasprintf("%s-pictures", stem)};
+  free(stem);
+  const char *slash = strrchr(p->path, '/');
+  p->address = address_of(slash ? slash + 1 : p->path);
+  char *marked = xasprintf("%s/%s", p->path, mark);
+  bool ok = path_is_file(marked) || is_empty(p->path) ||
+            err_set(err, "%s has files that doctor did not write; give --html another name, or --single-file", p->path);
+  ok = ok && dirs_make(p->path, err) && write_file(marked, mark_text, sizeof mark_text - 1, err);
+  free(marked);
+  if (!ok) picture_folder_close(p);
+  return ok;
+}
+
+bool picture_folder_add(PictureFolder *p, const Jpeg *picture, char **address, Err *err) {
+  char *path = xasprintf("%s/picture-%04d.jpg", p->path, ++p->count);
+  const bool ok = write_file(path, picture->bytes, picture->size, err);
+  *address = ok ? xasprintf("%s/picture-%04d.jpg", p->address, p->count) : NULL;
+  free(path);
+  return ok;
+}
+
+// The number of a picture's name; 0: it is none.
+static int number_of(const char *name) {
+  int number = 0, used = 0;
+  const bool is_one = sscanf(name, "picture-%4d.jpg%n", &number, &used) == 1 && used == sizeof "picture-0000.jpg" - 1;
+  return is_one && !name[used] ? number : 0;
+}
+
+void picture_folder_prune(const PictureFolder *p) {
+  DIR *dir = opendir(p->path);
+  for (struct dirent *e; dir && (e = readdir(dir));)
+    if (number_of(e->d_name) > p->count) unlinkat(dirfd(dir), e->d_name, 0);
+  if (dir) closedir(dir);
+}
+
+void picture_folder_close(PictureFolder *p) {
+  free(p->path);
+  free(p->address);
+  *p = (PictureFolder){0};
+}
