@@ -50,17 +50,23 @@ void OP(gemm_columns)(int m, int n, int k, const real *a, int lda, const real *b
   block(m, n, k, a, 1, lda, b, panel, c, ldc);
 }
 
+// Elements `from` and `from` + 1 of both, in turn. Compilers make one shuffle of it; gcc 11 and clang share no builtin for
+// that. By value, else gcc takes the elements one by one; how a vector wider than a register would be passed does not
+// matter within a file.
+#pragma GCC diagnostic ignored "-Wpsabi"
+INLINE Quad interleave(Quad a, Quad b, int from) { return (Quad){a[from], b[from], a[from + 1], b[from + 1]}; }
+
 // Two rounds of interleaving transpose 4 × 4.
 INLINE void transpose4(const real *src, size_t src_pitch, real *dst, size_t dst_pitch) {
   Quad r[4], t[4];
   for (int i = 0; i < 4; i++) r[i] = *(const Quad *)(src + i * src_pitch);
   for (int i = 0; i < 2; i++) {
-    t[2 * i] = __builtin_shufflevector(r[i], r[i + 2], 0, 4, 1, 5);
-    t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 2], 2, 6, 3, 7);
+    t[2 * i] = interleave(r[i], r[i + 2], 0);
+    t[2 * i + 1] = interleave(r[i], r[i + 2], 2);
   }
   for (int i = 0; i < 2; i++) {
-    *(Quad *)(dst + 2 * i * dst_pitch) = __builtin_shufflevector(t[i], t[i + 2], 0, 4, 1, 5);
-    *(Quad *)(dst + (2 * i + 1) * dst_pitch) = __builtin_shufflevector(t[i], t[i + 2], 2, 6, 3, 7);
+    *(Quad *)(dst + 2 * i * dst_pitch) = interleave(t[i], t[i + 2], 0);
+    *(Quad *)(dst + (2 * i + 1) * dst_pitch) = interleave(t[i], t[i + 2], 2);
   }
 }
 

@@ -17,7 +17,7 @@
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
 enum { VERSION = 1, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
-static const char magic[16] = "maskrcnn.c index";
+static const char magic[] = "maskrcnn.c index"; // its NUL is not in the file
 
 typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;
 
@@ -26,7 +26,7 @@ typedef struct IndexSource {                   // which file was parsed
 } IndexSource;
 
 typedef struct IndexHeader {
-  char magic[sizeof magic];
+  char magic[sizeof magic - 1];
   uint32_t version, layout[3]; // sizes of structs, which change where a field is added
   IndexSource source;
   Coco coco; // the numbers; pointers are NULL
@@ -147,7 +147,7 @@ static char *index_path(const char *folder, const char *source) {
 // Reading
 
 static bool header_fits(const IndexHeader *h, const IndexSource *source, int64_t file_bytes) {
-  if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION) return false;
+  if (memcmp(h->magic, magic, sizeof h->magic) != 0 || h->version != VERSION) return false;
   if (h->layout[0] != sizeof(Coco) || h->layout[1] != sizeof(CocoImage) || h->layout[2] != sizeof(CocoAnn))
     return false;
   if (h->sum != checksum(h, -1, 0, offsetof(IndexHeader, sum)) || !same_source(&h->source, source)) return false;
@@ -248,7 +248,7 @@ static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[ARRAYS]) 
 static bool write_index(int fd, const Coco *c, const IndexSource *source) {
   IndexHeader h;
   memset(&h, 0, sizeof h); // padding, too
-  memcpy(h.magic, magic, sizeof magic);
+  memcpy(h.magic, magic, sizeof h.magic);
   h.version = VERSION;
   h.layout[0] = sizeof(Coco);
   h.layout[1] = sizeof(CocoImage);

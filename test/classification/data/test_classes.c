@@ -269,8 +269,8 @@ TEST(classes_leave_out_what_has_no_size) {
   write_text(join(train, "cat/1.png").s, "version https://git-lfs.github.com/spec/v1\n");
   write_text(join(train, "dog/3.JPG").s, "");
   Dataset d;
-  const char *log = join(root, "stderr").s;
-  int kept = quiet_begin(log);
+  const Path log = join(root, "stderr");
+  int kept = quiet_begin(log.s);
   if (opens(&d, root, "train", &plain)) {
     EXPECT_INT(d.num_images, 5);
     EXPECT_INT(dataset_bad_images(&d), 2);
