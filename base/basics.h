@@ -1,6 +1,10 @@
 // What every file may use without a thought: the number of elements, the smaller and the larger, an order of integers.
 #pragma once
 
+#if defined __FAST_MATH__ || __FINITE_MATH_ONLY__ || defined __ASSOCIATIVE_MATH__ || defined __RECIPROCAL_MATH__
+#error "checks for NaN and equal results need exact arithmetic: leave -ffast-math, -Ofast and the like out of CFLAGS"
+#endif
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
