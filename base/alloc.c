@@ -32,6 +32,14 @@ bool err_memory(Err *err, size_t bytes, const char *what, const char *options) {
   return err_set(err, "%s", text);
 }
 
+// Volatile, or a compiler leaves out memory that nobody uses, and says yes.
+bool memory_suffices(size_t bytes) {
+  void *volatile probe = malloc(bytes);
+  const bool there = probe;
+  free(probe);
+  return there;
+}
+
 void die_of_memory(size_t bytes, const char *where) {
   char text[512];
   memory_message(text, sizeof text, bytes, purpose, where, shrinking);

@@ -33,6 +33,9 @@ char *xstrdup_at(const char *s, const char *where);
 char *xasprintf_at(const char *where, const char *fmt, ...) PRINTF_LIKE(2, 3);
 NORETURN void die_of_memory(size_t bytes, const char *where);
 
+// Whether that much could be had now, for what a program would rather leave out than end for.
+bool memory_suffices(size_t bytes);
+
 // Grows *items (capacity *cap elements of `size` bytes) so that `need` elements fit; doubles.
 #define array_reserve(items, cap, need, size) array_reserve_at(items, cap, need, size, HERE)
 void array_reserve_at(void **items, size_t *cap, size_t need, size_t size, const char *where);

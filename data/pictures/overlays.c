@@ -115,15 +115,13 @@ void overlays_close(Overlays *o) {
 
 // Whether there is memory for a copy of the image, for drawing on it and for packing it, found out before any is
 // taken: a picture is not worth ending the program for.
-static bool memory_suffices(const Image *image) {
+static bool drawing_fits(const Image *image) {
   enum { COPY = 3, MASK = 2, FILTERED = 3, PACKED = 4 }; // bytes of a pixel
-  void *probe = malloc((size_t)image->h * (size_t)image->w * (COPY + MASK + FILTERED + PACKED));
-  free(probe);
-  return probe;
+  return memory_suffices((size_t)image->h * (size_t)image->w * (COPY + MASK + FILTERED + PACKED));
 }
 
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err) {
-  if (!memory_suffices(image)) return err_set(err, "%s: not enough memory to draw it", o->path[i]);
+  if (!drawing_fits(image)) return err_set(err, "%s: not enough memory to draw it", o->path[i]);
   Image picture = image_alloc(image->h, image->w);
   memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
   draw_overlay(&picture, items, n);

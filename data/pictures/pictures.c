@@ -19,9 +19,13 @@ void pictures_close(Pictures *p) {
   *p = (Pictures){0};
 }
 
+static bool no_memory(const Pictures *p, const char *name, Err *err) {
+  return err_set(err, "%s/%s.png: not enough memory for it", p->folder, name);
+}
+
 uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err *err) {
   uint8_t *memory = malloc(bytes);
-  if (!memory) err_set(err, "%s/%s.png: not enough memory for it", p->folder, name);
+  if (!memory) no_memory(p, name, err);
   return memory;
 }
 
@@ -29,9 +33,8 @@ uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err 
 static bool packing_fits(const Pictures *p, const char *name, const PngPixels *pixels, Err *err) {
   enum { FILTERED = 1, PACKED = 1, ROWS = 4 };
   const size_t stride = (size_t)pixels->w * (size_t)pixels->channels * (size_t)pixels->sample_bytes;
-  uint8_t *probe = pictures_memory(p, name, stride * ((size_t)pixels->h * (FILTERED + PACKED) + ROWS) + (1 << 20), err);
-  free(probe);
-  return probe;
+  const size_t bytes = stride * ((size_t)pixels->h * (FILTERED + PACKED) + ROWS) + (1 << 20);
+  return memory_suffices(bytes) || no_memory(p, name, err);
 }
 
 static bool is_another(const Pictures *p, const char *path) {

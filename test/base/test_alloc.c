@@ -22,6 +22,11 @@ TEST(alloc_array_grows_and_keeps) {
   free(items);
 }
 
+TEST(alloc_memory_suffices_or_not) {
+  EXPECT(memory_suffices(1000));
+  if (allocations_counted()) EXPECT(!memory_suffices(SIZE_MAX / 4)); // a sanitizer ends a program that asks for so much
+}
+
 typedef struct Request {
   const char *what, *options;
 } Request;
