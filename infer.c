@@ -61,6 +61,7 @@ int main(int argc, char **argv) {
   const InferRun run = {
       .o = &o, .config = &config, .category = category, .weights = &c, .job = &job, .draw = page_draw_scores};
   if (job.launch.rank == 0) state_note(&c, o.weights);
+  interrupt_ends_waits();
   interrupt_catch();
   const int status = o.data ? data_set_run(&run, kind, &wanted) : named_images_run(&run, kind);
   free((char *)o.json);

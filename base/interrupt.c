@@ -1,7 +1,11 @@
 #include "base/interrupt.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <time.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t asked, unread;
 static volatile double asked_at;    // seconds; of the first signal
@@ -14,6 +18,16 @@ static double seconds_now(void) { // that a handler may ask for
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int nowhere = -1; // /dev/null, of a program whose waits end
+
+// What is printed from here on would wait again.
+static void drop_what_waits(void) {
+  const int before = errno;
+  for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+    if (poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 0) == 0) dup2(nowhere, fd);
+  errno = before;
+}
+
 static void on_request(int which) {
   const double now = seconds_now();
   if (asked && now - asked_at > again) {
@@ -21,6 +35,7 @@ static void on_request(int which) {
     raise(which); // takes effect when this returns
   }
   if (!asked) asked_at = now;
+  if (nowhere >= 0) drop_what_waits();
   asked = 1;
 }
 
@@ -30,9 +45,12 @@ static void on_pipe(int which) {
 }
 
 static void catch_with(int which, void (*handler)(int)) {
-  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+  const bool ends = handler == on_request && nowhere >= 0;
+  struct sigaction action = {.sa_handler = handler, .sa_flags = ends ? 0 : SA_RESTART};
   sigaction(which, &action, NULL);
 }
+
+void interrupt_ends_waits(void) { nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); }
 
 void interrupt_catch(void) {
   static const int requests[] = {SIGINT, SIGTERM, SIGHUP};

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "base/folder.h"
+#include "base/interrupt.h"
 #include "base/output.h"
 #include "base/run_folder.h"
 #include "classification/class_results.h"
@@ -125,7 +126,8 @@ static void begin(Sink *sink) {
   InferImages *images = sink->images;
   if (images->set) begin_set(s, images->set);
   if (sink->rank) return;
-  if (!class_results_begin(&s->results, json, images->n, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!class_results_begin(&s->results, json, images->n, &err))
+    die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
   file_set_add(&images->outputs, s->results.lines.partial ? s->results.lines.partial : json);
   file_set_add(&images->outputs, json);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/folder.h"
+#include "base/interrupt.h"
 #include "base/output.h"
 #include "base/run_folder.h"
 #include "data/coco/choice.h"
@@ -115,8 +116,8 @@ static void begin(Sink *sink) {
     findings_follow(&s->findings, sink->rank);
     return;
   }
-  if (!extras_open(&s->extras, sink->run->o, &s->form.classes, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!findings_begin(&s->findings, &s->form, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!extras_open(&s->extras, sink->run->o, &s->form.classes, &err) || !findings_begin(&s->findings, &s->form, &err))
+    die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
 }
 
 static void count_failed(DetectionSink *s) { s->sink.failed = s->findings.failed + s->extras.failed; }

@@ -1,5 +1,7 @@
 // Signals that ask a program to end, sent to processes of their own.
+#include <errno.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/error.h"
@@ -51,6 +53,38 @@ TEST(interrupt_by_failing_writes) {
   EXPECT_INT(after(0, SIGPIPE, SIGTERM), 10);
   EXPECT_INT(after(SIGPIPE, SIGPIPE, 0), 10);
   EXPECT_INT(after(0, SIGXFSZ, 0), 0);
+}
+
+// Writing to a pipe that nobody empties: the first request ends that, and what is written then leads nowhere.
+TEST(interrupt_ends_a_wait) {
+  int ends[2], held = 0, before, status;
+  CHECK(pipe(ends) == 0);
+  pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    static const char page[4096];
+    for (int i = SIGHUP; i <= SIGTERM; i++) signal(i, SIG_DFL);
+    dup2(ends[1], STDOUT_FILENO);
+    interrupt_ends_waits();
+    interrupt_catch();
+    alarm(20);
+    while (write(STDOUT_FILENO, page, sizeof page) > 0) {
+    }
+    const bool ended = errno == EINTR && interrupted();
+    for (int i = 0; i < 100; i++)
+      if (write(STDOUT_FILENO, page, sizeof page) != sizeof page) _exit(1);
+    _exit(ended ? 10 : 0);
+  }
+  do { // until it is full
+    before = held;
+    usleep(100000);
+    CHECK(ioctl(ends[0], FIONREAD, &held) == 0);
+  } while (!held || held > before);
+  kill(pid, SIGTERM);
+  CHECK(waitpid(pid, &status, 0) == pid);
+  EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 10);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 // What another process writes into memory that both have.
