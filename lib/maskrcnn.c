@@ -1,5 +1,6 @@
 // What include/maskrcnn.h promises.
 #include "include/maskrcnn.h"
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/machine.h"
@@ -83,7 +84,20 @@ static maskrcnn_status open_failed(char *message, size_t room, maskrcnn_status s
   return status;
 }
 
-maskrcnn_status maskrcnn_open(maskrcnn **handle, const maskrcnn_options *options, char *message, size_t room) {
+// What a call computes itself, it computes as its handle's thread does: the caller may round otherwise, or trap.
+static fenv_t floats_begin(void) {
+  fenv_t callers;
+  fegetenv(&callers);
+  fesetenv(FE_DFL_ENV);
+  return callers;
+}
+
+static maskrcnn_status floats_end(const fenv_t *callers, maskrcnn_status status) {
+  fesetenv(callers);
+  return status;
+}
+
+static maskrcnn_status open_handle(maskrcnn **handle, const maskrcnn_options *options, char *message, size_t room) {
   Err err;
   maskrcnn_options own;
   if (!handle) return open_failed(message, room, MASKRCNN_BAD_ARGUMENT, "handle is NULL: it has to point to a handle");
@@ -98,6 +112,11 @@ maskrcnn_status maskrcnn_open(maskrcnn **handle, const maskrcnn_options *options
   else
     *handle = h;
   return status;
+}
+
+maskrcnn_status maskrcnn_open(maskrcnn **handle, const maskrcnn_options *options, char *message, size_t room) {
+  const fenv_t callers = floats_begin();
+  return floats_end(&callers, open_handle(handle, options, message, room));
 }
 
 static void submission_free(Submission *s) {
@@ -173,7 +192,7 @@ static maskrcnn_status stage_all(maskrcnn *h, Submission *s, const maskrcnn_imag
   return status;
 }
 
-maskrcnn_status maskrcnn_run(maskrcnn *h, const maskrcnn_image *images, int n, maskrcnn_results **results) {
+static maskrcnn_status run(maskrcnn *h, const maskrcnn_image *images, int n, maskrcnn_results **results) {
   if (results) *results = NULL;
   if (!h) return MASKRCNN_BAD_ARGUMENT;
   if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it has to point to results");
@@ -191,7 +210,12 @@ maskrcnn_status maskrcnn_run(maskrcnn *h, const maskrcnn_image *images, int n, m
   return status;
 }
 
-maskrcnn_status maskrcnn_submit(maskrcnn *h, const maskrcnn_image *images, int n, uint64_t tag) {
+maskrcnn_status maskrcnn_run(maskrcnn *h, const maskrcnn_image *images, int n, maskrcnn_results **results) {
+  const fenv_t callers = floats_begin();
+  return floats_end(&callers, run(h, images, n, results));
+}
+
+static maskrcnn_status submit(maskrcnn *h, const maskrcnn_image *images, int n, uint64_t tag) {
   if (!h) return MASKRCNN_BAD_ARGUMENT;
   maskrcnn_status status = check(h, images, n);
   if (status) return status;
@@ -205,6 +229,11 @@ maskrcnn_status maskrcnn_submit(maskrcnn *h, const maskrcnn_image *images, int n
   status = submit_stage(h, s, 0, images, n);
   if (status) submission_free(s);
   return status;
+}
+
+maskrcnn_status maskrcnn_submit(maskrcnn *h, const maskrcnn_image *images, int n, uint64_t tag) {
+  const fenv_t callers = floats_begin();
+  return floats_end(&callers, submit(h, images, n, tag));
 }
 
 // The oldest submission, which is no longer the queue's; NULL where `status` says why not.

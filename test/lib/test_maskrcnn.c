@@ -1,4 +1,5 @@
 // The library as a caller sees it: what it says of a model, what it finds, the order of results, and bad input.
+#include <fenv.h>
 #include <locale.h>
 #include "engine/detect.h"
 #include "engine/state.h"
@@ -376,6 +377,27 @@ TEST(library_refuses_what_cannot_be_opened) {
 }
 
 // A caller's locale may write numbers with a comma, and its C library reads them so.
+// A caller that rounds otherwise gets the same, and rounds as before.
+TEST(library_finds_the_same_in_any_rounding_mode) {
+  static const int modes[] = {FE_TONEAREST, FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO};
+  maskrcnn_options o = library_options();
+  o.min_score = 0;
+  maskrcnn_image image = library_image(97, 131, 0, 1);
+  maskrcnn_results *r[COUNT(modes)] = {0};
+  for (int i = 0; i < COUNT(modes); i++) {
+    fesetround(modes[i]);
+    maskrcnn *m = library_open(&o);
+    EXPECT(m && !maskrcnn_run(m, &image, 1, &r[i]));
+    const int after = fegetround();
+    fesetround(FE_TONEAREST);
+    EXPECT_INT(after, modes[i]);
+    EXPECT(r[0] && r[i] && r[0]->images[0]->detections->n > 0 && library_same(r[0]->images[0], r[i]->images[0]));
+    maskrcnn_close(m);
+  }
+  for (int i = 0; i < COUNT(modes); i++) maskrcnn_results_free(r[i]);
+  library_free(&image);
+}
+
 TEST(library_reads_weights_in_any_locale) {
   static const char *const with_comma[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
   const maskrcnn_options o = library_options();
