@@ -142,7 +142,7 @@ examples := example_c $(if $(CXX),example_cpp)
 # else is local, so that none of our names can be its caller's.
 define library
 $1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
-	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(flags) -shared -Wl,-soname,$(soname) \
+	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(flags) -shared -Wl,-soname,$(soname),-z,nodelete \
 	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $(libs) \
 	  $$(if $$(filter %/libkernels.a,$$^),$(nvlibs)) && ln -sf libmaskrcnn.so $1/$(soname)
 $1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags

@@ -7,8 +7,8 @@
 // comes within 0.2 s, as the second that timeout(1) sends. A signal that the program was started to ignore stays
 // ignored, as SIGHUP is under nohup.
 void interrupt_catch(void);
-// From here on the first of them also ends a call that waits, such as writing to a pipe that nobody empties or opening a
-// FIFO that nobody reads, which fails with EINTR. What standard output and standard error do not take then is dropped.
+// From here on the first of them also ends a call that waits, such as writing to a full pipe or opening a FIFO that
+// nobody reads, which fails with EINTR. What standard output and standard error do not take then is dropped.
 // Called before interrupt_catch.
 void interrupt_ends_waits(void);
 // From here on what cannot be written is an error of writing, not the program's end: SIGXFSZ (ulimit -f), and SIGPIPE,

@@ -50,9 +50,9 @@ void OP(gemm_columns)(int m, int n, int k, const real *a, int lda, const real *b
   block(m, n, k, a, 1, lda, b, panel, c, ldc);
 }
 
-// Elements `from` and `from` + 1 of both, in turn. Compilers make one shuffle of it; gcc 11 and clang share no builtin for
-// that. By value, else gcc takes the elements one by one; how a vector wider than a register would be passed does not
-// matter within a file.
+// Elements `from` and `from` + 1 of both, in turn. Compilers make one shuffle of it; gcc 11 and clang share no builtin
+// for that. By value, else gcc takes the elements one by one; how a vector wider than a register would be passed does
+// not matter within a file.
 #pragma GCC diagnostic ignored "-Wpsabi"
 INLINE Quad interleave(Quad a, Quad b, int from) { return (Quad){a[from], b[from], a[from + 1], b[from + 1]}; }
 
