@@ -236,7 +236,7 @@ def conv_sizes(results):
         rest = Total(production(grid, ("fwd",), stem=False))
         cells = step_row(f"batch {grid.batch}, {canvas_of(grid)}", grid)
         rows.append((*cells[:2], f"{rest.us / rest.cudnn:.2f}", *cells[2:]))
-    return table(("", "forward", "its share of cuDNN's time without the stem", "dgrad", "wgrad", "all",
+    return table(("", "forward", "ours / cuDNN's without the stem", "dgrad", "wgrad", "all",
                   f"below {SLOW} of cuDNN's speed"), rows)
 
 
@@ -259,7 +259,7 @@ def conv_torch(results):
             worst = max(chosen, key=lambda r: r["ratio"])
             rows.append((batch, name, len(chosen), f"{ours / theirs:.3f}", sum(r["ratio"] > 1.03 for r in chosen),
                          f"{worst['layer']} {worst['op']}, {worst['ratio']:.2f}"))
-    return table(("batch", "channels", "layers and ops", "of PyTorch's time, in sum", "over 1.03", "the most"), rows)
+    return table(("batch", "channels", "layers and ops", "total / PyTorch's", "over 1.03", "largest"), rows)
 
 
 TABLES = {

@@ -57,8 +57,8 @@ def infer_speed(results):
         rows.append((batch, f"{ours['img_s']:.0f}", f"{ours['nodes_ms']:.2f}",
                      f"{ours['latency_ms_p50']:.2f} / {ours['latency_ms_p99']:.2f}", f"{ours['peak_bytes'] / 1e9:.2f}",
                      f"{pasted['img_s']:.0f} / {bare['img_s']:.0f}", f"{pasted['peak_bytes'] / 1e9:.2f}", ours["commit"]))
-    return table(("batch", "img/s", "ms in the network's nodes", "latency, ms: median / 99 %", "GB of the GPU",
-                  "torchvision 0.26, eager: img/s, masks pasted / not", "its GB", "commit"), rows)
+    return table(("batch", "img/s", "ms in the network's nodes", "latency, ms: median / 99 %", "GPU memory, GB",
+                  "torchvision 0.26, eager: img/s, masks pasted / not", "torchvision, GB", "commit"), rows)
 
 
 def train_objects(results):
@@ -81,7 +81,7 @@ def learning_row(results, name, file, *runs):
         raise Refused(f"{file}: no record of {' or '.join(runs)} has ours and torchvision's")
     mine, theirs, same = ours[-1].get("ours", ours[-1]), peers[-1]["torchvision"], ours[-1] is peers[-1]
     seconds = f"{mine['seconds']:.0f} s / {theirs['seconds']:.0f} s" if same and alone(ours[-1]) else ""
-    commit = ours[-1]["commit"] if same else f"{ours[-1]['commit']}; torchvision beside {peers[-1]['commit']}"
+    commit = ours[-1]["commit"] if same else f"{ours[-1]['commit']}; torchvision with {peers[-1]['commit']}"
     return name, pair(mine), pair(theirs), seconds, commit
 
 
@@ -152,7 +152,7 @@ def detections_matched(results):
 def soak(results):
     """Records of whole runs: those written by hand from a last line of progress say so in `how`."""
     newest = {(r["rung"], r["dtype"]): r for r in results.all("soak-h200") if "how" not in r}
-    return table(("rung", "type", "batch", "seconds", "ops", "of them with other bits", "commit"),
+    return table(("rung", "type", "batch", "seconds", "ops", "with other bits", "commit"),
                  [(r["rung"], r["dtype"], r["batch"], r["seconds"], f"{r['runs']:,}", r["mistakes"], r["commit"])
                   for r in newest.values()])
 
@@ -181,7 +181,7 @@ def gemm(results):
         slow = sorted((r["ratio"], r["layer"], r["op"]) for r in chosen if r["ratio"] < 0.5)
         rows.append((threads, len(chosen), f"{statistics.median(r['ratio'] for r in chosen):.2f}",
                      "; ".join(f"{layer} {op} {ratio:.2f}" for ratio, layer, op in slow)))
-    return table(("threads", "cases", "median of OpenBLAS' speed", "below half"), rows)
+    return table(("threads", "cases", "median speed / OpenBLAS'", "below half"), rows)
 
 
 def cocoeval(results):
@@ -192,7 +192,7 @@ def cocoeval(results):
         if "pycocotools_s" in r:
             beside = f"{r['pycocotools_s']:.0f} s", f"{r['ratio']:.0f}", f"{r['largest_difference']:.1g}"
         rows.append((iou, f"{r['ours_s']:.1f} s", *beside, r["commit"]))
-    return table(("", "cocoeval", "pycocotools 2.0.11", "ratio", "largest difference of a figure", "commit"), rows)
+    return table(("", "cocoeval", "pycocotools 2.0.11", "ratio", "largest difference", "commit"), rows)
 
 
 def loading(results):

@@ -55,16 +55,16 @@ def wgmma_start(results):
 def wgrad_steps(results):
     layers = "wgrad res3.1x1.out", "wgrad res4.1x1.out", "wgrad res5.1x1.out", "wgrad box.logits"
     steps = (("before", "old"),
-             ("kernels of a third of the length; accumulators sent through distributed shared memory, not fetched; eight "
-              "loads of the reduction indeed on their way, its blocks spread evenly", "F"),
-             ("tiles of 64 × 2 where they are faster (costs refitted; one of them again since)", "G"))
+             ("shorter kernels; accumulators sent through distributed shared memory, not fetched; eight loads of the "
+              "reduction at once, its blocks spread evenly", "F"),
+             ("tiles of 64 × 2 where they are faster (costs refitted)", "G"))
     rows = []
     for what, build in steps:
         four = step(results, "bus/wg.3", 4, build)
         rows.append((what, *layer_us(four, *layers), milliseconds(four, "wgrad"),
                      *(milliseconds(step(results, "bus/wg.3", batch, build), "wgrad") for batch in (16, 2))))
     last = step(results, "bus/wg.3", 4, "G")["total"]["wgrad"]["cudnn_us"]
-    rows.append(("cuDNN, beside the last", "", "", "", "", f"{statistics.median(last) / 1e3:.2f}", "", ""))
+    rows.append(("cuDNN, with the last", "", "", "", "", f"{statistics.median(last) / 1e3:.2f}", "", ""))
     return table(("µs", *(k.split()[1] for k in layers), "all wgrads, ms", "batch 16", "batch 2"), rows)
 
 

@@ -70,8 +70,8 @@ def sustained(results):
                      over_runs(records, "data_wait_percent", 1),
                      over_runs(records, "img_s_evaluated") if several else "–", over_runs(records, "img_s_epoch"),
                      ", ".join(sorted({run["commit"] for run in runs_of}))))
-    return table(("", "runs", "img/s", "steps 101 to 500", "the last 400", "waited for the loader, %",
-                  "with an evaluation each 1,000 steps", "as if 5,000 images were evaluated each 118,287", "commit"), rows)
+    return table(("", "runs", "img/s", "steps 101 to 500", "last 400 steps", "waiting for data, %",
+                  "with an evaluation every 1,000 steps", "projected to 5,000 evaluated images per 118,287", "commit"), rows)
 
 
 def held(results):
