@@ -194,7 +194,8 @@ class Run {
     if (!has.run) none.push("run.json (state, settings, machine)");
     if (!has.log) none.push("log.jsonl (losses and scores over steps)");
     if (!has.evaluation) none.push("evaluation.json (categories, confusion, images)");
-    if (none.length && !(has.run && has.log)) list.push(`The folder has no ${none.join(", no ")}: the page shows the rest.`);
+    if (none.length && !(has.run && has.log))
+      list.push(`The folder has no ${none.join(", no ")}: ${none.length === 3 ? "is it the folder of a run?" : "the page shows the rest."}`);
     if (this.log.cut) list.push("The log's last line is cut short, as when a run is killed, or goes on.");
     if (this.log.unread) list.push(`${this.log.unread} lines of the log cannot be read, and are left out.`);
     return list;

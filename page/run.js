@@ -8,7 +8,8 @@ function verdict(run) {
   if (loss && run.state.diverged)
     parts.push(`It diverged: the last sound loss was ${formatShort(loss.sound.y, 4)} at ${step(loss.sound.x)}.`);
   if (m) {
-    const chance = m.key === "val_top1" && run.run.classes > 1 ? 1 / run.run.classes : 0, floor = chance ? 1.5 * chance : 0.01;
+    const classes = isNumber(run.run.classes) ? run.run.classes : listOf(objectOf(objectOf(run.evaluation).confusion).names).length;
+    const chance = m.key === "val_top1" && classes > 1 ? 1 / classes : 0, floor = chance ? 1.5 * chance : 0.01;
     const first = m.points[0], falls = m.last.x > m.best.x && m.last.y < 0.95 * m.best.y;
     if (run.state.diverged)
       parts.push(`Before, its best ${m.label} was ${score(m.best.y)}, at ${step(m.best.x)}${falls ? `; the last was ${score(m.last.y)}` : ""}.`);
@@ -66,7 +67,7 @@ function factsLine(run) {
   const speed = run.points("img_s");
   if (speed.length) fact("images per second", formatShort(speed[speed.length - 1].y));
   fact("", r.device);
-  for (const [k, v] of Object.entries(objectOf(objectOf(run.evaluation).facts))) fact(`(${k})`, v);
+  for (const [k, v] of Object.entries(objectOf(objectOf(run.evaluation).facts))) if (k !== "scores") fact(`(${k})`, v); // tiles show those
   return parts.length ? el("p.facts", parts.map((p, i) => i ? [" · ", p] : p)) : null;
 }
 
