@@ -186,6 +186,8 @@ TEST(torch_runs_nothing) {
 TEST(torch_rejects_bad_pickles) {
   static const Case cases[] = {
       BODY(ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")), NULL),
+      BODY(ROOT("a", TENSOR("\2", "K\1q\3", "h\3", "h\3")), NULL), // 1, remembered as number 3
+      BODY(ROOT("a", TENSOR("\2", "K\1r\0\1\0\0", "j\0\1\0\0", "j\0\1\0\0")), NULL),
       BODY("\x80\2.", "a value is missing"),
       BODY("\x80\2(.", "a value is missing"),
       BODY("\x80\2t.", "a mark is missing"),
