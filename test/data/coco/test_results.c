@@ -66,6 +66,17 @@ TEST(results_are_lines) {
   free(part);
 }
 
+TEST(results_refuse_a_place_that_is_not_there) {
+  static const ResultFormat formats[] = {RESULTS_JSONL, RESULTS_COCO};
+  char *path = xasprintf("%s/nowhere/results", test_tmp());
+  for (int i = 0; i < COUNT(formats); i++) {
+    ResultWriter w;
+    Err err = {""};
+    EXPECT(!results_open(&w, path, formats[i], false, &classes, &err) && strstr(err.msg, "/nowhere/results"));
+  }
+  free(path);
+}
+
 TEST(results_are_an_array) {
   char *path = xasprintf("%s/array.json", test_tmp());
   ResultWriter w;
