@@ -17,7 +17,8 @@ def colours(palette):
 
 STYLE = f"""text {{ fill: #333; font-size: 12px }} .title {{ font-size: 18px; font-weight: bold }}
 .panel {{ font-size: 14px; font-weight: bold }} .middle {{ text-anchor: middle }} .end {{ text-anchor: end }}
-path {{ fill: none; stroke-linejoin: round }} .page {{ fill: #fff }} .grid {{ stroke: #e6e6e6 }} .axis {{ stroke: #888 }}
+path {{ fill: none; stroke-linejoin: round }} .page {{ fill: #fff }} .grid {{ stroke: #e6e6e6 }}
+.axis {{ stroke: #888 }}
 .line {{ stroke-width: 1.8 }} .error {{ stroke-width: 1.4 }} .onbar {{ stroke: #222 }}
 .dashed {{ stroke-width: 1.6; stroke-dasharray: 5 4 }} .open {{ fill: #fff; stroke-width: 1.6 }}
 {colours(LIGHT)}
@@ -28,11 +29,12 @@ text {{ fill: #d8d8d8 }} .page, .open {{ fill: #16181c }} .grid {{ stroke: #3336
 
 
 class Series:
-    """points: (x, value, its error or None), in ascending x. Series of one colour show the same thing."""
+    """points: (x, value, its error or None), in ascending x. Series of one colour show the same thing. mark: which of
+    MARKS stands at each point; None: a line alone."""
 
     def __init__(self, name, points, colour, dashed=False, mark=0):
         self.name, self.points, self.colour = name, points, colour % len(LIGHT)
-        self.dashed, self.mark = dashed, mark % len(MARKS)
+        self.dashed, self.mark = dashed, None if mark is None else mark % len(MARKS)
 
 
 class Axis:
@@ -109,6 +111,8 @@ def text(x, y, kind, what):
 
 
 def draw_mark(series, x, y):
+    if series.mark is None:
+        return ""
     if series.dashed:
         return f'<path class="open c{series.colour}" d="M{x:.1f} {y:.1f}{MARKS[series.mark]}"/>'
     return f'<circle class="f{series.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.6"/>'

@@ -7,7 +7,8 @@ import re
 import sys
 
 from records import Refused
-from study_plan import Expression, holds, number, same_value
+from study_plan import Expression, holds
+from study_text import number, same_value
 
 OK, NO_VALUE, OUT_OF_MEMORY, FAILED = "ok", "no value", "out of memory", "failed"
 HALF_ULP = sys.float_info.epsilon / 2  # of numbers near 1
@@ -139,8 +140,8 @@ class Row(Run):
 
 
 class Rows:
-    """The runs of files of results; of a cell and repeat that a file has twice the last counts. left: the runs of sweeps
-    that failed, which run by themselves; others: lines of settings or values that the plan does not have."""
+    """The runs of files of results; of a cell and repeat that a file has twice the last counts. left: the runs of
+    sweeps that failed, which run by themselves; others: lines of settings or values that the plan does not have."""
 
     def __init__(self, plan):
         self.plan, self.rows, self.left, self.others = plan, {}, set(), 0
@@ -163,8 +164,9 @@ class Rows:
                 cell = {"command": j["command"], **j["settings"]}
                 read = {s for s in cell if s in self.plan.settings and self.plan.settings[s].path}
                 command = self.plan.commands.get(j["command"])
-                if not command or set(cell) - read != {s for s in command.uses if not self.plan.settings[s].path} or any(
-                        v not in self.plan.settings[s].values for s, v in cell.items() if s not in read):
+                uses = {s for s in command.uses if not self.plan.settings[s].path} if command else None
+                if set(cell) - read != uses or any(v not in self.plan.settings[s].values for s, v in cell.items()
+                                                   if s not in read):
                     self.others += j["kind"] == "run"
                 elif j["kind"] == "left":
                     self.left.add(self.run_key(cell, j["repeat"]))

@@ -1,5 +1,5 @@
-"""Commands of a study, one after another, each with a process of its own that watches it: when the command ends, when its
-time is over, and when the study ends, however that happens, the watcher ends all processes that the command has started."""
+"""Runs a command, with a process of its own that watches it: when the command ends, when its time is over, and when the
+study ends, however that happens, the watcher ends all processes that the command has started."""
 import contextlib
 import ctypes
 import json
@@ -67,7 +67,7 @@ def reap(process=None):
 
 
 def watch(command, out, errors, timeout, study):
-    """In a process of its own. study: a pipe that can be read when an interrupt is asked for, or when the study is gone."""
+    """In a process of its own. study: a pipe that can be read when an interrupt is asked for, or the study is gone."""
     adopt_orphans()
     os.setsid()
     writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND

@@ -1,10 +1,10 @@
 """The tables of a study, tables.md; its figures as records, cells.jsonl; and its plots."""
 import itertools
 import json
-import math
 
 import plot
-from study_plan import holds, number
+from study_plan import holds
+from study_text import number
 
 MOST_DIFFERENCES = 60  # that are listed
 SIGNIFICANT = 2  # errors: a smaller difference may be noise
@@ -91,8 +91,8 @@ class Tables:
                  "|" + "---|" * len(heads) + "---:|" * len(columns)]
         for row in rows:
             if not self.is_covered(table, row, rows):
-                names = ["–" if row[s.name] is None else content(s.values[row[s.name]] if s.name == "command" else row[s.name])
-                         for s in settings]
+                names = ["–" if row[s.name] is None else
+                         content(s.values[row[s.name]] if s.name == "command" else row[s.name]) for s in settings]
                 texts = [self.cell_text(self.data.find({**group, **row, **part}, at), measure, block)
                          for measure, at, part, block in columns]
                 lines.append("| " + " | ".join(names + texts) + " |")
@@ -160,12 +160,13 @@ class Tables:
                     rest = self.label({s: v for s, v in a.items() if s != setting})
                     close.append(
                         f"- {m.label}, {self.plan.settings[setting].label} {a[setting]} and {b[setting]}" +
-                        (f" ({rest})" if rest else "") + f": {x.text(m.digits)} and {y.text(m.digits)}, a difference of "
-                        f"{difference.text(m.digits)}" + (f" {m.unit}" if m.unit else "") + ", smaller than " +
+                        (f" ({rest})" if rest else "") + f": {x.text(m.digits)} and {y.text(m.digits)}, a difference "
+                        f"of {difference.text(m.digits)}" + (f" {m.unit}" if m.unit else "") + ", smaller than " +
                         ("" if abs(difference.value) < error else "twice ") + "its error")
         lines = ["", "## Differences that are not significant", "",
-                 "Figures are means over runs ± their standard error. Settings that differ in one value are compared; the error "
-                 "of a difference is the square root of the sum of both errors' squares.", "", *close[:MOST_DIFFERENCES]]
+                 "Figures are means over runs ± their standard error. Settings that differ in one value are compared; the "
+                 "error of a difference is the square root of the sum of both errors' squares.", "",
+                 *close[:MOST_DIFFERENCES]]
         lines += [f"- and {len(close) - MOST_DIFFERENCES} more"] if len(close) > MOST_DIFFERENCES else []
         return lines + [""] * bool(close) + [
             f"{len(close)} of {pairs} differences are smaller than twice their error" +
@@ -201,7 +202,8 @@ class Tables:
         lines += ["", "Given: " + ", ".join(f"{n}={v}" for n, v in p.givens.items()) + "."] if p.givens else []
         lines += ["", f"By `lab/study.py` from {sum(counts)} of {wanted} runs" +
                   (f"; {self.others} lines are of settings that the plan does not have" if self.others else "") +
-                  (f"; {self.changed} runs had another command or value than the plan has" if self.changed else "") + "."]
+                  (f"; {self.changed} runs had another command or value than the plan has" if self.changed else "") +
+                  "."]
         for table in p.tables:
             others = [s for s in list(p.settings)[len(p.commands) == 1:] if s not in table.rows + table.columns]
             for group in self.distinct(self.shown(), others):
@@ -243,8 +245,8 @@ class Tables:
                                     for shown in one.shows for panel in panels or [None]])
 
     def curves(self, one):
-        """(published figures or None for ours, settings of its cells): (colour, name). Published figures have the colour
-        of ours that they belong to, where they name all settings of a curve."""
+        """(published figures or None for ours, settings of its cells): (colour, name). Published figures have the
+        colour of ours that they belong to, where they name all settings of a curve."""
         settings = [s for s in list(self.plan.settings)[len(self.plan.commands) == 1:] if s not in (one.x, one.panels)]
         out = {}
         for block in [None, *self.plan.published.values()]:

@@ -3,12 +3,14 @@
 not where its value is."""
 import os
 import sys
+import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "lab"))
 import conv_plot
 import ladder_plot
+import loss_plot
 import plot
 from records import Results
 
@@ -52,6 +54,22 @@ class Plots(unittest.TestCase):
         self.assertIn('<rect class="dashed open c1" x="509.6" y="203.0" width="276.7" height="107.0"/>', svg)
         self.assertIn(">theirs\ufffd<", svg)
         self.assertNotIn(">none<", svg)
+
+    def test_losses_of_runs(self):
+        """A log that is being written, one of a run that diverged, and one without seconds."""
+        with tempfile.NamedTemporaryFile("w+", suffix=".jsonl") as f:
+            f.write('{"step":1,"kind":"train","loss":4,"loss_mask":1,"seconds":1}\n{"step":1,"kind":"eval","loss":9}\n'
+                    '{"step":2,"kind":"train","loss":2,"loss_mask":null,"seconds":2}\n'
+                    '{"step":3,"kind":"train","loss":NaN,"loss_mask":1,"seconds":3}\n{"step":4,"ki')
+            f.flush()
+            steps = loss_plot.read(f.name)
+        self.assertEqual([r["step"] for r in steps], [1, 2, 3])
+        self.assertEqual(loss_plot.points(steps, "loss", "step"), [(1, 4, None), (2, 2, None)])
+        many = [{"step": i, "loss": i % 2} for i in range(1, 1201)]
+        self.assertEqual(loss_plot.points(many, "loss", "step")[0], (4, 0.5, None))
+        svg = loss_plot.svg("T", [("ours", steps), ("torchvision", [{"step": 1, "loss": 3}])])
+        self.assertEqual((svg.count('class="panel"'), svg.count(">ours<"), svg.count("<circle")), (3, 1, 0))
+        self.assertEqual(svg.count(">seconds of training<"), 1)
 
     def test_a_panel_without_values_says_so(self):
         axis = plot.values_axis([])

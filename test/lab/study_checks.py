@@ -17,9 +17,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "lab"))
 import study_figures
 import study_plan
+import study_run
 from records import Refused
 from study_figures import Data, Rows
-from study_tables import Tables
 
 STUDY = [sys.executable, "-S", os.path.join(ROOT, "lab", "study.py")]
 ONCE = "repeats: 1\nfewest: 1\n"
@@ -278,7 +278,7 @@ run: case {case} in
 read: v
 """)
         said = self.study(plan, status=1)
-        self.assertIn("the command c gave no figures in 21 of its 30 runs, which --rerun failed runs again; the last", said)
+        self.assertIn("the command c gave no figures in 21 of its 30 runs; --rerun failed runs them again; the last", said)
         self.assertAll(
             self.tables(), "| good | 1 |", "| record | out of memory |", "| words | out of memory |", "| crash | failed |",
             "| lacks | no value |", "| late | failed |", "case=record: out of memory, 3 of 3 runs: too little: 3 GB",
@@ -319,6 +319,16 @@ read: v
             self.assertTrue(r["commit"] and r["machine"]["cores"] >= 1 and "driver" in r["machine"])
         self.assertEqual((run["state"], run["exit"], run["seed"], run["order"], run["repeat"], run["files"], run["records"]),
                          ("ok", 0, 1, 1, 1, "c-1", [{"v": 1}]))
+
+    def test_a_copy_within_another_repository_names_no_commit_of_it(self):
+        shutil.copytree(os.path.join(ROOT, "lab"), os.path.join(self.root, "repository", "copy", "lab"))
+        subprocess.run("git init -q && git -c user.name=N -c user.email=N commit -q --allow-empty -m M", shell=True,
+                       cwd=os.path.join(self.root, "repository"), check=True)
+        plan = self.plan(f"title: T\n{ONCE}[command c]\nrun: echo '{{\"v\": 1}}'\n[measure v]\nread: v\n")
+        study = os.path.join(self.root, "repository", "copy", "lab", "study.py")
+        subprocess.run([*STUDY[:-1], study, plan, "--out", os.path.join(self.root, "out")], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.assertEqual((self.records()[0]["commit"], self.records("plan")[0]["clean"]), ("unknown", False))
 
     def test_all_that_was_printed_can_be_kept(self):
         """Of runs that gave their figures, and never over a file that is there."""
@@ -423,6 +433,16 @@ class Ended(Fixture):
                 shutil.rmtree(os.path.join(self.root, "out"))
                 for name in {"begun", "held", "ids", "deaf"} & set(os.listdir(self.root)):
                     os.unlink(os.path.join(self.root, name))
+
+    def test_a_watcher_that_is_killed_leaves_nothing_either(self):
+        self.put("hold", "")
+        plan = self.plan(WAITING)
+        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as study:
+            wait_for(os.path.join(self.root, "held"))
+            os.kill(study_run.descendants(study.pid)[0], signal.SIGKILL)
+            self.assertIn("the process that watched it was killed", study.stderr.read())
+        self.assertEqual((study.returncode, [i for i in self.text("ids").split() if is_alive(i)]), (2, []))
+        self.expect_the_rest(plan)
 
     def test_what_a_command_leaves_running_is_ended(self):
         plan = self.plan(f"title: T\n{ONCE}[command c]\nrun: (setsid sh -c 'echo $$ >TMP/ids; sleep 60' &); "

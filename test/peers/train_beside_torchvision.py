@@ -17,7 +17,8 @@ then scored both ways.
 The first --keyed steps of torchvision sample anchors and RoIs by our keyed rule, so that its losses must be ours up to
 the arithmetic: they are printed next to each other. After that it samples as it always does.
 
-For the picture of several seeds: build/report --out x.svg "ours 1"=OUT/ours/log.jsonl "torchvision 1"=OUT/torchvision.jsonl
+For the picture of several seeds:
+python3 lab/loss_plot.py TITLE "ours 1"=OUT/ours/log.jsonl "torchvision 1"=OUT/torchvision.jsonl >x.svg
 """
 import argparse
 import json
