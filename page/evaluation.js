@@ -111,7 +111,7 @@ function confusionMatrix(c, counts) {
     return el(cls ? `tr.${cls}` : "tr", withAttributes(el("th", label), {scope: "row", title: label}), cells(t, all), rest(t, all));
   };
   const short = columns.every(i => name(i).length <= 2);
-  const box = el("div.scroll", el(short ? "table.confusion.short" : "table.confusion",
+  const box = el("div.scroll", el(`table.confusion${short ? ".short" : ""}${columns.length > 15 ? ".many" : ""}`,
     el("thead", el("tr", el("th", "truth ↓ found →"), columns.map(i => column(name(i))), others ? column("other classes") : null)),
     el("tbody", list.map(t => row(t, name(t))), c.nothing >= 0 ? row(c.nothing, "false detections", "false") : null)));
   return withAttributes(box, {tabindex: 0, role: "region", "aria-label": "Confusion"});

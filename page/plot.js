@@ -84,7 +84,7 @@ class Plot {
 
   // Draws it again where the page gives it another width.
   fit() {
-    const width = Math.round(this.figure.clientWidth);
+    const width = paperWidth || Math.round(this.figure.clientWidth);
     if (!width || width === this.width) return;
     this.width = width;
     this.draw();
@@ -318,7 +318,7 @@ class Plot {
     this.cursor.setAttribute("x1", at);
     this.cursor.setAttribute("x2", at);
     this.cursor.setAttribute("visibility", "visible");
-    this.readout.replaceChildren(el("b", `${this.spec.x} ${formatShort(nearest, 7)}`), rows.map(([l, p]) => {
+    this.readout.replaceChildren(el("b", `${this.spec.x} ${formatShort(nearest, 7)}`), ...rows.map(([l, p]) => {
       const many = p.hi !== undefined && p.hi !== p.lo ? ` (${formatShort(p.lo)} to ${formatShort(p.hi)})` : "";
       const key = el("i", "● ");
       key.style.color = l.colour;
@@ -337,6 +337,17 @@ class Plot {
     this.readout.hidden = true;
   }
 }
+
+// On paper, where two stand in a row, they are drawn for that width, so that their texts are as large as the page's.
+let paperWidth = 0; // pixels; 0: it is not printed
+
+function fitAll(width) {
+  paperWidth = width;
+  for (const plot of allPlots) plot.fit();
+}
+
+addEventListener("beforeprint", () => fitAll(350));
+addEventListener("afterprint", () => fitAll(0));
 
 // ---- legends ----------------------------------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ function main() {
   const runs = facts.runs.map(r => new Run(r));
   page.replaceChildren();
   add(page, runs.length === 1 ? pageOfRun(facts, runs[0]) : pageOfRuns(facts, runs));
-  for (const plot of allPlots) plot.fit();
+  fitAll(0);
   document.documentElement.dataset.ready = "1";
 }
 
