@@ -17,15 +17,15 @@ function totalLoss(run) {
           lines: [run.line("loss", "training", lineStyle(0), {smooth: true}), run.line("val_loss", "validation", lineStyle(1), {dots: true})]};
 }
 
-// The parts of the loss: validation's have the colour of training's, and dots.
+// The parts of the loss: validation's look like training's, and have dots.
 function partsOfLoss(run) {
   const lines = [];
   let i = 0;
   for (const [key, label] of lossLabels(run)) {
     if (key === "loss") continue;
     const style = lineStyle(i++);
-    lines.push(run.line(key, label, {colour: style.colour, dash: ""}, {smooth: true}));
-    const validation = run.line(`val_${key}`, `${label}, validation`, {colour: style.colour, dash: "2 4"}, {dots: true});
+    lines.push(run.line(key, label, style, {smooth: true}));
+    const validation = run.line(`val_${key}`, `${label}, validation`, style, {dots: true});
     if (validation.points.length) lines.push(validation);
   }
   return {title: "Parts of the loss", x: "step", y: "loss", log: true, marks: marksOf(run), lines};

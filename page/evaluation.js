@@ -55,9 +55,9 @@ function confusionSentence(evaluation) {
   const mixed = mistakesOf(c, counts, Infinity).find(([t, f]) => t !== c.nothing && f !== c.nothing);
   const missed = mistakesOf(c, counts, Infinity).find(([, f]) => f === c.nothing && c.nothing >= 0);
   const parts = [];
-  if (mixed) parts.push(`most often it takes ${c.names[mixed[0]]} for ${c.names[mixed[1]]} (${mixed[2]} of ${sums.get(mixed[0])} ${things})`);
+  if (mixed) parts.push(`most often it takes “${c.names[mixed[0]]}” for “${c.names[mixed[1]]}” (${mixed[2]} of ${sums.get(mixed[0])} ${things})`);
   else if (c.names.length - (c.nothing >= 0) > 1) parts.push("it takes no class for another");
-  if (missed) parts.push(`it misses ${c.names[missed[0]]} most (${missed[2]} of ${sums.get(missed[0])})`);
+  if (missed) parts.push(`it misses “${c.names[missed[0]]}” most (${missed[2]} of ${sums.get(missed[0])})`);
   const where = c.scores ? `, at a score of ${formatShort(c.scores[c.opensAt])} or more` : "";
   const text = parts.join(", and ") + where + ".";
   return parts.length ? text[0].toUpperCase() + text.slice(1) : "";
@@ -187,7 +187,7 @@ function categoryTable(evaluation) {
   const columns = listOf(evaluation.columns).map(textOf), rows = listOf(evaluation.categories).filter(Array.isArray);
   if (!rows.length) return null;
   rows.sort((a, b) => (a[2] ?? 2) - (b[2] ?? 2)); // those without a figure last
-  const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 || v === null ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
+  const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
   return el("div", el("h3", `Categories, the worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
 }
 

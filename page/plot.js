@@ -351,14 +351,16 @@ addEventListener("afterprint", () => fitAll(0));
 
 // ---- legends ----------------------------------------------------------------------------------------------------------
 
-// A button for each line, that hides it in all plots of the group. Lines are {label, colour, dash}.
+// A button for each line, that hides it in all plots of the group. Lines are {label, colour, dash, dots?}.
 function legend(lines, group) {
   const list = el("ul.legend");
   for (const l of lines) {
     const stroke = svg("line", {x1: 0, x2: 26, y1: 5, y2: 5, "stroke-width": 2.5});
     stroke.style.stroke = l.colour;
     if (l.dash) stroke.setAttribute("stroke-dasharray", l.dash);
-    const button = el("button", svg("svg", {viewBox: "0 0 26 10", "aria-hidden": "true"}, stroke), l.label), name = l.group || l.label;
+    const dot = l.dots ? svg("circle", {cx: 13, cy: 5, r: 3.5}) : null;
+    if (dot) dot.style.fill = l.colour;
+    const button = el("button", svg("svg", {viewBox: "0 0 26 10", "aria-hidden": "true"}, stroke, dot), l.label), name = l.group || l.label;
     const update = () => button.setAttribute("aria-pressed", group.hidden.has(name) ? "false" : "true");
     button.onclick = () => {
       group.hidden.has(name) ? group.hidden.delete(name) : group.hidden.add(name);

@@ -26,7 +26,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
          "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update",
          "--disable-sync", "--remote-debugging-pipe")
-PATIENCE = 120  # seconds that one answer may take
+PATIENCE = 60  # seconds that one answer may take
 
 
 class Broken(Exception):
