@@ -184,8 +184,8 @@ class Page:
     def wait(self, condition):
         until = time.monotonic() + PATIENCE
         while not self.js(f"!!({condition})"):
-            if time.monotonic() > until:
-                raise Broken(f"not so in {PATIENCE} s: {condition}")
+            if time.monotonic() > until or any(f.startswith("exception") for f in self.faults):
+                raise Broken(f"not so: {condition}; {self.faults}")
             time.sleep(0.02)
 
     def js(self, expression):
