@@ -54,7 +54,7 @@ function categoryBars(facts, open) {
                   [`by ${facts.classes ? "number" : "id"}`, (a, b) => a.id - b.id], ["by name", (a, b) => a.name.localeCompare(b.name)]];
   const order = withAttributes(el("select", orders.map(([text], i) => new Option(text, i))), {"aria-label": "order"});
   const find = withAttributes(el("input"), {type: "search", placeholder: `find a ${kind}`, "aria-label": `find a ${kind}`});
-  const body = el("tbody"), more = el("button.more"), none = el("p.faint");
+  const body = el("tbody"), more = el("button.more"), note = el("p.faint");
   let all = false;
 
   function bar(c, i) {
@@ -76,7 +76,7 @@ function categoryBars(facts, open) {
     body.replaceChildren(...(all ? rows : rows.slice(0, MOST_ROWS)).map(row));
     more.hidden = all || rows.length <= MOST_ROWS;
     more.textContent = `all ${rows.length}`;
-    none.textContent = rows.length ? "" : "none";
+    note.textContent = more.hidden ? (rows.length ? "" : "none") : `${MOST_ROWS} of ${rows.length} are shown`;
   }
 
   order.onchange = fill;
@@ -89,7 +89,7 @@ function categoryBars(facts, open) {
   const head = [kind, `share of a split's ${what}`, ...names.map(name => `${what} in ${name}`),
                 ...(measured ? [`images of ${names[0]}`, "median size, px"] : [])];
   return el("div", facts.categories.length > 1 && el("div.choice", order, facts.categories.length > MOST_ROWS && find),
-    el("div.scroll", el("table.categories", el("thead", el("tr", head.map((text, i) => el(i > 1 + open.length ? "th.n.wide" : i > 1 ? "th.n" : "th", text)))), body)), none, more);
+    el("div.scroll", el("table.categories", el("thead", el("tr", head.map((text, i) => el(i > 1 + open.length ? "th.n.wide" : i > 1 ? "th.n" : "th", text)))), body)), note, more);
 }
 
 // The bins that any split fills, and those around the limits of small and large objects.

@@ -1,6 +1,8 @@
 // Histograms: columns over bins, the splits beside each other. Where there are two, columns are shares of a split, so
 // that splits of different sizes compare; below the plot stand the numbers of the bin that the pointer is at.
 
+const PAPER_WIDTH = 700; // pixels, for which what is printed is drawn
+
 // Steps of 1, 2 or 5 times a power of ten that make about `n` of `span`.
 function niceStep(span, n) {
   const raw = Math.max(span, 1e-9) / n, power = 10 ** Math.floor(Math.log10(raw));
@@ -33,7 +35,8 @@ function histogram(h) {
   const left = x(h.limits[0]), span = x(h.limits[bins]) - left;
   const most = Math.max(...h.counts.map((c, s) => Math.max(...c.map((_, i) => height(s, i)))), 1e-9);
   const step = shares ? niceStep(most, 4) : Math.max(niceStep(most, 4), 1), top = Math.ceil(most / step) * step;
-  const binText = i => h.whole && h.limits[i + 1] - h.limits[i] === 1 ? `${h.limits[i]}` :
+  const single = h.whole && h.limits[1] - h.limits[0] === 1; // whole number a bin
+  const binText = i => single ? `${h.limits[i]}` :
     h.whole ? `${h.limits[i]} to ${h.limits[i + 1] - 1}` : `${formatShort(h.limits[i])} to ${formatShort(h.limits[i + 1])}`;
   const textOf = i => h.names.map((name, s) =>
     `${name} ${h.counts[s][i].toLocaleString("en")} (${percent(h.counts[s][i], sums[s])})`).join(", ");
@@ -48,7 +51,7 @@ function histogram(h) {
       root.append(svg("line", {x1: l, x2: l + w, y1: py(v), y2: py(v), class: "grid"}),
                   svg("text", {x: l - 6, y: py(v) + 4, "text-anchor": "end"}, shares ? `${formatShort(v)} %` : formatShort(v)));
     for (const v of ticks(w)) {
-      const at = h.whole && h.limits[1] - h.limits[0] === 1 ? px(v + 0.5) : px(v);
+      const at = px(single ? v + 0.5 : v);
       root.append(svg("line", {x1: at, x2: at, y1: t + u, y2: t + u + 4, class: "axis"}),
                   svg("text", {x: at, y: t + u + 17, "text-anchor": "middle"}, formatShort(v, 4)));
     }
@@ -92,7 +95,7 @@ function histogram(h) {
       return out;
     }
     const by = h.whole ? Math.max(1, niceStep(span, n)) : niceStep(span, n);
-    for (let v = Math.ceil(h.limits[0] / by) * by; v < h.limits[bins] + (by > 1 ? 1 : 0); v += by) out.push(v);
+    for (let v = Math.ceil(h.limits[0] / by) * by; v < h.limits[bins] + (single ? 0 : 1); v += by) out.push(v);
     return out;
   }
 
@@ -100,6 +103,8 @@ function histogram(h) {
   new ResizeObserver(([entry]) => {
     if (entry.contentRect.width) draw(Math.floor(entry.contentRect.width));
   }).observe(box);
+  addEventListener("beforeprint", () => draw(PAPER_WIDTH));
+  addEventListener("afterprint", () => draw(Math.floor(box.clientWidth)));
   return el("div.drawn", box, el("p.faint.read", read));
 }
 
