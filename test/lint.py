@@ -110,6 +110,8 @@ class File:
         self.includes = []  # (file, line) of ours
         raw = open(path, encoding="utf-8").read()
         self.findings += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
+        if re.match(r"test/.*/(test|fuzz)_\w+\.c$", path) and not raw.startswith("// Catches "):
+            self.findings.append((1, "say in the first line what would go unnoticed without this file: // Catches ..."))
         if path.endswith(".md"):
             self.findings += broken_links(path, raw)
             return

@@ -52,6 +52,7 @@ __device__ float louder(float a) { return a; }
 END
 echo 'int sound_reference;' >cpu/sound.c
 cat >test/base/test_sound.c <<'END'
+// Catches nothing.
 struct Sound {
   int of_the_test_alone;
 };
@@ -218,7 +219,11 @@ wrong base/wide.c 1 <<'END'
 // A comment of 121 characters: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 END
 wrong test/base/test_nothing.c 1 <<'END'
+// Catches nothing.
 static int of_no_file;
+END
+wrong test/base/test_sound_mute.c 1 <<'END'
+// Says nothing of what it catches.
 END
 wrong base/page.md 5 <<END
 \`\`\`

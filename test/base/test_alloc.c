@@ -1,4 +1,4 @@
-// Memory: growth, and what a program says when there is none.
+// Catches memory that loses its contents when it grows, and a program that runs out of memory without saying for what.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

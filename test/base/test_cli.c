@@ -1,4 +1,4 @@
-// Command lines: every kind of option, every way to get one wrong, and what people are told then.
+// Catches options that are parsed wrongly, and mistakes on a command line that pass or get no usable message.
 #include "base/cli.h"
 #include "test/harness/test.h"
 

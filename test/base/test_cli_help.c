@@ -1,4 +1,4 @@
-// Without these, --help could show a default that is not one, or be wider than the terminal.
+// Catches a default in --help that is not the default, and help that is wider than the terminal.
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"

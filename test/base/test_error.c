@@ -1,4 +1,4 @@
-// Errors: one line, whoever says it.
+// Catches error messages of several lines, messages written past their buffer, and failures that nobody reports.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Files and folders: what stands on disk after each way that a write can go.
+// Catches files left half written after a failed or interrupted write, and links or other people's files overwritten.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

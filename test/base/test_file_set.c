@@ -1,4 +1,4 @@
-// What is one file under several names.
+// Catches a file that is taken for two files because it is given under two names.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file_set.h"

@@ -1,4 +1,4 @@
-// Files that grow: whole after every piece, and no piece is there in part.
+// Catches a file written piece by piece whose last piece is incomplete after a failure.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// What would end a program ends a guest's work alone, with the line that the program would have printed.
+// Catches library calls that end the caller's process, or report an error to the wrong thread.
 #include <pthread.h>
 #include "base/alloc.h"
 #include "base/guest.h"

@@ -1,4 +1,4 @@
-// Signals that ask a program to end, sent to processes of their own.
+// Catches a first Ctrl-C that kills the program instead of stopping it, and a second one that has no effect.
 #include <errno.h>
 #include <signal.h>
 #include <sys/ioctl.h>

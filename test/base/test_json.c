@@ -1,4 +1,4 @@
-// The JSON reader: what it accepts, what it says of what it rejects, and that no input makes it misbehave.
+// Catches JSON that is wrongly accepted, rejected or rounded, errors at the wrong position, and crashes on bad input.
 #include <sys/mman.h>
 #include "base/alloc.h"
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// Files of JSON lines.
+// Catches records lost while a file of JSON lines is read, and broken lines that are not reported by number.
 #include "base/alloc.h"
 #include "base/json_lines.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// Quantiles against numpy.quantile's definition.
+// Catches quantiles that differ from those of numpy.quantile.
 #include <stddef.h>
 #include "base/basics.h"
 #include "base/latency.h"

@@ -1,4 +1,4 @@
-// A lock takes the place of nothing of the user's.
+// Catches a lock file that replaces a file of the user's.
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"

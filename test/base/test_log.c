@@ -1,4 +1,4 @@
-// Records, the log file across a resume, and the progress line.
+// Catches log records lost or repeated when a run resumes, numbers that do not read back, and a garbled progress line.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

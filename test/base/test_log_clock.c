@@ -1,4 +1,4 @@
-// The time of all sessions of a run, from logs that are made up.
+// Catches a running time that counts a resumed run's sessions twice, or not at all.
 #include "base/alloc.h"
 #include "base/log_clock.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// What every benchmark's record says of its origin.
+// Catches benchmark records that do not say on which machine and by which commit they were made.
 #include "base/json.h"
 #include "base/machine.h"
 #include "nn/device.h"

@@ -1,4 +1,4 @@
-// What is left of memory, from made-up files of the kernel.
+// Catches free memory read wrongly from the kernel's files, above all inside containers with a limit.
 #include <stdint.h>
 #include "base/alloc.h"
 #include "base/file.h"

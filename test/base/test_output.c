@@ -1,4 +1,4 @@
-// What reaches a terminal, and what does not arrive.
+// Catches control characters that reach the terminal, and output lost on a full disk without an error.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Loops on threads of their own: every turn once, and nothing awake afterwards that a fork would lose.
+// Catches loop iterations that run twice or never, and threads left running that a fork would lose.
 #define _GNU_SOURCE // sched_setaffinity, pthread_setattr_default_np
 #include <dirent.h>
 #include <pthread.h>

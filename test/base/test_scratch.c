@@ -1,4 +1,4 @@
-// Scratch memory: pieces apart from each other, growth, and nothing allocated once the largest task was met.
+// Catches overlapping pieces of scratch memory, and allocations that go on after the largest task.
 #include <stdint.h>
 #include <unistd.h>
 #include "base/scratch.h"

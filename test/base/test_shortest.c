@@ -1,4 +1,4 @@
-// The shortest decimals against printf and strtod, tried one digit after the other.
+// Catches numbers printed with more digits than they need, or with too few to read back as the same number.
 #include "test/harness/test.h"
 #include <math.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Distances between names, by hand.
+// Catches suggestions for a mistyped name that are not the nearest names.
 #include "base/spelling.h"
 #include "test/harness/test.h"
 

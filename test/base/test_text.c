@@ -1,4 +1,4 @@
-// Streams that write into memory.
+// Catches text built in memory that is silently cut.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Which bytes are UTF-8: every pair of them, and the borders of longer sequences.
+// Catches invalid UTF-8 that is accepted, and valid UTF-8 that is refused.
 #include "base/basics.h"
 #include "base/utf8.h"
 #include "test/harness/test.h"

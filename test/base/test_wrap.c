@@ -1,5 +1,4 @@
-// Without these, --help could be wider than the terminal, lose a word where a line breaks, or change with the terminal
-// that a pipe was started from.
+// Catches help text that loses words where lines break, or that changes with the terminal behind a pipe.
 #define _XOPEN_SOURCE 600 // posix_openpt
 #include <fcntl.h>
 #include <stdlib.h>

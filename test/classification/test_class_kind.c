@@ -1,4 +1,4 @@
-// The library with a classifier: classes and their probabilities.
+// Catches the library returning other classes than the engine, or wrong ones when several threads call it.
 #include <pthread.h>
 #include "base/alloc.h"
 #include "classification/classify.h"

@@ -1,4 +1,4 @@
-// Classes of an image by probability.
+// Catches classes in the wrong order of probability, or of another image.
 #include "classification/class_outputs.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,4 @@
-// Classes of images: what is counted, and that a data set's results are the network's.
+// Catches accuracy and confusion counts of a data set that are not those of the network's answers.
 #include "classification/classify.h"
 #include "classification/data/class_objects.h"
 #include "classification/data/classes.h"

@@ -1,3 +1,5 @@
+// Catches sums, gathers and broadcasts between ranks with wrong bits, and a failed collective that hangs.
+//
 // Collectives over device memory, over TCP and through a stand-in for NCCL, bit for bit against plain loops.
 #include <signal.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// What ranks do together over host memory, each a process.
+// Catches host data that is mixed up between ranks, and ranks that differ without being named.
 #include "base/alloc.h"
 #include "test/harness/rank_processes.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// Shares of machines that are made of files: tables of sockets, GPUs and what a rank then has.
+// Catches ranks that share CPU cores while others are idle, or that run far from their GPU.
 #define _GNU_SOURCE // sched_getaffinity
 #include <omp.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-// Which rank a process is, from what torchrun, srun and mpirun set.
+// Catches a rank or world size misread from torchrun, srun or mpirun.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "comm/launch.h"

@@ -1,3 +1,5 @@
+// Catches a missing or old NCCL that is used anyway, and NCCL errors that hang a run.
+//
 // NCCL as it is found, refused and reported; against the stand-in, but for the first test.
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-// Counts of ranks, added up.
+// Catches totals over ranks that lack a rank's part.
 #include "comm/rank_sum.h"
 #include "test/harness/ranks.h"
 #include "test/harness/test.h"

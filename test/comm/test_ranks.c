@@ -1,3 +1,5 @@
+// Catches --gpus that starts another number of ranks, or on other GPUs, than asked for.
+//
 // How many ranks --gpus asks for. Where GPUs are found: test/programs/test_mistakes.c, by the stand-in for one.
 #include "comm/ranks.h"
 #include "test/harness/test.h"

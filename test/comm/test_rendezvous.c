@@ -1,4 +1,4 @@
-// Who meets, who is turned away, and what is said when a run cannot begin.
+// Catches runs that wait forever for a rank, or that accept a rank of another job or build.
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <poll.h>

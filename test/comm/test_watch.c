@@ -1,4 +1,4 @@
-// How a run ends when a rank fails, is killed or stops: all processes go, and one of them says why.
+// Catches a run that hangs when one of its ranks fails, is killed or stops.
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>

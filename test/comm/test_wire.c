@@ -1,4 +1,4 @@
-// Frames whole and in pieces, what is none, and addresses.
+// Catches messages between ranks that are split wrongly, and bad frames or addresses that are accepted.
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/alloc.h"

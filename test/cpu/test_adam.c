@@ -1,3 +1,5 @@
+// Catches updates of Adam and AdamW that differ from torch's, or that change weights when a gradient is not finite.
+//
 // Adam and AdamW, held to their definitions over several updates.
 #include "base/alloc.h"
 #include "test/harness/op_golden.h"

@@ -1,3 +1,5 @@
+// Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not follow them.
+//
 // Average pooling, held to its definition.
 #include "exact/avg_windows.h"
 #include "test/harness/avg_pool_cases.h"

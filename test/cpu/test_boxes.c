@@ -1,3 +1,5 @@
+// Catches proposals and detections that are wrong, lost, or in another order on the GPU than on the CPU.
+//
 // Proposals, detections and their merging, each against its definition.
 #include <omp.h>
 #include "models/anchors.h"

@@ -1,3 +1,5 @@
+// Catches conversions to and from BF16 that do not round to the nearest number.
+//
 // Numbers of one type as numbers of another, held to the definition: the nearest number, of two the even one.
 #include "base/alloc.h"
 #include "base/rng.h"

@@ -1,3 +1,5 @@
+// Catches classification losses, gradients, hits or probabilities that are wrong.
+//
 // The classifier's loss, its gradient, the ranks and the probabilities, held to their definitions in long double.
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"

@@ -1,3 +1,5 @@
+// Catches dropout of other elements than the contract says, or of another share.
+//
 // Dropout: who is dropped follows from the contract's draws alone, how many from p.
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"

@@ -1,3 +1,5 @@
+// Catches losses of the detector, and their gradients, that are wrong.
+//
 // The losses and their gradients, held to their definitions in long double and to central differences.
 #include <omp.h>
 #include "base/rng.h"

@@ -1,3 +1,5 @@
+// Catches masks predicted in one pass that differ from those of the separate ops.
+//
 // mask_predict against the ops that it stands for. Operands are small whole numbers, weights of classes and their bias
 // such over 64: all sums are exact in either order, and probabilities equal.
 #include "test/harness/detect.h"

@@ -1,3 +1,5 @@
+// Catches run-length masks that differ from the pasted bits.
+//
 // Runs of pasted masks against the bits that mask_paste pastes, run-length coded afterwards.
 #include <limits.h>
 #include <omp.h>

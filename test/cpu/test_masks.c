@@ -1,3 +1,5 @@
+// Catches mask targets and pasted masks that differ from torchvision's.
+//
 // Mask targets and pasting against torchvision's steps taken one by one: resize the whole mask, then RoIAlign it; pad,
 // stretch the whole mask, then copy it.
 #include <omp.h>

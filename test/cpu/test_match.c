@@ -1,3 +1,5 @@
+// Catches anchors and RoIs matched or sampled otherwise than torchvision does.
+//
 // rpn_match and roi_sample against torchvision's Matcher and sampler written out over the full matrix of overlaps.
 #include <omp.h>
 #include "base/alloc.h"

@@ -1,3 +1,5 @@
+// Catches boxes kept or dropped that should not be, or in another order on the GPU than on the CPU.
+//
 // nms against the definition: a box goes if a kept box of higher rank overlaps it too much.
 #include <omp.h>
 #include "test/harness/detect.h"

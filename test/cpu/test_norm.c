@@ -1,3 +1,5 @@
+// Catches group and batch norm, and their gradients, that differ from their definition.
+//
 // GroupNorm, BatchNorm and their folded form, held to their definitions.
 #include <omp.h>
 #include "test/harness/gradcheck.h"

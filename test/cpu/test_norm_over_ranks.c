@@ -1,3 +1,5 @@
+// Catches batch norm over several ranks that differs from that of one device with the whole batch.
+//
 // BatchNorm over ranks, each with a part of the batch, held to one device with all of it.
 #include "base/alloc.h"
 #include "test/harness/gradcheck.h"

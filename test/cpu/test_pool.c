@@ -1,3 +1,5 @@
+// Catches max pooling that takes the wrong pixel, or sends its gradient to another one.
+//
 // Max pooling and copy, held to their definitions.
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"

@@ -1,3 +1,5 @@
+// Catches images resized or normalised otherwise than by PyTorch and Pillow.
+//
 // Preprocessing against a plain double-precision bilinear interpolation as PyTorch defines it.
 #include <omp.h>
 #include "base/alloc.h"

@@ -1,3 +1,5 @@
+// Catches images mapped, cut or brightened otherwise than augmentation asks for.
+//
 // Affine preprocessing against a plain bilinear interpolation in double, and against the resize where both do the same.
 #include "base/alloc.h"
 #include "base/rng.h"

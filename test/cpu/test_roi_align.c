@@ -1,3 +1,5 @@
+// Catches RoIAlign that reads the wrong pixels or level, and gradients that do not follow it.
+//
 // RoIAlign against its definition, its gradient against differences, and what a Dest asks for.
 #include <omp.h>
 #include "base/alloc.h"

@@ -1,3 +1,5 @@
+// Catches updates of SGD and gradient norms that are wrong, or weights changed when a gradient is not finite.
+//
 // Gradient statistics and SGD, held to their definitions.
 #include <float.h>
 #include <omp.h>

@@ -1,3 +1,5 @@
+// Catches updates of Adam and AdamW that differ from torch's, or that change weights when a gradient is not finite.
+//
 // Adam and AdamW on the GPU against the CPU reference, over several updates; and in a recorded program, which counts
 // for itself.
 #include "base/alloc.h"

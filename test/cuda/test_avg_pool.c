@@ -1,3 +1,5 @@
+// Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not follow them.
+//
 // Average pooling on the GPU against the CPU reference. Sums and their order are the same on both, so that F32 has to
 // be equal to the bit, and 16 bits to one rounding.
 #include "test/harness/avg_pool_cases.h"

@@ -1,3 +1,5 @@
+// Catches proposals and detections that are wrong, lost, or in another order on the GPU than on the CPU.
+//
 // rpn_select, boxes_merge, rois_compact and detect_select: the GPU's boxes, scores and indices are the CPU's, bit for
 // bit. (Sixteen-bit maps are rounded on both sides alike, so this holds for every type.)
 #include "base/alloc.h"

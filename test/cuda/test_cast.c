@@ -1,3 +1,5 @@
+// Catches conversions to and from BF16 that do not round to the nearest number.
+//
 // Numbers of one type as numbers of another, on the GPU against the CPU reference, bit for bit.
 #include "base/alloc.h"
 #include "base/rng.h"

@@ -1,3 +1,5 @@
+// Catches classification losses, gradients, hits or probabilities that are wrong.
+//
 // The classifier's loss, gradient, hits and probabilities on the GPU against the CPU reference.
 #include "base/alloc.h"
 #include "base/rng.h"

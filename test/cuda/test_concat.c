@@ -1,3 +1,5 @@
+// Catches concatenation and slices that move a channel to the wrong place.
+//
 // Concatenation and slice on the GPU against the CPU reference: they move numbers, to the bit.
 #include "test/harness/concat_cases.h"
 #include "test/harness/gpu.h"

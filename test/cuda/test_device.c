@@ -1,5 +1,4 @@
-// The GPU as a device. Which code the driver loads: what nvcc compiled for this GPU or, where CUDA_FORCE_PTX_JIT says
-// so, the build's PTX. Copies, and collectives, beside the computation.
+// Catches GPU copies and collectives that overtake the computation, and the wrong code loaded for a GPU.
 #include <pthread.h>
 #include "base/alloc.h"
 #include "cuda/conv/ladder.h"

@@ -1,3 +1,5 @@
+// Catches dropout of other elements than the contract says, or of another share.
+//
 // Dropout on the GPU against the CPU reference: the same elements, to the bit in F32; and in a recorded program, by the
 // step's number in device memory.
 #include "test/harness/gpu.h"

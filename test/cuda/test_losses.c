@@ -1,3 +1,5 @@
+// Catches losses of the detector, and their gradients, that are wrong.
+//
 // Losses and their gradients on the GPU against the CPU reference. A loss is a mean of terms that take about ten float
 // operations on numbers ≤ |x| + |t| + 1 on either side, exp and log among them; softmax adds one for each class.
 #include "base/alloc.h"

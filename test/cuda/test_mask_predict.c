@@ -1,3 +1,5 @@
+// Catches masks predicted in one pass that differ from those of the separate ops.
+//
 // The mask predictor on the GPU against the CPU reference. Operands are small whole numbers, weights of classes and
 // their bias such over a power of two: hidden values have room in 16 bits, every sum is exact in any order, and logits
 // are the same; only the sigmoid may differ.

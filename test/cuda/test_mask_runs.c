@@ -1,3 +1,5 @@
+// Catches run-length masks that differ from the pasted bits.
+//
 // Runs of pasted masks as the kernels write them into memory of the host, against the CPU's: the same words.
 #include "base/alloc.h"
 #include "nn/timing.h"

@@ -1,3 +1,5 @@
+// Catches mask targets and pasted masks that differ from torchvision's.
+//
 // Mask targets, selection and pasting on the GPU against the CPU reference. Both take what is sampled where from
 // exact/mask_bins.h, so that targets and pasted bits are equal; only the sigmoid may differ.
 #include "base/alloc.h"

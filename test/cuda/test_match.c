@@ -1,3 +1,5 @@
+// Catches anchors and RoIs matched or sampled otherwise than torchvision does.
+//
 // rpn_match and roi_sample: the GPU samples the same anchors and RoIs as the CPU, in the same order. Of the regression
 // targets x and y are equal too; w and h go through the two libraries' logarithms.
 #include <float.h>

@@ -1,3 +1,5 @@
+// Catches boxes kept or dropped that should not be, or in another order on the GPU than on the CPU.
+//
 // nms: whom the GPU keeps the CPU keeps, in the same order.
 #include <float.h>
 #include "base/alloc.h"

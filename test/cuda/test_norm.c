@@ -1,3 +1,5 @@
+// Catches group and batch norm, and their gradients, that differ from their definition.
+//
 // GroupNorm and BatchNorm on the GPU against the CPU reference.
 #include "test/harness/gpu_norm.h"
 

@@ -1,3 +1,5 @@
+// Catches batch norm over several ranks that differs from that of one device with the whole batch.
+//
 // BatchNorm over ranks on the GPU against the CPU reference.
 #include "test/harness/gpu_norm.h"
 

@@ -1,3 +1,5 @@
+// Catches images resized or normalised otherwise than by PyTorch and Pillow.
+//
 // Preprocessing on the GPU against the CPU reference. Both take the same correctly rounded operations one by one (the
 // kernel is compiled with -fmad=false), so that F32 is equal to the bit and 16 bits to one rounding.
 #include "base/rng.h"

@@ -1,3 +1,5 @@
+// Catches images mapped, cut or brightened otherwise than augmentation asks for.
+//
 // Affine preprocessing on the GPU against the CPU reference. Both take the same correctly rounded operations one by one
 // (the kernel is compiled with -fmad=false), so that F32 is equal to the bit and 16 bits to one rounding.
 #include "base/rng.h"

@@ -1,3 +1,5 @@
+// Catches RoIAlign that reads the wrong pixels or level, and gradients that do not follow it.
+//
 // RoIAlign on the GPU against the CPU reference. Both take levels, positions and weights from exact/roi_bins.h, bit for
 // bit, so that only the sums of weighted features differ, by their rounding.
 #include "base/alloc.h"

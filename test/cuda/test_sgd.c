@@ -1,3 +1,5 @@
+// Catches updates of SGD and gradient norms that are wrong, or weights changed when a gradient is not finite.
+//
 // Gradient statistics, SGD and the loss scale on the GPU against the CPU reference.
 #include <float.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// The GPU's clock and ceilings.
+// Catches GPU times and ceilings that are off.
 #include "base/clock.h"
 #include "nn/timing.h"
 #include "test/harness/gpu.h"

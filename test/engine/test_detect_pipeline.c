@@ -1,5 +1,4 @@
-// Inference as a pipeline: detections of several batches under way, in order, the same bits as one batch at a time, and
-// nothing allocated on the way.
+// Catches detections that change or swap batches when several batches are under way, and allocations per batch.
 #include "engine/detect.h"
 #include "test/harness/allocations.h"
 #include "test/harness/gpu.h"

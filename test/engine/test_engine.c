@@ -1,4 +1,4 @@
-// An engine opened, stepped and asked for detections.
+// Catches an engine that does not learn, steps at the wrong canvas, or takes other memory than it planned.
 #include <unistd.h>
 #include "engine/detect.h"
 #include "models/maskrcnn.h"

@@ -1,4 +1,4 @@
-// The whole model on the GPU against the CPU: losses, gradients of every parameter, detections, learning.
+// Catches losses, gradients or detections of the whole model on the GPU that differ from the CPU's.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "engine/detect.h"

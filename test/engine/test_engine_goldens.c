@@ -1,3 +1,5 @@
+// Catches a whole network whose losses, gradients or detections differ from torchvision's.
+//
 // The whole network against torchvision's numbers in test/goldens. test/peers/goldens.py says what the files hold, how
 // weights and images follow from the hash, and what the limits are made of.
 #include <omp.h>

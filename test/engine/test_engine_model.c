@@ -1,4 +1,4 @@
-// The engine on a model that is not Mask R-CNN: it steps, times, saves and loads by what the model's row says.
+// Catches an engine that works for Mask R-CNN alone.
 #include "base/alloc.h"
 #include "engine/detect.h"
 #include "engine/state.h"

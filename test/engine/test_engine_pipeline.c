@@ -1,5 +1,4 @@
-// Training as a pipeline: batches staged while the step before runs, results taken when they are there. The same bits
-// as one step at a time.
+// Catches training that gives other bits when batches are staged ahead.
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "models/maskrcnn.h"

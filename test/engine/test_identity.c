@@ -1,3 +1,4 @@
+// Catches a resumed run that silently goes on with other data, model or options.
 #include "engine/identity.h"
 #include "test/harness/test.h"
 

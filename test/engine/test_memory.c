@@ -1,4 +1,4 @@
-// The table of what a run takes.
+// Catches a memory plan that does not say what is too large or what will be taken later.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "engine/memory.h"

@@ -1,3 +1,5 @@
+// Catches gradients of several ranks that are not the mean, and ranks whose weights drift apart.
+//
 // What ranks agree on in a step, over CPU ranks: gradients are the mean of those that each rank's batch has alone, bit
 // for bit, in whatever buckets; losses too; all ranks go on with the same weights; requests and voids are everybody's.
 #include "base/alloc.h"

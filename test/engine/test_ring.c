@@ -1,4 +1,4 @@
-// A loader's batches in memory that is taken once.
+// Catches batches overwritten while they are still in use.
 #include "engine/ring.h"
 #include "evaluation/evaluate.h"
 #include "test/harness/small_set.h"

@@ -1,5 +1,4 @@
-// A run on disk: what is saved is what is loaded, a resumed run is the uninterrupted one, and a checkpoint of something
-// else is refused by name.
+// Catches checkpoints that lose state, resumed runs that differ, and foreign checkpoints that are accepted.
 #include "base/alloc.h"
 #include "engine/state.h"
 #include "models/maskrcnn.h"

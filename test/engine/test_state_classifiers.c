@@ -1,5 +1,4 @@
-// Weights of classification networks: torchvision's without a word about the model, other nets', and a ResNet's that
-// begin a detector.
+// Catches pretrained classifier weights that load wrongly, or load into a net that they do not fit.
 #include "engine/state.h"
 #include "models/torchvision.h"
 #include "test/harness/small_engine.h"

@@ -1,4 +1,4 @@
-// The scores at which the confusion of detections is told, and which of them has the best F1, by hand.
+// Catches a confusion matrix shown at another score than the best F1's or the one asked for.
 #include <math.h>
 #include "evaluation/detection_confusion.h"
 #include "test/harness/coco_scene.h"

@@ -1,4 +1,4 @@
-// What is told of a detector: the quality of an image by hand, and an evaluation of a data set.
+// Catches per-image quality in the evaluation's report that is not what the detections deserve.
 #include "base/alloc.h"
 #include "evaluation/detection_report.h"
 #include "test/harness/small_set.h"

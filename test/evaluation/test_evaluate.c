@@ -1,5 +1,4 @@
-// Inference over a data set: it stops between batches when it is told to, and images that cannot be read count neither
-// among the detections nor in the ground truth.
+// Catches evaluations that count unreadable images, depend on the number of ranks, or cannot be interrupted.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "evaluation/evaluate.h"

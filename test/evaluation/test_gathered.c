@@ -1,4 +1,4 @@
-// Detections between ranks: as they were, and refused where they are cut or are something else.
+// Catches detections damaged on their way from other ranks.
 #include "evaluation/gathered.h"
 #include "test/harness/test.h"
 

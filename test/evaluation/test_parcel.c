@@ -1,4 +1,4 @@
-// Bytes between ranks: nothing is read past their end.
+// Catches reads past the end of a message between ranks.
 #include <stdint.h>
 #include "evaluation/parcel.h"
 #include "test/harness/test.h"

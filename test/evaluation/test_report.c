@@ -1,4 +1,4 @@
-// What an evaluation leaves in a folder: as it is described, and of pictures the last stay.
+// Catches evaluation files that differ from their documented format, and the wrong pictures kept.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/run_folder.h"

@@ -1,4 +1,4 @@
-// Work that ranks share out: in the order of one rank on rank 0, and ended on all ranks by what ends it on one.
+// Catches shared evaluation work out of order, and ranks that wait forever when one of them fails.
 #include <unistd.h>
 #include "data/batches/sampler.h"
 #include "evaluation/rounds.h"

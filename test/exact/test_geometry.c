@@ -1,4 +1,4 @@
-// The table of anchors, and box arithmetic by hand.
+// Catches anchors, IoU and box codes that differ from torchvision's.
 #include "exact/geometry.h"
 #include "models/anchors.h"
 #include "test/harness/detect.h"

@@ -1,3 +1,5 @@
+// Catches command lines that crash the parser, are taken out of range, or are shown as another configuration.
+//
 // Fuzzes command lines, their arguments separated by newlines: what is taken is in its range, and the configuration
 // that is shown of it is taken again and is the same. Seeds: test/corpus/cli.
 #include <math.h>

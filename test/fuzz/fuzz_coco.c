@@ -1,3 +1,5 @@
+// Catches annotations and detections that crash their readers or the work on their masks.
+//
 // Fuzzes the readers of annotations and of detections, and what is made of their masks. Seeds: test/corpus/coco.
 #include <string.h>
 #include "data/coco/coco.h"

@@ -1,3 +1,5 @@
+// Catches IDX files that crash their reader.
+//
 // Fuzzes IDX files, as images and as labels. Seeds: test/corpus/idx.
 #include <stdlib.h>
 #include "classification/data/idx.h"

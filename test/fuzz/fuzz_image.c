@@ -1,3 +1,5 @@
+// Catches images that crash the decoder.
+//
 // Fuzzes the decoding of images. Seeds: test/corpus/image.
 #include <string.h>
 #include "data/images/image.h"

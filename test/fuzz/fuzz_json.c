@@ -1,3 +1,5 @@
+// Catches JSON that crashes its reader, or the readers of annotations and detections.
+//
 // Fuzzes the JSON reader and what reads annotations and detections with it. Seeds: test/corpus/json.
 #include <string.h>
 #include "base/json.h"

@@ -1,3 +1,5 @@
+// Catches result files that crash cocoeval, or change when it writes them again.
+//
 // Fuzzes a result file on its way through cocoeval: read against a data set, scored, and written again. Seeds:
 // test/corpus/results.
 #include <math.h>

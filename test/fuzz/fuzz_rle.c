@@ -1,3 +1,5 @@
+// Catches run-length masks that crash the work on them, or break its promises.
+//
 // Fuzzes run-length masks: COCO's strings, run lists, polygons, boxes, and what is computed of them. Seeds:
 // test/corpus/rle. The first byte says what the file holds: s a string, c a run list, p a polygon, b a box, P and B the
 // same near the image; then come h and w, a byte each, and the rest.

@@ -1,3 +1,5 @@
+// Catches safetensors files that crash their reader.
+//
 // Fuzzes the reader of safetensors files. Seeds: test/corpus/safetensors.
 #include <stdlib.h>
 #include <string.h>

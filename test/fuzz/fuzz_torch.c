@@ -1,3 +1,5 @@
+// Catches PyTorch files that crash their reader, or what is made of their tensors.
+//
 // Fuzzes the reader of PyTorch's files and what is made of their tensors: names and a model's configuration.
 // Seeds: test/corpus/torch.
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+// Catches bugs that a fuzzer has already found once.
+//
 // The seeds of the fuzzers, and what they found (files named found-…), through what the fuzzers call. A bad one ends
 // the program; sanitizers see the rest in make test-asan.
 #include <dirent.h>

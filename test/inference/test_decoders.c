@@ -1,3 +1,4 @@
+// Catches images out of order or decoded into memory that is still in use.
 #include <unistd.h>
 #include "base/file.h"
 #include "data/images/png.h"

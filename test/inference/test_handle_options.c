@@ -1,3 +1,4 @@
+// Catches messages of infer that name the library's options instead of its own.
 #include "inference/handle_options.h"
 #include "test/harness/test.h"
 

@@ -1,3 +1,4 @@
+// Catches decoded images that keep more memory than allowed.
 #include <stdlib.h>
 #include "base/error.h"
 #include "inference/pixel_pool.h"

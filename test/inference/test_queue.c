@@ -1,4 +1,4 @@
-// The queue of batches under way: what a runner tells, while a batch begins or later, comes out in that order.
+// Catches results that leave the pipeline in another order than their images came.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "inference/queue.h"

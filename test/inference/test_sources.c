@@ -1,3 +1,4 @@
+// Catches images of a folder or list that are skipped, repeated or misnamed.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "inference/sources.h"

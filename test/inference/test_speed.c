@@ -1,3 +1,4 @@
+// Catches reported speeds that include the warm-up.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"

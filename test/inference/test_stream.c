@@ -1,4 +1,4 @@
-// The stream over a network that is made up: what it was given, in which batches, and that all comes out in order.
+// Catches images lost, reordered or put into wrong batches between a list and its results.
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/alloc.h"

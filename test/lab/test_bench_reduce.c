@@ -1,4 +1,4 @@
-// bench_reduce on CPU ranks: every size and type once per number of CTAs, from rank 0 alone.
+// Catches benchmarks of collectives that skip a size or type, or accept a wrong sum.
 #include <string.h>
 #include "base/error.h"
 #include "test/harness/command.h"

@@ -1,4 +1,4 @@
-// lab/course_diagrams.py: the diagrams are those of the code's constants, and another constant is another diagram.
+// Catches diagrams of the course that no longer show the code's constants.
 #include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// The table and the plot of bench ladder, from records that are made up here.
+// Catches the ladder's table and plot showing other numbers than their records.
 #include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

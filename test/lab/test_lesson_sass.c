@@ -1,3 +1,5 @@
+// Catches the wrong loop of a lesson's machine code taken for its main loop.
+//
 // lab/lesson_sass.py on the output of a stand-in for cuobjdump: which loop it takes for the main loop, and what it
 // says where there is none.
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// The tables of docs/nets.md, from records that are made up here.
+// Catches tables of docs/nets.md showing other numbers than their records.
 #include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

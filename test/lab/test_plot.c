@@ -1,3 +1,5 @@
+// Catches plots that leave out or move points of their records.
+//
 // lab/plot.py and the plots of results/: test/lab/plot_checks.py has the cases.
 #include "test/harness/command.h"
 #include "test/harness/test.h"

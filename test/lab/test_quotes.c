@@ -1,3 +1,5 @@
+// Catches code quoted in the documentation that is no longer in the source.
+//
 // lab/quotes.py on a page made up here: it writes the lines that a marker names, says where a page differs from its
 // source, and refuses a text that no line or more than one has.
 #include <sys/stat.h>

@@ -1,3 +1,5 @@
+// Catches predictions of scaling that do not follow from the model or its records.
+//
 // lab/scaling.py, its model and its tables: test/lab/scaling_checks.py has the cases.
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,3 +1,5 @@
+// Catches studies that lose records, leave processes behind or compute other tables than their records say.
+//
 // lab/study.py: test/lab/study_checks.py has the cases.
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,3 +1,5 @@
+// Catches numbers in the documentation that differ from their records.
+//
 // lab/tables.py on a copy of the documentation: a figure that differs from its record is found, and a record that
 // does not say where it comes from is refused.
 #include "base/file.h"

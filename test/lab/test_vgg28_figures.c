@@ -1,4 +1,4 @@
-// The table of docs/classification.md, from records that are made up here.
+// Catches the table of docs/classification.md showing other numbers than its records.
 #include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// Whatever an image's shape, one of the library's canvases holds it.
+// Catches images for which the library has no canvas.
 #include "lib/canvases.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,4 @@
-// The library as a caller sees it: what it says of a model, what it finds, the order of results, and bad input.
+// Catches library calls that return other results than the engine, in another order, or crash on bad input.
 #include <fenv.h>
 #include <locale.h>
 #include "engine/detect.h"

@@ -1,3 +1,5 @@
+// Catches races and leaks when handles of the library are used from several threads.
+//
 // Handles and threads in every combination: the same results, nothing left behind. Also what make test-tsan runs.
 #include <pthread.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Options of callers: defaults, sizes of older and newer headers, what is refused and in which words.
+// Catches library options that break callers compiled with an older or newer header.
 #include <stddef.h>
 #include "lib/options.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// Results in one piece of memory, and masks as strings and bytes: those of data/coco/rle.c.
+// Catches results of the library with wrong masks, or that die with the handle.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "lib/results.h"

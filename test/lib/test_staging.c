@@ -1,4 +1,4 @@
-// Batches that form: which image goes where, what is run next, what is taken back.
+// Catches images in the wrong batch of the library, or waiting forever for a batch to fill.
 #include "lib/staging.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,4 @@
-// The thread of a handle: room for images that grows and that is refused, and a GPU that fails with batches under way.
+// Catches a library handle that hangs or loses batches when memory, threads or the GPU fail.
 #define _GNU_SOURCE // pthread_setattr_default_np
 #include <dlfcn.h>
 #include <pthread.h>

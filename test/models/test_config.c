@@ -1,5 +1,4 @@
-// The table of fields: their text, their ranges, and the conventions against README's table: what each sets, and that
-// nothing of another one is left.
+// Catches model fields with wrong defaults, ranges or text, and presets that leave fields of another preset set.
 #include <float.h>
 #include <limits.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-// Mask R-CNN as one list of nodes, in double: its bits, what its nodes declare, and what it does with images that hold
-// nothing.
+// Catches Mask R-CNN nodes that use memory they do not declare, and images without objects that break a step.
 #include <omp.h>
 #include "test/harness/isolation.h"
 #include "test/harness/maskrcnn_trial.h"

@@ -1,4 +1,4 @@
-// Gradients of Mask R-CNN's losses with respect to every parameter, against differences.
+// Catches gradients of Mask R-CNN's losses that differ from finite differences.
 #include <omp.h>
 #include "base/alloc.h"
 #include "base/rng.h"

@@ -1,5 +1,4 @@
-// Parameters' names and shapes against torchvision's maskrcnn_resnet50_fpn(num_classes = 91): what its state_dict
-// holds.
+// Catches parameter names and shapes that differ from torchvision's.
 #include "models/model.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,4 @@
-// The planner of the arena against what it promises, pair by pair.
+// Catches values that share memory while both are needed.
 #include "base/basics.h"
 #include "base/rng.h"
 #include "nn/arena.h"

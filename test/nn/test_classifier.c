@@ -1,4 +1,4 @@
-// Layers of classifiers inside a graph: dropout, which backward draws again, and the loss; Adam on what they leave.
+// Catches dropout, losses and Adam that go wrong inside a graph although the ops are right.
 #include "exact/sgd_slots.h"
 #include "nn/layers.h"
 #include "test/harness/isolation.h"

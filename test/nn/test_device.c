@@ -1,4 +1,4 @@
-// The device by itself: which rung computes convolutions, and who cleans up after one.
+// Catches the wrong convolution kernel chosen, and resources of a device never freed.
 #include <string.h>
 #include "nn/device.h"
 #include "nn/rung.h"

@@ -1,4 +1,4 @@
-// What is said when a GPU cannot be used or fails: a sentence for each cause, one line, with what to do.
+// Catches GPU errors reported without a cause or without what to do.
 #include "nn/fault.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

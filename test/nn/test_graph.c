@@ -1,4 +1,4 @@
-// The graph as a whole: what the planner decides of the backward walk and of memory, proved on small networks.
+// Catches gradients lost, doubled or masked wrongly, and memory reused too early, when a graph is planned.
 #include "test/harness/net.h"
 
 enum { ROUNDS = 3 };

@@ -1,4 +1,4 @@
-// Two convolutions of one input as one: the channels have the bits that each alone gives them, on every device.
+// Catches convolutions joined into one that no longer give the bits of each alone.
 #include <string.h>
 #include "base/alloc.h"
 #include "nn/layers.h"

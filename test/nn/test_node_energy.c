@@ -1,4 +1,4 @@
-// The energy of a walk's nodes, by a meter that is made up here: a thousand watts.
+// Catches energy assigned to the wrong node.
 #include <math.h>
 #include "base/clock.h"
 #include "nn/node_energy.h"

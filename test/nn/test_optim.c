@@ -1,4 +1,4 @@
-// Schedules against values worked out by hand from their definitions.
+// Catches learning rates that differ from their schedule.
 #include "nn/optim.h"
 #include "test/harness/test.h"
 

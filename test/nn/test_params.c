@@ -1,4 +1,4 @@
-// Parameters: their layout in flat memory, their order against torch's, how they begin, and what the convolutions read.
+// Catches parameters with a wrong layout, order or initial value, or folded wrongly into convolutions.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/device.h"

@@ -1,4 +1,4 @@
-// Layers of pooling and concatenation inside a graph.
+// Catches pooling and concatenation layers with wrong shapes, or that alias memory still needed.
 #include "test/harness/isolation.h"
 #include "test/harness/net.h"
 

@@ -1,4 +1,4 @@
-// What a walk has to do, by hand; that its time is kept; what is printed and traced of it.
+// Catches counts of operations and bytes in the profile that are wrong.
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// What is measured of work that runs for long, on the CPU with a meter that is made up here.
+// Catches sustained speeds and energies computed from the wrong steps.
 #include <math.h>
 #include "base/clock.h"
 #include "nn/sustained.h"

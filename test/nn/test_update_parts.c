@@ -1,4 +1,4 @@
-// The parts of an update: every trained element once, of its parameter's kind, with the shadow that training reads.
+// Catches parameters that are never updated, or updated twice in a step.
 #include "nn/params.h"
 #include "nn/update_parts.h"
 #include "test/harness/child.h"

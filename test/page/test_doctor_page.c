@@ -1,5 +1,4 @@
-// The doctor's page: that its facts are those of the terminal, which images the album holds and where their pictures
-// lie, and that no name ends the facts early.
+// Catches numbers or images on doctor's page that differ from its report in the terminal.
 #include <dirent.h>
 #include <unistd.h>
 #include "base/alloc.h"

@@ -1,5 +1,4 @@
-// A log as facts: which points stand for how many records, and that none is lost or moved. Without it a long run's
-// curves could be of other steps than the log's.
+// Catches curves in a run's page that show other steps or values than the log.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-// The facts of a run in its page: whether JSON stays JSON and ends no script, what is said of files that are missing or
-// cut, and where its pictures are looked for. Without it a page could be blank, or show one file's fault as another's.
+// Catches a run's page that is blank, or that blames the wrong file, when files are missing or cut.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

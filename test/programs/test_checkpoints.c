@@ -1,4 +1,4 @@
-// The checkpoints that a run keeps beside the last two, and runs that go on otherwise than they began.
+// Catches best or periodic checkpoints that are missing, and a run continued with other options than asked for.
 #include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,5 +1,4 @@
-// ./train on images by class: a run is the same however often it is interrupted and on whatever it runs, its phases end
-// where they should, its files say what came of it, and a mistake gets one line.
+// Catches classifier runs that change when they are interrupted, report wrong results or take mistakes silently.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/json.h"

@@ -1,4 +1,4 @@
-// Runs with nothing given but data, size and batch: they stay finite, and learn after warmup.
+// Catches default options that diverge or do not learn.
 #include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

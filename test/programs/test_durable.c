@@ -1,5 +1,4 @@
-// Saved means saved: runs are killed at any moment, the disk is full, the folder belongs to another run or to nobody.
-// No checkpoint is lost or half written, what goes on is the same run bit for bit, and a message says what happened.
+// Catches checkpoints lost or half written when a run is killed or the disk is full.
 #define _GNU_SOURCE // prlimit
 #include <errno.h>
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// Catches GPU failures that damage a checkpoint, or whose message does not name the cause.
+//
 // Faults of a GPU, by programs whose GPU is a stand-in that fails on demand (test/harness/faulty_device.c): what is
 // said, and that the checkpoint stands and continues to the same bits.
 #include "test/harness/command.h"

@@ -1,4 +1,4 @@
-// The programs on a GPU: make test-gpu.
+// Catches programs that work on the CPU but not on a GPU.
 #include "base/alloc.h"
 #include "test/harness/command.h"
 #include "test/harness/gpu.h"

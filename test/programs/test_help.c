@@ -1,4 +1,4 @@
-// What every program says to --help, and that its parser knows what is listed there.
+// Catches options that a program lists but does not know, or knows but does not list.
 #include <glob.h>
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// What infer leaves behind: nothing of the user's is overwritten, nothing that was found is lost.
+// Catches infer overwriting the user's files, or losing detections when it is stopped or the disk is full.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

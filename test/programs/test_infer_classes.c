@@ -1,4 +1,4 @@
-// ./infer with a classifier: the same classes whichever way images come, what is left of a run, and what is refused.
+// Catches infer giving other classes for the same image when it comes from a folder, a list or several ranks.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"

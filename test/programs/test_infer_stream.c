@@ -1,4 +1,4 @@
-// infer of images that are named, as a stream: folders, lists, sizes of all kinds, tiles, and what is written beside.
+// Catches named images, lists, tiles or odd sizes that infer skips or treats differently from a data set.
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"

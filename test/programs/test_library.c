@@ -1,4 +1,4 @@
-// The library as others get it: what it exports, installed, called from C, C++ and Python, and with a GPU that fails.
+// Catches a library with other symbols than its header, that does not install, or that C++ or Python cannot call.
 #include <unistd.h>
 #include "base/file.h"
 #include "base/text.h"

@@ -1,4 +1,4 @@
-// Learning on real images: minutes on two cores. make test-long
+// Catches training that runs but does not learn real images.
 #include <stddef.h>
 #include "test/harness/command.h"
 #include "test/harness/test.h"

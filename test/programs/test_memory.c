@@ -1,5 +1,4 @@
-// The memory of the programs: known before it is taken, none a step, and where there is none any more they say so, with
-// what was saved as it was.
+// Catches memory taken beyond the plan or per step, and shortages that lose a checkpoint or have no message.
 #include "base/alloc.h"
 #include "test/harness/allocations.h"
 #include "test/harness/command.h"

@@ -1,4 +1,4 @@
-// What the programs answer to mistakes of their users, and what doctor says of a data set.
+// Catches mistakes of users that are accepted, or that get a message without what to do.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"

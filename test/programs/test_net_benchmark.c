@@ -1,4 +1,4 @@
-// ./train --benchmark of a classifier on made-up images: its records, its sweep, and what it answers to mistakes.
+// Catches benchmarks of classifiers with missing records or unanswered mistakes.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"

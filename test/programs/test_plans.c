@@ -1,5 +1,4 @@
-// The plans that lab/study.py runs, and the scripts beside them: every plan is one, what they make is made once,
-// and a small variant of one runs.
+// Catches plans that no longer run.
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>

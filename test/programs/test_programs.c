@@ -1,4 +1,4 @@
-// The programs as a user runs them: a short training run, resuming, inference.
+// Catches training that depends on the number of threads, or differs after a resume.
 #include <unistd.h>
 #include "base/json.h"
 #include "data/coco/coco.h"

@@ -1,6 +1,4 @@
-// Runs of several ranks: `--gpus N` over CPU ranks and over stand-ins of GPUs with a stand-in of NCCL, and ranks that
-// others start. They end with the same bits however often they are interrupted, all processes end together, and one
-// line says why.
+// Catches runs of several ranks that end with other bits, leave processes behind or give no reason.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

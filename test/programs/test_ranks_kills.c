@@ -1,4 +1,4 @@
-// Runs of several ranks whose processes are killed at any moment, and that go on: they end as one that is left alone.
+// Catches runs of several ranks that do not recover from being killed at an unlucky moment.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>

@@ -1,4 +1,4 @@
-// Batch norm of runs on several ranks: its running statistics against those of one rank with the same images.
+// Catches batch norm statistics that differ on several ranks.
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"

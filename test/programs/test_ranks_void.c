@@ -1,5 +1,4 @@
-// Runs of several ranks of which one meets an image that cannot be read: its step is void, and a resume goes on as if
-// there had been none.
+// Catches a step with an unreadable image on one rank that is lost or counted twice.
 #include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// The page that a run of ./train leaves, and build/report's of several.
+// Catches report pages that are missing, incomplete or of the wrong run.
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/alloc.h"

@@ -1,5 +1,4 @@
-// ./train to a target: it ends at the evaluation that reaches all that was asked for, says how long that took, and goes
-// on counting where it was interrupted.
+// Catches runs that stop before or after their target, or report the wrong time to it.
 #include <math.h>
 #include "base/file.h"
 #include "base/json.h"

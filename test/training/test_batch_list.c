@@ -1,4 +1,4 @@
-// Lists of batch sizes: what they mean, and what is wrong with those that mean nothing.
+// Catches lists of batch sizes that are misread.
 #include "test/harness/test.h"
 #include "training/batch_list.h"
 

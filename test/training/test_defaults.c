@@ -1,4 +1,4 @@
-// What options mean that were not given, by model and kind of data.
+// Catches defaults that are not those of the model, the data or torch.
 #include "base/alloc.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// What a step that is not finite was made of, and where a run that diverged can go on from.
+// Catches a diverged run that does not say which loss and images, or goes back to a bad checkpoint.
 #include <math.h>
 #include "base/alloc.h"
 #include "test/harness/test.h"

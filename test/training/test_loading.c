@@ -1,4 +1,4 @@
-// The options of a training run's loader: what is augmented and when, and which share of the images a rank loads.
+// Catches augmentation in the wrong phase, and ranks that load the wrong share of the images.
 #include "models/model.h"
 #include "test/harness/test.h"
 #include "training/loading.h"

@@ -1,4 +1,4 @@
-// Phases: what --phases means, and the rates that follow from it.
+// Catches learning rates and phases other than --phases asks for.
 #include "test/harness/test.h"
 #include "training/phases.h"
 

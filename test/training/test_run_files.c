@@ -1,4 +1,4 @@
-// What a run leaves, and in which order.
+// Catches checkpoints deleted too early, written before their log, or kept for the wrong evaluation.
 #include <errno.h>
 #include <fcntl.h>
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-// What run.json says of a run, from a log that is made up: seconds, images per second, losses and metrics, by phase.
+// Catches times, speeds and metrics in run.json that are not those of the log.
 #include "base/alloc.h"
 #include "test/harness/test.h"
 #include "training/run_results.h"

@@ -1,5 +1,4 @@
-// Checkpoints written beside steps: the bytes of one written between them, under all names; failures that pass and
-// those that do not.
+// Catches checkpoints written in the background with values of a later step, and failed writes nobody hears of.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "test/harness/child.h"

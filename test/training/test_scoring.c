@@ -1,4 +1,4 @@
-// Scores beside the training steps: the same figures, and the log in the order of steps; which categories are scored.
+// Catches evaluations in the background that change figures or the order of the log.
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "evaluation/evaluate.h"

@@ -1,4 +1,4 @@
-// How a run learns by default, and by the rules of other programs' conventions.
+// Catches warm-up, gradient limits and presets other than documented.
 #include "test/harness/test.h"
 #include "training/setup.h"
 #include "training/spec.h"

@@ -1,4 +1,4 @@
-// The specification of a run: what its table says, and where values come from.
+// Catches options that are not recorded, have the wrong source, or silently override one another.
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/text.h"

@@ -1,4 +1,4 @@
-// A few steps of a session are timed part by part, and come to the same.
+// Catches timed steps that change training or report wrong parts.
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
 #include "training/step_parts.h"

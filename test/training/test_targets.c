@@ -1,4 +1,4 @@
-// What the log says of the time to a target: both by one evaluation, over all parts of a run, however they were made.
+// Catches times to a target that leave out parts of an interrupted run.
 #include <math.h>
 #include "base/alloc.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// Losses on a data set that is not trained on.
+// Catches validation losses that depend on the batch size or the number of ranks.
 #include "test/harness/ranks.h"
 #include "test/harness/small_set.h"
 #include "test/harness/synthetic.h"

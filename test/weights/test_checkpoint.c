@@ -1,4 +1,4 @@
-// Checkpoints: what is written is read, a file of the reference implementation is read, and no bad file is.
+// Catches safetensors files that do not read back, and damaged ones that are accepted.
 #include <sys/resource.h>
 #include <unistd.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Names of folders that are one but for case or normal form, and names that are not.
+// Catches one class counted as two because its name differs in case or in Unicode form.
 #include <stdlib.h>
 #include "base/basics.h"
 #include "classification/data/class_name.h"

@@ -1,4 +1,4 @@
-// What the survey of a set of classes finds: sizes, copies, conflicts, what cannot be decoded, what two splits share.
+// Catches duplicates, conflicting labels and broken images of a classification set that doctor does not report.
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/alloc.h"

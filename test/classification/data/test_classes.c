@@ -1,4 +1,4 @@
-// Sets of classes as data sets and as batches: IDX files and folders, written into the scratch folder.
+// Catches images with the wrong label, splits that overlap or change, and folder layouts that are misread.
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/alloc.h"

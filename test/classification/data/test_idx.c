@@ -1,4 +1,4 @@
-// IDX files: what the real ones hold, what is written is read, and a line for each way in which a file can be wrong.
+// Catches IDX files that are misread, and damaged ones that are accepted or crash the reader.
 #include <stdlib.h>
 #include <zlib.h>
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// Sets of single shapes: what is written, that a seed is a set, and that nobody's files are replaced.
+// Catches synthetic classification sets that change under the same seed, or overwrite other files.
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/alloc.h"

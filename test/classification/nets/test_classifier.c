@@ -1,4 +1,4 @@
-// Classification networks as lists of nodes, in double, over a batch of images of classes.
+// Catches classification networks that cannot be built, trained or run at the sizes they claim.
 #include <omp.h>
 #include "base/alloc.h"
 #include "base/rng.h"

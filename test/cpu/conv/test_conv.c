@@ -1,3 +1,5 @@
+// Catches convolutions of the CPU, and their gradients, that differ from their definition.
+//
 // Convolutions against their definition: one sevenfold loop in double precision, over random problems with every
 // combination of what a Dest can ask for.
 //

@@ -1,5 +1,4 @@
-// The small ops beside the convolutions' gradients, on the GPU against the CPU reference: columns of dy to db, and the
-// shadows of filters.
+// Catches bias gradients and filter copies on the GPU that differ from the CPU's.
 #include "test/harness/gpu_conv.h"
 
 TEST(cuda_bias_grad_adds_columns) {

@@ -1,3 +1,5 @@
+// Catches a GPU convolution that loses, doubles or misplaces a term in some shape, type or kernel.
+//
 // Convolutions on the GPU against the CPU reference: every rung of the ladder in every type that it computes.
 //
 // Operands are small whole numbers. Their products and sums are exact in float, in whatever order they are added, and

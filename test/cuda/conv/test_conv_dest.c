@@ -1,4 +1,4 @@
-// Every combination of what a Dest asks for, by every rung of the ladder.
+// Catches GPU convolutions that ignore a bias, addend, mask, ReLU or accumulation.
 #include "test/harness/gpu_conv.h"
 
 typedef struct ConvArgs {

@@ -1,3 +1,5 @@
+// Catches moments for batch norm that are not those of the values the convolution wrote.
+//
 // The moments that a convolution tells of what it writes (Dest.moments), against those of the tensor that it has
 // written, taken apart on the host: every pixel in one part, and the parts' moments as they merge.
 #include <math.h>

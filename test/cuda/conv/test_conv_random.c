@@ -1,3 +1,5 @@
+// Catches GPU convolutions that are wrong or inaccurate on shapes nobody thought of.
+//
 // Rungs 04 and 05 over a few hundred problems drawn at random: 1 to 2048 channels, odd sizes, tails, strides, tiny
 // tensors, tiles that begin in one image and end in another, levels that share a filter, device-side counts. They are
 // compared with rung 02, which test_conv.c holds against the CPU: what is one there is cheap enough here for wide

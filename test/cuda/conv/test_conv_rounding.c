@@ -1,5 +1,4 @@
-// How convolutions on the GPU round, in every rung of the ladder and every type that it computes: numbers that are not
-// exact, against the CPU within what the sums may err; and the same bits twice, or for any multiprocessors granted.
+// Catches GPU convolutions that round more than they should, or give other bits the second time.
 #include "test/harness/gpu_conv.h"
 
 static Tensor magnitude(const Tensor *t) {

@@ -1,4 +1,4 @@
-// What nvcc makes of Hopper's wrappers, without a GPU, in PTX.
+// Catches Hopper wrappers that nvcc compiles into the wrong instruction.
 #include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

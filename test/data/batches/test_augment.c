@@ -1,4 +1,4 @@
-// Augmentation's maps: the parameters are read back from the map and held against their ranges.
+// Catches augmentation outside its ranges, or that changes from one run to the next with the same seed.
 #include "base/rng.h"
 #include "data/batches/augment.h"
 #include "test/harness/test.h"

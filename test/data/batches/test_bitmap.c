@@ -1,4 +1,4 @@
-// Bit-packed masks against the mask pixel by pixel.
+// Catches mask bits in the wrong place after packing or cropping.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/batches/bitmap.h"

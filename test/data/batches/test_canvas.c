@@ -1,4 +1,4 @@
-// Resized shapes and the canvases chosen for them.
+// Catches image sizes that differ from torchvision's, and canvases too small for an image or larger than needed.
 #include "base/rng.h"
 #include "data/batches/canvas.h"
 #include "test/harness/test.h"

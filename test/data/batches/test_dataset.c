@@ -1,4 +1,4 @@
-// What of a data set is usable, and what is said when nothing is.
+// Catches usable images that are left out, unusable ones that are kept, and an empty set without an explanation.
 #include <sys/stat.h>
 #include <unistd.h>
 #include "data/batches/dataset.h"

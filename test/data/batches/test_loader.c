@@ -1,4 +1,4 @@
-// Batches: what they hold, and in which order they come.
+// Catches batches with wrong images or targets, in an order that depends on threads, and allocations per step.
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/rng.h"

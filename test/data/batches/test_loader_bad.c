@@ -1,4 +1,4 @@
-// Images that cannot be read, or are not what the annotations say: replaced in training, left out of an evaluation.
+// Catches unreadable images that stop a run, or that are counted in an evaluation.
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

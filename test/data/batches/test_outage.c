@@ -1,4 +1,4 @@
-// How long files are waited for that were there.
+// Catches a run that ends, or waits forever, when its data are unreachable for a while.
 #include "base/clock.h"
 #include "data/batches/outage.h"
 #include "test/harness/test.h"

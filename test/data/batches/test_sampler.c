@@ -1,4 +1,4 @@
-// The order of images: complete, reproducible at any step, the same however many ranks share it.
+// Catches images left out of an epoch or drawn twice, and an order that changes with the number of ranks.
 #include "base/rng.h"
 #include "data/batches/sampler.h"
 #include "test/harness/test.h"

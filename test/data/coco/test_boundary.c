@@ -1,4 +1,4 @@
-// Boundaries against erosion pixel by pixel, and boundary IoU worked out by hand.
+// Catches boundary IoU that differs from its definition.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/coco/boundary.h"

@@ -1,4 +1,4 @@
-// Which detections are wanted, and what is said of classes that nobody knows.
+// Catches a choice of categories that keeps others, and misspelt names that pass silently.
 #include "data/coco/choice.h"
 #include "test/harness/test.h"
 

@@ -1,4 +1,4 @@
-// COCO data sets: the real ones at hand, and small documents for every odd case.
+// Catches annotations that are misread or lost, and malformed ones that crash the reader or pass without a message.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/rng.h"

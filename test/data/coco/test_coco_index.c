@@ -1,4 +1,4 @@
-// The index of an annotation file: equal to what parsing gives, made anew when it is not of this file or not whole.
+// Catches an annotation index that is stale or damaged and used nevertheless.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

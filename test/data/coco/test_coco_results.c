@@ -1,4 +1,4 @@
-// COCO result files: real ones and small documents, read, written at once and image by image.
+// Catches result files that do not read back as they were written, and bad ones that are accepted.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

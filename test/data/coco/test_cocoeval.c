@@ -1,4 +1,4 @@
-// The evaluator against figures worked out by hand, and what it prints.
+// Catches average precision that differs from figures worked out by hand.
 #include <omp.h>
 #include "base/json.h"
 #include "data/coco/coco.h"

@@ -1,4 +1,4 @@
-// Confusion of detections against matrices worked out by hand, and against the evaluator's recall.
+// Catches confusion matrices of detections with counts in the wrong cells.
 #include <float.h>
 #include <math.h>
 #include "data/coco/cocoeval_confusion.h"

@@ -1,3 +1,5 @@
+// Catches average precision that differs from pycocotools'.
+//
 // The evaluator against pycocotools' figures (../shared/data/cocoeval; README.md there tells the traps).
 #include "base/json.h"
 #include "data/coco/coco.h"

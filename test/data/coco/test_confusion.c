@@ -1,3 +1,4 @@
+// Catches precision, recall and confusion tables computed or printed wrongly.
 #include <math.h>
 #include "base/file.h"
 #include "base/json.h"

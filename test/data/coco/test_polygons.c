@@ -1,4 +1,4 @@
-// Masks as polygons, holes and all: COCO's rasteriser gives them back pixel for pixel.
+// Catches masks that change when they are written as polygons.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "base/rng.h"

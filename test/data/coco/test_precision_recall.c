@@ -1,3 +1,4 @@
+// Catches precision-recall curves written wrongly to JSON, or broken by categories without objects.
 #include "base/json.h"
 #include "data/coco/precision_recall.h"
 #include "test/harness/coco_scene.h"

@@ -1,4 +1,4 @@
-// Result files in both forms: what stands in them after every image, and after what goes wrong.
+// Catches result files left invalid or incomplete when writing stops.
 #include "base/alloc.h"
 #include "base/json.h"
 #include "data/coco/polygons.h"

@@ -1,4 +1,4 @@
-// Run-length masks against pycocotools' figures on real annotations, and against masks held as plain bytes.
+// Catches run-length masks that differ from pycocotools', and malformed ones that are accepted.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"

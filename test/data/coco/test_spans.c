@@ -1,4 +1,4 @@
-// Spans against masks held as plain bytes in a larger frame.
+// Catches mask arithmetic on runs that differs from the same on pixels.
 #include "base/rng.h"
 #include "data/coco/spans.h"
 #include "test/harness/test.h"

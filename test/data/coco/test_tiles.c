@@ -1,3 +1,5 @@
+// Catches objects lost, doubled or cut where the tiles of a large image meet.
+//
 // Tiles: where they lie, and that what is found in them comes together to what is there. The finder is one that makes
 // no mistakes, or known ones: it knows the objects of the image and cuts them out of it.
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Decoding against PIL's figures over a folder of odd files, the PNG writer against stb_image's reader, EXIF turns.
+// Catches images decoded to other pixels than PIL's, damaged files that crash the decoder, and invalid PNG output.
 #include "base/json.h"
 #include "base/rng.h"
 #include "data/images/image.h"

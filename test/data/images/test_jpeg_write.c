@@ -1,4 +1,4 @@
-// The JPEG encoder, read back by the decoder.
+// Catches JPEG output that decodes to another picture.
 #include "base/rng.h"
 #include "data/images/jpeg_write.h"
 #include "test/harness/test.h"

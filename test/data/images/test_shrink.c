@@ -1,4 +1,4 @@
-// Means of blocks by hand, and how far images are divided.
+// Catches shrunken images with wrong averages.
 #include "data/images/shrink.h"
 #include "test/harness/test.h"
 

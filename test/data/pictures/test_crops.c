@@ -1,4 +1,4 @@
-// Crops: the pixels of a box, what is transparent in them, and names that keep apart.
+// Catches crops of the wrong pixels, and crops that overwrite each other.
 #include "data/pictures/crops.h"
 #include "test/harness/png_pixels.h"
 #include "test/harness/test.h"

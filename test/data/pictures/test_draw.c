@@ -1,4 +1,4 @@
-// Overlays and lettering: what can be told without eyes. Nothing is drawn outside, everything asked for is.
+// Catches overlays that draw outside the image, or leave out a mask or a label.
 #include "base/file.h"
 #include "base/text.h"
 #include "data/pictures/draw.h"

@@ -1,4 +1,4 @@
-// Label maps: which detection a pixel belongs to, whatever lies over what.
+// Catches label maps that give a pixel to the wrong detection.
 #include "data/pictures/labels.h"
 #include "test/harness/png_pixels.h"
 #include "test/harness/test.h"

@@ -1,4 +1,4 @@
-// What overlays are called, and what they spare.
+// Catches overlays that overwrite each other or a file of the user's.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// The made-up data set: scenes keep their promises, files say what the scenes are, and contours lose nothing.
+// Catches synthetic scenes whose annotations do not match their pixels, or change under the same seed.
 #include <omp.h>
 #include "base/alloc.h"
 #include "base/rng.h"

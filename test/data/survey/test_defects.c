@@ -1,4 +1,4 @@
-// Every kind of defect, made on purpose: found, counted, its first example named, and treated as the table says.
+// Catches defects of a data set that doctor misses, miscounts or gives wrong advice on.
 #include <omp.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Bins of sizes: COCO's limits are limits of bins, and nothing falls beside them.
+// Catches objects missing from the size histograms, or counted in the wrong bin.
 #include <math.h>
 #include "data/survey/histograms.h"
 #include "test/harness/small_set.h"

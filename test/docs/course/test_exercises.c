@@ -1,3 +1,5 @@
+// Catches exercises of the course that pass unsolved, or that fail with the right solution.
+//
 // The exercises of the course: as they are delivered their checks fail, with the solutions of
 // test/docs/course/solutions in their gaps they pass, and with a likely mistake in those they fail again.
 #include <stddef.h>
