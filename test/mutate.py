@@ -366,7 +366,7 @@ class Lab:
                     break
                 heard[0] = time.time()
                 said = (said + piece)[-65536:]
-                for name in re.findall(rb"^(\w+) ", said, re.M):
+                for name in re.findall(rb"^\w+", said, re.M):  # a long one has no blank behind it
                     at = name.decode() if name.decode() in self.registered else at
                 line = re.search(rb"^(\w+) [^\n]* s  FAIL", said, re.M)
                 failed = line and line.group(1).decode()

@@ -142,6 +142,7 @@ TEST(geometry_legacy) {
   EXPECT(cut.x1 == 0 && cut.y1 == 3 && cut.x2 == 49 && cut.y2 == 39);
   EXPECT(box_inside((Box){0, 0, 49, 39}, 40, 50));
   EXPECT(!box_inside((Box){0, 0, 50, 39}, 40, 50) && !box_inside((Box){-1, 0, 49, 39}, 40, 50));
+  EXPECT(!box_inside((Box){0, 0, 49, 40}, 40, 50) && !box_inside((Box){0, -1, 49, 39}, 40, 50));
   // From 10 to 20 pixels wide, its centre from 5 to 20: 15 / 10 and log 2; as high as before.
   const BoxCoder coder = {.weight = {1, 1, 1, 1}, .clamp = 4.135167f, .extra = 1};
   real delta[4];

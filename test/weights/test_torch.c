@@ -204,6 +204,8 @@ TEST(torch_rejects_bad_pickles) {
       BODY("\x80\2ctorch\nFloatStorage\nK\1R.", "a call of what is no function"),
       BODY("\x80\2\x8a\11\1\2\3\4\5\6\7\10\11.", "an integer above 64 bits"),
       BODY("\x80\2U\1\0.", "a string with a NUL in it"),
+      BODY("\x80\2cos\nsys\0tem\n.", "a string with a NUL in it"),
+      BODY("\x80\2co\0s\nsystem\n.", "a string with a NUL in it"),
       BODY("\x80\2ccollections\nOrderedDict\n]K\1a\x85R.", "an OrderedDict of something else"),
       CASE(HEAD LITTLE "\x80\2X\xff\xff\xff\x7fx", "it is cut short"),
       CASE(HEAD LITTLE "\x80\2ccollections", "it is cut short"),
