@@ -1,4 +1,4 @@
-// Which options of ./infer do not go together: each mistake ends the program with a line that names them.
+// Catches options of infer that contradict each other and are silently accepted.
 #include <string.h>
 #include "inference/options.h"
 #include "test/harness/child.h"

@@ -1,5 +1,7 @@
-// Pages in a real browser: test/page/test_browser.py makes folders of runs up, has build/report draw them, opens them in
-// a headless Chromium, and prints a line for each thing that is wrong.
+// Catches pages that a browser does not draw, or draws with errors.
+//
+// Pages in a real browser: test/page/test_browser.py makes folders of runs up, has build/report draw them, opens them
+// in a headless Chromium, and prints a line for each thing that is wrong.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "test/harness/command.h"

@@ -1,4 +1,4 @@
-// Which of the checkpoints that have their step in their name are removed, and that nothing else is.
+// Catches numbered checkpoints that pile up, and other files removed with them.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "test/harness/small_set.h"
