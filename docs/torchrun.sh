@@ -1,8 +1,8 @@
 #!/bin/sh
-# Trains on this node and others under torchrun; run it on each of them, with the same options:
+# Trains on several nodes with torchrun; run it on each node with the same options:
 #   NODES=2 HOST=node1 DATA=/data/coco sh docs/torchrun.sh
-# HOST is one of the nodes, where torchrun's agents meet; the ranks meet where these say. --no-python: what torchrun
-# starts is a program. Further options of ./train may follow.
+# HOST is one of the nodes, where torchrun's agents meet. --no-python: torchrun starts a program, not a script. More
+# options of ./train may follow.
 set -eu
 exec torchrun --no-python --nnodes "${NODES:-1}" --nproc-per-node "${GPUS:-8}" \
   --rdzv-backend c10d --rdzv-endpoint "${HOST:-localhost}:${PORT:-29500}" --rdzv-id "${JOB:-maskrcnn}" \

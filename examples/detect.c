@@ -1,4 +1,4 @@
-// What is in a picture: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
+// Prints what is in a picture: cc detect.c $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
 #include <maskrcnn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static maskrcnn_image read_ppm(const char *path) {
     if (rgb && fread(rgb, 1, bytes, f) == bytes) image.rgb = rgb;
   }
   if (f) fclose(f);
-  return image; // rgb is NULL where that failed, and maskrcnn_run refuses it
+  return image; // rgb is NULL if that failed; maskrcnn_run then reports an error
 }
 
 int main(int argc, char **argv) {
@@ -25,9 +25,9 @@ int main(int argc, char **argv) {
   options.device = argc > 3 ? argv[3] : "auto";
   maskrcnn_image image = read_ppm(argc > 2 ? argv[2] : "");
   int failed = maskrcnn_open(&m, &options, message, sizeof message) || maskrcnn_run(m, &image, 1, &r);
-  if (failed) fprintf(stderr, "%s\n", !m ? message : image.rgb ? maskrcnn_message(m) : "that is no PPM of 8 bits");
-  const maskrcnn_detections *d = r ? r->images[0]->detections : NULL; // a classifier has none,
-  const maskrcnn_classes *c = r ? r->images[0]->classes : NULL;       // and has these
+  if (failed) fprintf(stderr, "%s\n", !m ? message : image.rgb ? maskrcnn_message(m) : "not an 8-bit PPM (P6) file");
+  const maskrcnn_detections *d = r ? r->images[0]->detections : NULL; // NULL for a classifier
+  const maskrcnn_classes *c = r ? r->images[0]->classes : NULL;       // NULL for a detector
   for (int i = 0; d && i < d->n; i++) {
     const float *b = d->boxes + 4 * i;
     printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d->names[i], d->scores[i], b[0], b[1], b[2], b[3]);

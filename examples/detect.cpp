@@ -1,4 +1,4 @@
-// The same in C++: handles and results that free themselves, and failures as exceptions.
+// detect.c in C++: objects free themselves, and errors are exceptions.
 // c++ -std=c++17 detect.cpp $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
 #include <maskrcnn.h>
 #include <cstdio>
@@ -41,9 +41,9 @@ struct Picture {
     std::ifstream f(path, std::ios::binary);
     std::string kind, most;
     if (!(f >> kind >> width >> height >> most) || kind != "P6" || most != "255")
-      throw std::runtime_error(path + ": no PPM of 8 bits");
+      throw std::runtime_error(path + ": not an 8-bit PPM (P6) file");
     rgb.resize(3 * (size_t)width * (size_t)height);
-    if (!f.ignore(1).read(rgb.data(), (std::streamsize)rgb.size())) throw std::runtime_error(path + ": cut off");
+    if (!f.ignore(1).read(rgb.data(), (std::streamsize)rgb.size())) throw std::runtime_error(path + ": truncated");
   }
   maskrcnn_image image() const { return {reinterpret_cast<const uint8_t *>(rgb.data()), width, height, 0}; }
 };

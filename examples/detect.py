@@ -1,4 +1,4 @@
-"""Finds objects in a picture, or its classes: python3 detect.py weights.safetensors a.ppm [device].
+"""Prints what a model recognises in a picture: python3 detect.py weights.safetensors a.ppm [device].
 
 Needs numpy and libmaskrcnn.so."""
 import ctypes
@@ -15,7 +15,7 @@ def struct(**members):
     return type("Struct", (ctypes.Structure,), {"_fields_": list(members.items())})
 
 
-# As far as it is set here: maskrcnn_options_init is told how much there is.
+# The first members, as many as are set here: maskrcnn_options_init gets the size of this struct.
 Options = struct(size=ctypes.c_size_t, weights=ctypes.c_char_p, device=ctypes.c_char_p)
 Image = struct(rgb=ctypes.c_void_p, width=I, height=I, pitch=L)
 Detections = struct(n=I, boxes=P(F), scores=P(F), labels=P(I), category_ids=P(L), names=P(ctypes.c_char_p),
@@ -30,7 +30,7 @@ def read_ppm(path):
         kind, width, height, rest = open(path, "rb").read().split(maxsplit=3)
         return numpy.frombuffer(rest.split(b"\n", 1)[1], numpy.uint8).reshape(int(height), int(width), 3)
     except (OSError, ValueError, IndexError):
-        sys.exit(f"{path}: not there, or no PPM of 8 bits: save it as one, as 'convert {path} a.ppm' does")
+        sys.exit(f"{path}: missing, or not an 8-bit PPM (P6) file; convert {path} a.ppm makes one")
 
 
 def main(weights, path, device="auto"):
@@ -44,7 +44,7 @@ def main(weights, path, device="auto"):
     if lib.maskrcnn_run(handle, ctypes.byref(image), 1, ctypes.byref(results)):
         sys.exit(lib.maskrcnn_message(handle).decode())
     found = results.contents.images[0].contents
-    if found.detections:  # a classifier's results have none
+    if found.detections:  # NULL for a classifier
         d, mask = found.detections.contents, numpy.empty(rgb.shape[:2], bool)
         for i in range(d.n):
             lib.maskrcnn_mask_bitmap(d.masks[i], mask.ctypes.data, mask.strides[0])

@@ -71,7 +71,7 @@ static void expect_example(const char *program) {
   } else {
     expect_results(tool(program));
     EXPECT(command(&said, "%s %s /nowhere cpu", tool(program), weights) > 0);
-    EXPECT(strstr(said, "no PPM of 8 bits") && strchr(said, '\n') == said + strlen(said) - 1); // one line
+    EXPECT(strstr(said, "not an 8-bit PPM") && strchr(said, '\n') == said + strlen(said) - 1); // one line
     EXPECT(command(&said, "%s /nowhere/w.pth %s cpu", tool(program), picture(100, 70)) > 0);
     EXPECT(strstr(said, "/nowhere/w.pth"));
   }
