@@ -64,9 +64,9 @@ function longTable(label, heading, rows, digits, most = 25) {
   return el("div", box, button);
 }
 
-// A block of text with a button that copies it.
+// A command with a button that copies it. Lines break between words, not behind the hyphens of options.
 function copyBlock(text) {
-  const pre = el("pre", text), button = el("button.copy", "copy");
+  const words = text.split(/(\s+)/).map(w => w.trim() ? el("span.word", w) : w), pre = el("pre", words), button = el("button.copy", "copy");
   button.onclick = async () => {
     try {
       await navigator.clipboard.writeText(text);

@@ -223,6 +223,17 @@ def detector(scene):
     expect(ap["rings"] == 1, f"{page.file}: {ap['rings']} rings around the best AP")
     expect_on_first_screen(page, ["complete", f"{run.ap(best):.3f}", str(best), "best-bbox.safetensors"])
     expect_fits(page, PHONE)
+    broken = page.js("""[...document.querySelectorAll(".copy pre")].flatMap(pre => {
+      const walk = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT), broken = [];
+      for (let n; (n = walk.nextNode());)
+        for (const word of n.data.matchAll(/\\S+/g)) {
+          const r = document.createRange();
+          r.setStart(n, word.index);
+          r.setEnd(n, word.index + word[0].length);
+          if (new Set([...r.getClientRects()].map(x => x.top)).size > 1) broken.push(word[0]);
+        }
+      return broken})""")
+    expect_equal(broken, [], f"{page.file}: words of a command that a phone breaks")
     page.viewport(DESK)
     hover_and_zoom(page, best)
     hide_a_line(page)
