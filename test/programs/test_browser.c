@@ -1,7 +1,7 @@
 // Catches pages that a browser does not draw, or draws with errors.
 //
-// Pages in a real browser: test/page/test_browser.py makes folders of runs up, has build/report draw them, opens them
-// in a headless Chromium, and prints a line for each thing that is wrong.
+// Pages in a real browser: the scripts in test/page/ make folders of runs and data sets up, have build/report and
+// build/doctor draw them, open them in a headless Chromium, and print a line for each thing that is wrong.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "test/harness/command.h"
@@ -9,10 +9,10 @@
 
 enum { SKIPPED = 77, NOT_FOUND = 127 }; // exit statuses: there is no chromium; no python3
 
-static void browse(const char *cases) {
+static void browse(const char *script, const char *program, const char *cases) {
   const char *said;
   char *folder = xstrdup(in_tmp("browser"));
-  const int status = command(&said, "python3 test/page/test_browser.py %s %s %s", tool("report"), folder, cases);
+  const int status = command(&said, "python3 test/page/%s %s %s %s", script, tool(program), folder, cases);
   if (status == NOT_FOUND)
     test_skip("python3 is not installed");
   else if (status == SKIPPED)
@@ -22,5 +22,6 @@ static void browse(const char *cases) {
   free(folder);
 }
 
-TEST_TIER(browser_shows_runs, 1) { browse("detector classifier several paper policy"); }
-TEST_TIER(browser_shows_odd_folders, 1) { browse("hostile broken long"); }
+TEST_TIER(browser_shows_runs, 1) { browse("test_browser.py", "report", "detector classifier several paper policy"); }
+TEST_TIER(browser_shows_odd_folders, 1) { browse("test_browser.py", "report", "hostile broken long"); }
+TEST_TIER(browser_shows_data_sets, 1) { browse("test_browser_doctor.py", "doctor", ""); }
