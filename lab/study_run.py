@@ -71,29 +71,30 @@ def watch(command, out, errors, timeout, study):
     adopt_orphans()
     os.setsid()
     writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    begin, asked, late, interrupted, status = time.monotonic(), None, False, False, None
+    begin, deadline, late, interrupted, gone, status, seconds = time.monotonic(), None, False, False, False, None, 0.0
     shell = os.posix_spawn("/bin/sh", ["sh", "-c", command], os.environ, setsid=True, setsigdef=[
         signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP], file_actions=[
             (os.POSIX_SPAWN_OPEN, fd, path, flags, 0o666)
             for fd, path, flags in ((0, "/dev/null", os.O_RDONLY), (1, out, writing), (2, errors, writing))])
-    while status is None:
-        status, now = reap(shell), time.monotonic()
-        if not interrupted and select.select([study], [], [], 0.002 if now - begin < 1 else 0.05)[0]:
+    while True:
+        ended, now = reap(shell), time.monotonic()
+        if ended is False or (deadline is not None and now > deadline + PATIENCE):  # the rest is another user's
+            break
+        if ended is not None:
+            status, seconds = ended, now - begin
+            deadline = deadline or now  # what it has left running would disturb the next
+        if gone:
+            time.sleep(0.002)
+        elif select.select([study], [], [], 0.002 if now - begin < 1 else 0.05)[0]:
+            gone = not os.read(study, 1)
             interrupted = True
-            if not os.read(study, 1):  # nobody waits for it
-                end_all(signal.SIGKILL)
-        elif interrupted:
-            time.sleep(0.01)
-        late |= now - begin > timeout
-        if (late or interrupted) and asked is None:
-            asked = now
+        late |= status is None and now - begin > timeout
+        if (late or interrupted) and deadline is None:
+            deadline = now + PATIENCE
             end_all(signal.SIGTERM)
-        elif asked is not None and now - asked > PATIENCE:
+        if gone or (deadline is not None and now >= deadline):
+            deadline = min(deadline or now, now)
             end_all(signal.SIGKILL)
-    seconds = now - begin
-    while reap() is not False and time.monotonic() - now < PATIENCE:  # what is left running would disturb the next
-        end_all(signal.SIGKILL)
-        time.sleep(0.001)
     code, killed = os.waitstatus_to_exitcode(status), 0
     if code < 0 or 128 < code < 128 + 65:  # as a shell says that its command was killed
         code, killed = 0, -code if code < 0 else code - 128
