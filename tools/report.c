@@ -43,7 +43,7 @@ static void spare_inputs(const char *out, const PageRun *run, int n) {
 }
 
 // NAME=PATH or PATH, a run's folder or its log; what is given is cut in two. A path of its own may hold a "=".
-static PageRun run_of(char *arg, bool several) {
+static PageRun run_of(char *arg) {
   PageRun run = {0};
   char *equals = strchr(arg, '='), *path = arg;
   if (equals && !path_is_dir(arg) && !path_is_file(arg)) {
@@ -61,8 +61,24 @@ static PageRun run_of(char *arg, bool several) {
   } else {
     die(EXIT_USAGE, "%s: no such folder: give the folder of a run of ./train (its --out), or its " RUN_LOG, path);
   }
-  if (several && !run.name) run.name = path;
   return run;
+}
+
+// Of several runs: those without a name have their path from where the paths differ, behind folders that all share.
+static void name_runs(PageRun *run, int n) {
+  const char *first = NULL;
+  size_t common = 0;
+  for (int i = 0; i < n; i++) {
+    if (run[i].name) continue;
+    const char *path = run[i].folder ? run[i].folder : run[i].log;
+    size_t end = 0;
+    if (!first) first = path;
+    for (size_t k = 0; path[k] && path[k] == first[k]; k++)
+      if (path[k] == '/' && path[k + 1] && path[k + 1] != '/') end = k + 1;
+    common = path == first ? end : MIN(common, end);
+  }
+  for (int i = 0; i < n; i++)
+    if (!run[i].name) run[i].name = (run[i].folder ? run[i].folder : run[i].log) + common;
 }
 
 int main(int argc, char **argv) {
@@ -81,7 +97,8 @@ int main(int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   const int n = cli.num_args;
   if (!n || n > MAX_RUNS) die(EXIT_USAGE, "give one to %d folders of runs; --help says more", MAX_RUNS);
-  for (int i = 0; i < n; i++) run[i] = run_of(cli.args[i], n > 1);
+  for (int i = 0; i < n; i++) run[i] = run_of(cli.args[i]);
+  if (n > 1) name_runs(run, n);
   if (!o.out && (n > 1 || !run[0].folder)) die(EXIT_USAGE, "--out FILE.html is missing: where the page goes");
   char *out = o.out ? xstrdup(o.out) : xasprintf("%s/" PAGE_FILE, run[0].folder);
   spare_inputs(out, run, n);
