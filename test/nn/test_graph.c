@@ -350,6 +350,20 @@ TEST(graph_dead_end) {
   net_close(&net);
 }
 
+// A value that is to be kept, and that no node writes, takes no memory.
+static void build_untouched(Net *net) {
+  build_dead_end(net);
+  graph_value(&net->graph, "nobody's", tensor(net->graph.act, 4, 64, 64, 8))->keep = true;
+}
+TEST(graph_keeps_nothing_that_no_node_touches) {
+  Net with, without;
+  net_open(&with, build_untouched, 0, false);
+  net_open(&without, build_dead_end, 0, false);
+  EXPECT(with.graph.bytes > 0 && with.graph.bytes == without.graph.bytes);
+  net_close(&with);
+  net_close(&without);
+}
+
 // ---- several graphs over one set of parameters ----------------------------------------------------------------------
 
 // As an engine has one graph per canvas: each writes the gradients anew, whichever ran before.
