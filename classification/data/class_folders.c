@@ -111,16 +111,6 @@ typedef struct Listing {
   size_t room;
 } Listing;
 
-static void keep_other(ClassFolders *f, char *path) {
-  f->others++;
-  if (f->other && strcmp(f->other, path) < 0) {
-    free(path);
-    return;
-  }
-  free(f->other);
-  f->other = path;
-}
-
 // What is below DIR/below; takes `below`.
 static bool list_files(Listing *l, char *below, int label, int depth, Err *err) {
   ClassFolders *f = l->f;
@@ -137,7 +127,8 @@ static bool list_files(Listing *l, char *below, int label, int depth, Err *err) 
     if (path_is_dir(whole)) {
       ok = list_files(l, path, label, depth + 1, err);
     } else if (!is_image(e->d_name)) {
-      keep_other(f, path);
+      f->others++;
+      free(path);
     } else {
       array_reserve((void **)&f->file, &l->room, (size_t)f->files + 1, sizeof *f->file);
       f->file[f->files++] = (ClassFile){path, label};
@@ -165,6 +156,5 @@ void class_folders_free(ClassFolders *f) {
   for (int i = 0; i < f->files; i++) free(f->file[i].path);
   free(f->name);
   free(f->file);
-  free(f->other);
   *f = (ClassFolders){0};
 }

@@ -12,7 +12,6 @@ typedef struct ClassFolders {
   char **name;     // [classes] ascending, byte by byte
   ClassFile *file; // [files] ascending by path within a class
   int others;      // files in class folders that are not named as JPEG or PNG are
-  char *other;     // the first of them; NULL: none
 } ClassFolders;
 
 // Lists the classes and, in them and in folders below them, what is called .jpg, .jpeg or .png in any case. Names that
