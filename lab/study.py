@@ -33,8 +33,10 @@ def say(*lines):
 # ---- the runs -------------------------------------------------------------------------------------------------------
 
 class Study:
+    """A plan, its folder, and the runs that are there. A turn is one process, of one cell or of those of a sweep."""
+
     def __init__(self, plan, folder, only, limit):
-        self.plan, self.folder, self.only, self.begin, self.limit = plan, folder, only, time.monotonic(), limit
+        self.plan, self.folder, self.only, self.limit = plan, folder, only, limit
         self.prepared = {}  # command: why it failed, or None
         self.rows = Rows(plan)
         self.results_path = os.path.join(folder, "results.jsonl")
@@ -98,7 +100,8 @@ class Study:
         total, left = len(self.order()), sum(len(cells) for cells, _ in turns)
         study_run.adopt_orphans()
         study_run.Interrupt.catch()
-        while turns and not self.interrupted() and time.monotonic() - self.begin <= self.limit:
+        begin = time.monotonic()
+        while turns and not self.interrupted() and time.monotonic() - begin < self.limit:
             cells, repeat = turns.pop(0)
             if sys.stderr.isatty():
                 print(f"[{total - left + 1} of {total}] {self.plan.label(*cells)}, repeat {repeat} …", end="",
@@ -123,11 +126,13 @@ class Study:
         if "{out}" in command.run:
             os.mkdir(files)
         unprepared = self.prepare(command, cells, repeat, files)
-        outcome = {"exit": 0, "signal": 0, "seconds": 0.0, "late": False, "interrupted": self.interrupted()}
-        if not unprepared and not self.interrupted():
+        outcome = {"exit": 0, "signal": 0, "seconds": 0.0, "late": False, "interrupted": False}
+        if self.interrupted():
+            return cells
+        if not unprepared:
             text = self.expand(command.run, cells, repeat, files)
             outcome = study_run.run(text, files + ".stdout", files + ".stderr", command.timeout)
-        if outcome["interrupted"] and (len(cells) == 1 or not os.path.exists(files + ".stdout")):
+        if outcome["interrupted"] and len(cells) == 1:
             return cells
         bad = unprepared or outcome["exit"] or outcome["signal"] or outcome["late"] or outcome["interrupted"]
         failure = None if len(cells) == 1 or not bad else unprepared or why_failed(outcome, files)

@@ -199,16 +199,17 @@ class Plan:
                                 of=set(s.names("of", "command", self.commands)) or set(self.commands))
             m.title = f"{m.label}, {m.unit}" if m.unit else m.label
             with s.at("read"):
-                if s.get("read", "")[:1] == "@":
-                    known(s["read"], "time called", ["@seconds"])
+                if s.get("read", "")[:1] == "@" and s["read"] != "@seconds":
+                    raise Refused(f"{s['read']} is no time; @seconds is how long the command took")
             with s.at("where"):
                 self.placeholders(s.get("where", ""))
                 m.where = [piece.partition("=")[::2] for piece in s.get("where", "").split()]
                 if "" in [value for _, value in m.where] or m.where and s.get("value"):
                     raise Refused("where takes MEMBER=VALUE, of measures that are read")
             with s.at("better"):
-                choices = {"": 0, "higher": 1, "lower": -1}
-                m.better = choices[known(s.get("better", ""), "choice for better called", choices)]
+                m.better = {"": 0, "higher": 1, "lower": -1}.get(s.get("better", ""))
+                if m.better is None:
+                    raise Refused(f'better takes higher or lower, not "{s["better"]}"')
             self.measures[s.name] = m
         for s in self.of("published"):
             self.published[s.name] = Published(s.get("label") or s.name)

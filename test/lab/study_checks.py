@@ -577,6 +577,18 @@ class Sweeps(Fixture):
         self.study(plan)
         self.assertEqual(self.text("cut"), "1 2 3\n3\n")
 
+    def test_an_interrupt_while_it_is_prepared(self):
+        """What an earlier call has printed is no result."""
+        plan = self.plan(f"title: T\n{ONCE}[setting n]\nvalues: 1, 2\n[command c]\nsweep: n\nprepare: touch TMP/begun; "
+                         "sleep 30\nrun: : {n}\n[measure v]\nread: v\n")
+        os.makedirs(os.path.join(self.root, "out", "runs"))
+        self.put(os.path.join("out", "runs", "n=1+2-1.stdout"), '{"n":1,"v":1}\n')
+        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as study:
+            wait_for(os.path.join(self.root, "begun"))
+            study.terminate()
+            self.assertIn("interrupted: 2 of 2 runs are left", study.stderr.read())
+        self.assertEqual(self.records(), [])
+
     def test_one_that_failed_continues_with_single_values(self):
         """However little time each call has."""
         plan = self.sweep(
@@ -670,7 +682,7 @@ MISTAKES = [  # of a plan with the title T, and what is said behind the file's n
     (N + C + "[skip]\nn=3\n", "7: there is no value of n called 3"),
     (N + C + "[skip]\nbatch=3\n", "7: there is no setting batch"), (N + C + "[skip]\nn\n", "7: expected SETTING=VALUE"),
     (N + C + "[measure m]\nunit: s\n", '6: the measure m needs a line "read: PATH"'),
-    (N + C + "[measure m]\nread: @second\n", "7: there is no time called @second, did you mean @seconds?"),
+    (N + C + "[measure m]\nread: @second\n", "7: @second is no time; @seconds is how long the command took"),
     (N + C + M + "[measure q]\nvalue: 2 *\n", '9: "2 *" is no expression'),
     (N + C + M + "[measure q]\nvalue: 2 ** 3\n", '9: "2 ** 3" is no expression'),
     (N + C + M + "[measure q]\nvalue: __import__('os')\n", "9: there is no function __import__"),
@@ -681,7 +693,7 @@ MISTAKES = [  # of a plan with the title T, and what is said behind the file's n
     (N + C + M + "[measure q]\nvalue: mean(m)\n", "9: there is no function mean"),
     (N + C + M + "[measure q]\nvalue: m / theirs.m\n", "9: there is no section [published NAME] called theirs"),
     ("[setting n]\nvalues: 1, x\n" + C + M + "[measure q]\nvalue: n\n", '9: n is "x", which is no number'),
-    (N + C + "[measure m]\nread: m\nbetter: more\n", "8: there is no choice for better called more"),
+    (N + C + "[measure m]\nread: m\nbetter: more\n", '8: better takes higher or lower, not "more"'),
     (N + C + "[measure m]\nread: m\nof: d\n", "8: there is no command d"),
     (N + C + "[measure m]\nread: m\nwhere: sort\n", "8: where takes MEMBER=VALUE"),
     (N + C + M + "[table t]\nrows: k\n", "9: there is no setting k"),
