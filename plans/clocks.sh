@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trains while nvidia-smi tells every 20 ms what clock and power each GPU has, and prints a record for each GPU that was
-# at work: while it draws more than 560 W, which is while it steps.
+# Trains while nvidia-smi samples the clock and power of each GPU every 20 ms, and prints a record for each GPU in use.
+# Samples above 560 W count, which are those taken during steps.
 #   sh plans/clocks.sh build/train DATA CASE [OPTIONS of train]
 set -eu
 train=$1 data=$2 case=$3

@@ -1,15 +1,15 @@
 #!/bin/sh
-# The CUDA toolkit of Debian 13 (12.4) as a folder, without installing it: for plans/stack.plan where no 12.x can be had
-# otherwise. apt-get and dpkg-deb, no root; a gigabyte is fetched:
+# Unpacks the CUDA toolkit of Debian 13 (12.4) into a folder without installing it, for plans/stack.plan. It needs
+# apt-get and dpkg-deb, no root, and downloads a gigabyte:
 #   sh plans/debian_cuda.sh /opt/cuda-12.4
 #   TOOLKITS="12.4=/opt/cuda-12.4" python3 lab/study.py plans/stack.plan --only toolkit=12.4
-# nvcc 12.4 takes gcc up to 13. SUITE: another of Debian's.
+# nvcc 12.4 accepts gcc up to 13. SUITE selects another release of Debian.
 set -eu
 folder=${1:?FOLDER} suite=${SUITE:-trixie}
 [ ! -e "$folder" ] || { echo "$folder is there already" >&2; exit 2; }
 mkdir -p "$folder.part/lists/partial" "$folder.part/debs" "$folder.part/root"
 part=$(cd "$folder.part" && pwd)
-# Trusted for whom https shows it to come from: the machine's own keys may be of an older Debian, or of none.
+# Trusted because of https: this machine may have no keys of that Debian release.
 echo "deb [trusted=yes] https://deb.debian.org/debian $suite main non-free" >"$part/sources.list"
 get() {
   apt-get -q -o Dir::State::Lists="$part/lists" -o Dir::Etc::sourcelist="$part/sources.list" \
@@ -31,7 +31,7 @@ cp "$own/bin/cicc" "$to/nvvm/bin"
 cp "$own"/libdevice/*.bc "$to/nvvm/libdevice"
 cp "$usr"/lib/x86_64-linux-gnu/libcudart_static.a "$usr"/lib/x86_64-linux-gnu/libcudadevrt.a "$to/lib64"
 mv "$usr/include" "$to/include"
-# Where nvcc finds its parts, as in NVIDIA's own layout.
+# NVIDIA's layout, in which nvcc finds its parts.
 cat >"$to/bin/nvcc.profile" <<'PROFILE'
 TOP = $(_HERE_)/..
 NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice

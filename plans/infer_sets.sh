@@ -1,6 +1,6 @@
 #!/bin/sh
-# What plans/inference.plan measures with: landscapes of a data set, 4,608 images of them, photographs made from them,
-# and weights that have learned them. Does nothing where all of it is there.
+# Makes the inputs of plans/inference.plan: the landscape images of a data set, 4,608 images made of them by repetition,
+# photographs made from them, and weights trained on them. Does nothing if all of it exists.
 #   sh plans/infer_sets.sh DATA WORK PHOTOGRAPHS LARGE BIN
 set -eu
 data=$1 work=$2 photographs=$3 large=$4 bin=$5

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Makes a large data set of a small one: the same images, listed again and again under new ids.
+"""Makes a large data set from a small one by listing the same images repeatedly under new ids.
 
     plans/large_set.py --data DIR --out OUT [--train 24000] [--val 1000]
 
-Loading, shapes, objects and canvases are those of DIR; files are read again and again, mostly from the page cache. OUT
-is in COCO's layout, with links to DIR's folders of images. A split that has as many images already is linked as it is; one
-of 0 is left out.
-A call that finds OUT made of the same DIR, with the same counts, does nothing.
+Loading, shapes, objects and canvases are those of DIR; files are read repeatedly, mostly from the page cache. OUT is in
+COCO's layout, with links to DIR's folders of images. A split that is large enough is linked as it is; one of 0 is left
+out. If OUT was already made from the same DIR with the same counts, nothing happens.
 """
 import argparse
 import json
@@ -39,7 +38,7 @@ def repeat(coco, count):
 
 
 def make_room(path):
-    """A link, or a list that another call has written, goes; a folder is somebody's images."""
+    """Removes a link, or a list that an earlier call wrote, but never a folder, which has somebody's images."""
     if os.path.isdir(path) and not os.path.islink(path):
         sys.exit(f"{path}: a folder is there already; give another --out")
     if os.path.lexists(path):

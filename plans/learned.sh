@@ -1,10 +1,10 @@
 #!/bin/sh
-# Weights that know a data set, so that a benchmark has as many positives as a trained net: plans call it before they
-# measure. From the root of the tree, after `make`:
+# Makes weights trained on a data set, so that a benchmark has as many positives as a trained network. Plans call it
+# before they measure. From the root of the tree, after `make`:
 #   sh plans/learned.sh DATA FILE [WEIGHTS [OPTIONS of ./train]]
-# FILE becomes a link to WEIGHTS or, where that is none, to the R50-FPN that ./train makes of DATA's train split, beside
-# FILE, in a minute or two on a GPU: enough to know some hundred images by heart. A second call finds it and does
-# nothing, one that was interrupted goes on. It says so where FILE was made of other data or weights.
+# FILE becomes a link to WEIGHTS or, if that is none, to an R50-FPN that ./train trains on DATA's train split, in a
+# minute or two on a GPU: enough to overfit about a hundred images. A second call does nothing, an interrupted one continues.
+# If FILE was made from other data or weights, it stops and says so.
 set -eu
 data=${1:?DATA} file=${2:?FILE} weights=${3:-none}
 [ $# -le 3 ] && set -- || shift 3

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""How fast a training run was from its early to its late steps: one record on stdout, of the run's log.
+"""Prints a record of how fast a training run was in its early and late steps, from its log.
 
     plans/steady.py OUT/log.jsonl --batch N [--ranks 1] [--warmup 100] [--window 400] [--epoch 118287 --val 5000]
 
-Intervals between steps count, except around an evaluation and at the end. Results are looked at up to two steps late,
-but all of them before an evaluation: there the last two intervals are short by what the one behind the evaluation,
-which holds it, is long. These three are left out together.
+Intervals between steps count, except around an evaluation and at the end. Results are logged up to two steps late, but
+all of them before an evaluation: the two intervals before it are too short by as much as the one after it is too long.
+These three are left out together.
 
-img_s                    images a second of all steps after the warm-up, evaluations left out
+img_s                    images per second of all steps after the warm-up, evaluations left out
 img_s_early, img_s_late  of the first and the last `window` steps of these
 img_s_evaluated          of all steps after the warm-up, with the evaluations between them and the one at the end
-img_s_epoch              as if `val` images were evaluated after every `epoch`, at the speed of this run's evaluations
-data_wait_percent        of the steps' time, waited for the loader
-evaluation_img_s         images a second of an evaluation, scores included
-positives                of a step, the mean; positives_late: of the last `window` steps
+img_s_epoch              projected to evaluating `val` images after every `epoch`, at the speed of these evaluations
+data_wait_percent        share of the steps' time spent waiting for the loader
+evaluation_img_s         images per second of an evaluation, with its scores
+positives                mean per step; positives_late: of the last `window` steps
 """
 import argparse
 import json

@@ -1,14 +1,13 @@
 #!/bin/sh
 # Builds this tree with a CUDA toolkit: plans/stack.plan calls it. From the root of the tree:
 #   sh plans/toolkit.sh VERSION FOLDER
-# FOLDER/build/train and FOLDER/build/infer are made, for the GPUs of this machine. The toolkit is, whichever comes
-# first:
-#   the folder that TOOLKITS names, as TOOLKITS="12.4=/opt/cuda-12.4 12.8=/opt/cuda-12.8"
+# makes FOLDER/build/train and FOLDER/build/infer for the GPUs of this machine. The toolkit is the first of these:
+#   the folder in TOOLKITS, such as TOOLKITS="12.4=/opt/cuda-12.4 12.8=/opt/cuda-12.8"
 #   /usr/local/cuda-VERSION, or /usr/local/cuda if that is its version
-#   from 13.0 on NVIDIA's packages for pip, into FOLDER/toolkit; those for 12.x have no nvcc
-#   packages of conda-forge, into FOLDER/toolkit, by conda, mamba or micromamba, whichever there is
-# MAKEFLAGS, ARCH and CC are make's. A second call builds what has changed. BUILD=: builds nothing, as the two programs
-# were built elsewhere, for a machine with a GPU and no toolkit.
+#   from 13.0 on NVIDIA's packages for pip, in FOLDER/toolkit; those for 12.x have no nvcc
+#   packages of conda-forge, in FOLDER/toolkit, installed by conda, mamba or micromamba
+# MAKEFLAGS, ARCH and CC are passed to make. A second call builds what has changed. With BUILD= it builds nothing and
+# expects programs that were built elsewhere, for a machine with a GPU and no toolkit.
 set -eu
 version=${1:?VERSION, as 12.8} folder=${2:?FOLDER}
 case $version in
@@ -28,7 +27,7 @@ own=$folder/toolkit
 # release NVCC: its version, as 12.8
 release() { "$1" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p'; }
 
-# installed: the folder of a toolkit of this version that is there already
+# installed: the folder of an installed toolkit of this version
 installed() {
   for named in ${TOOLKITS-}; do
     [ "${named%%=*}" != "$version" ] || echo "${named#*=}"
