@@ -15,15 +15,14 @@ void memory_for(const char *what, const char *options) {
   shrinking = options;
 }
 
-// "out of memory: 12.0 MB asked for the annotations (data/coco/coco.c:12); a smaller --limit shrinks it"
+// "out of memory: cannot allocate 12.0 MB for the annotations (data/coco/coco.c:12); reduce --limit"
 static void memory_message(char *text, size_t room, size_t bytes, const char *what, const char *where,
                            const char *options) {
   char size[32];
   bool large = bytes >= 100000;
   snprintf(size, sizeof size, large ? "%.1f MB" : "%.0f bytes", (double)bytes / (large ? 1e6 : 1));
-  snprintf(text, room, "%s%s asked for%s%s%s%s%s%s%s%s", no_memory, size, what ? " " : "", what ? what : "",
-           where ? " (" : "", where ? where : "", where ? ")" : "", options ? "; a smaller " : "",
-           options ? options : "", options ? " shrinks it" : "");
+  snprintf(text, room, "%scannot allocate %s%s%s%s%s%s%s%s", no_memory, size, what ? " for " : "", what ? what : "",
+           where ? " (" : "", where ? where : "", where ? ")" : "", options ? "; reduce " : "", options ? options : "");
 }
 
 bool err_memory(Err *err, size_t bytes, const char *what, const char *options) {

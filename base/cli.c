@@ -202,9 +202,9 @@ static const Option *find(const Cli *cli, const char *name, size_t length) {
 
 // value: what follows the option's name; NULL: nothing does.
 static bool renamed(const RenamedOption *r, const char *value, Err *err) {
-  if (!r->now) return err_set(err, "--%s is gone since %s; leave it out", r->was, r->since);
+  if (!r->now) return err_set(err, "--%s was removed in %s; leave it out", r->was, r->since);
   if (r->value_was && value && !strcmp(value, r->value_was)) value = r->value_now;
-  return err_set(err, "--%s is called --%s since %s; give --%s%s%.200s", r->was, r->now, r->since, r->now,
+  return err_set(err, "--%s was renamed to --%s in %s; use --%s%s%.200s", r->was, r->now, r->since, r->now,
                  value ? " " : "", value ? value : "");
 }
 
@@ -256,13 +256,13 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
     ++*i;
   }
   if (o->kind == OPT_STRING && !*value)
-    return err_set(err, "--%s has an empty value; is a shell variable not set?", option_name(o).text);
+    return err_set(err, "--%s has an empty value; is a shell variable unset?", option_name(o).text);
   if (parse_value(o, value, value_of(cli, o))) {
     ((unsigned char *)cli->values)[o->from] = FROM_GIVEN;
     return true;
   }
   return err_set(err, "--%s takes %s, not \"%.200s\"%s", option_name(o).text, accepted, value,
-                 stood_for_default(o, value) ? "; leave it out for the default" : "");
+                 stood_for_default(o, value) ? "; leave the option out to get the default" : "");
 }
 
 bool cli_parse(Cli *cli, int argc, char **argv, Err *err) {

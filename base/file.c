@@ -68,7 +68,7 @@ static bool sync_folder_of(const char *path) {
 }
 
 bool dirs_make(const char *path, Err *err) {
-  if (!*path) return err_set(err, "the folder has no name: a variable of the shell that is not set?");
+  if (!*path) return err_set(err, "the folder's name is empty; is a shell variable unset?");
   char *partial = xstrdup(path);
   bool ok = true;
   for (char *end = partial; ok && *end;) {
@@ -81,7 +81,7 @@ bool dirs_make(const char *path, Err *err) {
     } else {
       int reason = errno; // EEXIST is fine for a folder, so is EROFS or EACCES on one that stands already
       if (reason == EEXIST && !path_is_dir(partial))
-        ok = err_set(err, "cannot create folder %s: there is a file of that name; give another one", partial);
+        ok = err_set(err, "cannot create folder %s: a file of that name exists; choose another folder", partial);
       else if (!path_is_dir(partial))
         ok = err_set(err, "cannot create folder %s: %s", partial, strerror(reason));
     }
@@ -122,7 +122,7 @@ bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err
   if (a->f) return true;
   int reason = errno;
   err_set(err, "cannot write %s: %s", path,
-          reason == EWOULDBLOCK ? "another program is writing it; wait until it ends, or give another name"
+          reason == EWOULDBLOCK ? "another program is writing it; wait until it ends, or choose another name"
                                 : strerror(reason));
   free(a->tmp);
   free(a->path);

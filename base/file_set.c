@@ -34,7 +34,8 @@ bool file_set_spares(FileSet *s, const char *path, Err *err) {
   if (!s->sorted) qsort(s->ids, s->n, sizeof id, compare);
   s->sorted = true;
   if (!bsearch(&id, s->ids, s->n, sizeof id, compare)) return true;
-  return err_set(err, "%s is read by this run, which would overwrite it; give another name or folder", path);
+  return err_set(err, "%s is an input of this run and would be overwritten; choose another output file or folder",
+                 path);
 }
 
 void file_set_free(FileSet *s) {

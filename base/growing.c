@@ -92,7 +92,8 @@ static bool keep_before(GrowingFile *g, const char *path, Err *err) {
     const int reason = errno;
     if (file >= 0) close(file);
     if (!ok)
-      err_set(err, "cannot keep %s, which a run before has left: %s; give it another name", left, strerror(reason));
+      err_set(err, "cannot rename %s, left by an earlier run, to keep it: %s; rename or remove it", left,
+              strerror(reason));
   }
   free(left);
   return ok;

@@ -34,14 +34,15 @@ static bool write_holder(int file) {
 static bool refuse(int file, const char *folder, Err *err) {
   char text[HOLDER] = "";
   if (pread(file, text, sizeof text - 1, 0) <= 0) strcpy(text, "another process");
-  return err_set(err, "%s is in use by %s; wait until it ends, or give another folder", folder, text);
+  return err_set(err, "%s is in use by %s; wait until it ends, or choose another folder", folder, text);
 }
 
 bool folder_lock(const char *folder, Err *err) {
   char *path = xasprintf("%s/lock", folder);
   int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); // of a pipe: not waited for
   bool ok = file >= 0 || err_set(err, "cannot write %s: %s", path, strerror(errno));
-  ok = ok && (is_lock(file) || err_set(err, "%s is there and is no lock; give another folder", path));
+  ok = ok &&
+       (is_lock(file) || err_set(err, "%s exists and is not a lock file of this program; choose another folder", path));
   free(path);
   if (!ok) {
     if (file >= 0) close(file);
@@ -53,7 +54,7 @@ bool folder_lock(const char *folder, Err *err) {
   }
   int reason = errno;
   ok = reason != EWOULDBLOCK || refuse(file, folder, err);
-  if (ok) line_print(stderr, "%s cannot be locked (%s): keep other runs out of it", folder, strerror(reason));
+  if (ok) line_print(stderr, "warning: cannot lock %s (%s); do not start another run in it", folder, strerror(reason));
   close(file);
   return ok;
 }

@@ -100,7 +100,7 @@ static bool write_lines(Log *log) {
 bool log_written(Log *log, Err *err) {
   if (log->file < 0 || write_lines(log)) return true;
   int reason = errno;
-  err_set(err, "log.jsonl: could not be written to its end: %s", strerror(reason));
+  err_set(err, "log.jsonl: could not be written completely: %s", strerror(reason));
   errno = reason;
   return false;
 }
@@ -192,7 +192,7 @@ void log_commit(Log *log) {
   if (log->holding) return;
   lines_move(&log->unwritten, &log->held);
   Err err; // a killed run loses nothing, and `tail -f` sees it
-  if (!log_written(log, &err) && !waiting) log_note(log, "%s; trying again", err.msg);
+  if (!log_written(log, &err) && !waiting) log_note(log, "%s; retrying", err.msg);
 }
 
 void log_hold(Log *log) {

@@ -24,9 +24,9 @@ static bool ends_with(const char *text, const char *end) {
 
 const char *commit_complaint(const char *commit) {
   if (!*commit || !strcmp(commit, "unknown"))
-    return "this build knows no commit, so its record cannot go into results/: build in a git checkout";
+    return "the commit of this build is unknown, so this record cannot go into results/: build in a git checkout";
   if (ends_with(commit, "-dirty"))
-    return "this build is of a tree with changes, so its record cannot go into results/: commit, build again";
+    return "this build has uncommitted changes, so this record cannot go into results/: commit and build again";
   return NULL;
 }
 

@@ -37,5 +37,5 @@ void stdout_close(void) {
   bool failed = ferror(stdout); // of an earlier write, whose reason is gone
   errno = 0;
   if (fclose(stdout) == 0 && !failed) return;
-  die(EXIT_RUN, "cannot write all of standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+  die(EXIT_RUN, "could not write all of standard output%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
 }

@@ -9,7 +9,7 @@
 
 static bool check(const maskrcnn_options *o, Err *err) {
   if (!o->max_image_size && !o->num_canvases) return true;
-  return err_set(err, "%s is for models that find objects: a classifier sees squares, whose side image_size sets",
+  return err_set(err, "%s is for detectors: a classifier's input is square, with image_size as its side",
                  o->num_canvases ? "canvases" : "max_image_size");
 }
 

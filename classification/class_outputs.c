@@ -9,7 +9,7 @@
 static void plan(Engine *e) {
   Classifier *c = e->results = xcalloc(1, sizeof *c);
   c->bytes = (size_t)e->infer.shapes.images * (size_t)e->config.classes * dtype_size(e->dev->real);
-  memory_add(&e->memory, "probabilities of batches under way", ON_HOST_LOCKED, BATCHES_UNDER_WAY * c->bytes, "--batch");
+  memory_add(&e->memory, "probabilities of batches in flight", ON_HOST_LOCKED, BATCHES_UNDER_WAY * c->bytes, "--batch");
 }
 
 static bool allocate(Engine *e, Err *err) {

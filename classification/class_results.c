@@ -19,7 +19,7 @@ static void tell_context(const ClassResults *r) {
   if (r->images)
     die_context("%.200s holds the classes of %d images", r->lines.partial ? r->lines.partial : r->path, r->images);
   else
-    die_context("no image is done yet");
+    die_context("no image is finished yet");
 }
 
 bool class_results_begin(ClassResults *r, const char *path, int total, Err *err) {
@@ -89,7 +89,7 @@ void class_results_abort(ClassResults *r) {
 
 void class_results_keep(ClassResults *r) {
   if (r->images == 0) {
-    fprintf(stderr, "stopped before the first image was done\n");
+    fprintf(stderr, "stopped before the first image was finished\n");
     class_results_abort(r);
     return;
   }

@@ -39,7 +39,7 @@ static void report(const Dataset *d, const void *results, double least, Evaluati
 }
 
 const Task task_classification = {.curve_title = "Accuracy",
-                                  .curve_unit = "share of images",
+                                  .curve_unit = "fraction of images",
                                   .curve = {{"val_top1", "top-1"}, {"val_top5", "top-5"}},
                                   .best = {{"val_top1", "best-top1"}},
                                   .accepts = accepts,

@@ -96,12 +96,12 @@ void classify_confusion(const Dataset *d, const Classification *c, int64_t *coun
 }
 
 bool classify_accepts(const Category *category, int classes, const Dataset *d, Err *err) {
-  if (d->kind != &objects_of_classes) return err_set(err, "%s: not a set of images by class", d->coco.path);
+  if (d->kind != &objects_of_classes) return err_set(err, "%s: not a data set of images by class", d->coco.path);
   if (d->classes != classes)
-    return err_set(err, "%s: %d classes, but the model knows %d", d->coco.path, d->classes, classes);
+    return err_set(err, "%s: %d classes, but the model has %d", d->coco.path, d->classes, classes);
   for (int i = 0; i < classes; i++)
     if (strncmp(category[i].name, d->coco.categories[i].name, sizeof category[i].name - 1))
-      return err_set(err, "%s: class %d is %s, the model's %s", d->coco.path, i, d->coco.categories[i].name,
+      return err_set(err, "%s: class %d is %s, but the model's is %s", d->coco.path, i, d->coco.categories[i].name,
                      category[i].name);
   return true;
 }

@@ -37,8 +37,8 @@ static void fit(InferOptions *o, const ModelConfig *config) {
                       {"max-size", o->max_size}, {"score", o->score != 0.05f}};
   for (int i = 0; i < COUNT(of_detectors); i++)
     if (of_detectors[i].given)
-      die(EXIT_USAGE, "--%s is about objects in images, and %s holds a classifier (%s): leave it out",
-          of_detectors[i].name, o->weights, model_of(config)->name);
+      die(EXIT_USAGE, "--%s is for detectors, but %s holds a classifier (%s): leave it out", of_detectors[i].name,
+          o->weights, model_of(config)->name);
   if (!o->top) o->top = MIN(TOP, config->classes);
   o->json = o->json ? xstrdup(o->json) : xasprintf("%s/classes.jsonl", o->out);
 }
@@ -51,14 +51,14 @@ static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoi
   double fraction = 0, seed = -1;
   if (run && identity_number(run, "val_fraction", &fraction) && fraction > 0) identity_number(run, "split_seed", &seed);
   if (o->split_seed < 0 && seed < 0)
-    die(EXIT_USAGE, "--val-fraction: %s is not of a run that held images out; give --split-seed N to draw some",
+    die(EXIT_USAGE, "--val-fraction: the run of %s held no images out; give --split-seed N to draw a split",
         o->weights);
   to->val_fraction = o->val_fraction;
   to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
   if (seed < 0)
-    fprintf(stderr, "note: the run of %s held no images out, and may have seen these\n", o->weights);
+    fprintf(stderr, "note: the run of %s held no images out, so it may have trained on these\n", o->weights);
   else if ((double)to->seed != seed || (float)fraction < o->val_fraction)
-    fprintf(stderr, "note: the run of %s held others out, by --val-fraction %g --split-seed %.0f\n", o->weights,
+    fprintf(stderr, "note: the run of %s held out other images, with --val-fraction %g --split-seed %.0f\n", o->weights,
             fraction, seed);
 }
 
@@ -229,7 +229,7 @@ static void score(Sink *sink) {
   confusion_print(stdout, &r.confusion);
   printf("\ntop-1 %.2f %%  top-5 %.2f %%  on %lld images", 100.0 * (double)scores.top1 / (double)scores.images,
          100.0 * (double)scores.top5 / (double)scores.images, (long long)scores.images);
-  if (s->all.left_out) printf("; unreadable, left out: %d", s->all.left_out);
+  if (s->all.left_out) printf("; %d unreadable images left out", s->all.left_out);
   printf("\n");
   if (!confusion_write(run->o->out, &r.confusion, &err)) die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "confusion matrix: %s/confusion.txt and .json", run->o->out);

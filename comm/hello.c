@@ -27,7 +27,7 @@ Peer peer_here(void) {
   for (const char *c = boot; *c; c++) hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
   snprintf(p.place, sizeof p.place, "%016llx-%llx-%llx", (unsigned long long)hash, namespace_of("/proc/self/ns/pid"),
            namespace_of("/proc/self/ns/net"));
-  if (gethostname(p.host, sizeof p.host - 1) || !*p.host) snprintf(p.host, sizeof p.host, "a host without a name");
+  if (gethostname(p.host, sizeof p.host - 1) || !*p.host) snprintf(p.host, sizeof p.host, "unknown host");
   text_clean(p.host);
   return p;
 }

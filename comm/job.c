@@ -24,8 +24,9 @@ void job_begin(Job *j, const JobOptions *o) {
   if (l->world == 1 && !ranks_count(o->gpus, o->device, &j->gpus, &j->ranks, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (l->world == 1) return;
   if (o->gpus > 1 && o->gpus != l->world)
-    die(EXIT_USAGE, "--gpus %d, but %s has started %d ranks: leave --gpus out", o->gpus, l->by, l->world);
-  if (o->restarts) die(EXIT_USAGE, "--restarts is for --gpus: %s starts ranks again by itself", l->by);
+    die(EXIT_USAGE, "--gpus %d, but %s has already started %d ranks: leave --gpus out", o->gpus, l->by, l->world);
+  if (o->restarts)
+    die(EXIT_USAGE, "--restarts works with --gpus only; %s restarts its ranks itself: leave --restarts out", l->by);
   ranks_locate(o->device, &j->gpus);
   meet(j, o);
 }

@@ -32,7 +32,7 @@ static bool number(int *out, const char *name, int otherwise, Err *err) {
   *out = otherwise;
   if (!text) return true;
   if (strspn(text, "0123456789") != strlen(text) || strlen(text) > 9)
-    return err_set(err, "%s is \"%s\", which is no number of a process", name, text);
+    return err_set(err, "environment variable %s is \"%s\": expected a whole number", name, text);
   *out = atoi(text);
   return true;
 }
@@ -54,9 +54,12 @@ static int starter(void) {
 static bool not_half(Err *err) {
   for (int i = 0; i < SLURM; i++) {
     const char *rank = variable(starters[i].rank), *world = variable(starters[i].world);
-    if (rank && !world) return err_set(err, "%s is set, but %s is not", starters[i].rank, starters[i].world);
+    if (rank && !world)
+      return err_set(err, "environment variable %s is set, but %s is not: set both, as torchrun, srun and mpirun do",
+                     starters[i].rank, starters[i].world);
     if (world && strcmp(world, "1") != 0)
-      return err_set(err, "%s is set, but %s is not", starters[i].world, starters[i].rank);
+      return err_set(err, "environment variable %s is set, but %s is not: set both, as torchrun, srun and mpirun do",
+                     starters[i].world, starters[i].rank);
   }
   return true;
 }
@@ -82,14 +85,17 @@ static bool who(Launch *l, const Starter *s, Err *err) {
   if (!number(&l->local_rank, s->local_rank, 0, err)) return false;
   if (!number(&l->local_world, s->local_world, 0, err) || !number(&node, "SLURM_NODEID", 0, err)) return false;
   if (l->world < 1 || l->world > MAX_CREW)
-    return err_set(err, "%s is %d; 1 to %d ranks can train together", s->world, l->world, MAX_CREW);
+    return err_set(err, "%s is %d: from 1 to %d ranks are supported", s->world, l->world, MAX_CREW);
   if (l->rank >= l->world)
-    return err_set(err, "%s is %d of %s %d: ranks are 0 to %d", s->rank, l->rank, s->world, l->world, l->world - 1);
+    return err_set(err, "%s is %d with %s %d: ranks go from 0 to %d", s->rank, l->rank, s->world, l->world,
+                   l->world - 1);
   if (s == &starters[SLURM]) l->local_world = tasks_on_node(variable("SLURM_STEP_TASKS_PER_NODE"), node);
   if (!l->local_world) l->local_world = l->local_rank + 1; // at least
   if (l->local_rank >= l->local_world || l->local_world > l->world)
-    return err_set(err, "%s is %d among %d of this host and %d in all, which cannot be", s->local_rank, l->local_rank,
-                   l->local_world, l->world);
+    return err_set(err,
+                   "%s is %d, but this host has %d processes of %d in all: the launcher's environment variables "
+                   "contradict each other",
+                   s->local_rank, l->local_rank, l->local_world, l->world);
   return true;
 }
 
@@ -159,8 +165,9 @@ static bool master_port(int *port, const Launch *l, int by, Err *err) {
   else if (*l->token && by != TORCHRUN)
     *port = port_of_job(l);
   else
-    return err_set(err, "MASTER_PORT is not set: set it, or say where the ranks meet by --rendezvous");
-  if (*port < 1 || *port > 65535) return err_set(err, "MASTER_PORT is %s; there is no port %d to meet at", text, *port);
+    return err_set(err, "MASTER_PORT is not set: set it to a free port of rank 0's host, or give --rendezvous");
+  if (*port < 1 || *port > 65535)
+    return err_set(err, "MASTER_PORT is %s: %d is not a valid port; use 1 to 65535", text, *port);
   return true;
 }
 
@@ -176,8 +183,8 @@ static bool find_meeting(Launch *l, int by, Err *err) {
     snprintf(host, sizeof host, "127.0.0.1");
   if (!*host)
     return err_set(err,
-                   "nothing says where the %d ranks meet: set MASTER_ADDR and MASTER_PORT to rank 0's host and a free "
-                   "port there, or give --rendezvous",
+                   "the rendezvous of the %d ranks is unknown: set MASTER_ADDR and MASTER_PORT to rank 0's host and a "
+                   "free port there, or give --rendezvous",
                    l->world);
   int port;
   return master_port(&port, l, by, err) && meet_at(l, host, port);
@@ -187,10 +194,9 @@ static bool find_meeting(Launch *l, int by, Err *err) {
 static bool check_rendezvous(const char *text, Err *err) {
   Address a;
   Err why;
-  if (strlen(text) >= sizeof((Launch *)NULL)->meet) return err_set(err, "--rendezvous is longer than any address");
+  if (strlen(text) >= sizeof((Launch *)NULL)->meet) return err_set(err, "--rendezvous is too long for an address");
   if (!strncmp(text, "file:", 5) && text[5]) return true;
-  if (strncmp(text, "tcp:", 4) != 0)
-    return err_set(err, "--rendezvous %s is neither tcp:HOST:PORT nor file:PATH", text);
+  if (strncmp(text, "tcp:", 4) != 0) return err_set(err, "--rendezvous %s: expected tcp:HOST:PORT or file:PATH", text);
   return address_parse(&a, text + 4, &why) || err_set(err, "--rendezvous: %s", why.msg);
 }
 
@@ -200,8 +206,8 @@ bool launch_from_environment(Launch *l, const char *rendezvous, Err *err) {
   const int by = starter();
   if (by == STARTERS) {
     if (!not_half(err)) return false;
-    return !rendezvous || err_set(err, "--rendezvous says where ranks meet, but nothing says which of them this is: "
-                                       "start it by torchrun, srun or mpirun, or set RANK and WORLD_SIZE");
+    return !rendezvous || err_set(err, "--rendezvous is given, but the rank of this process is unknown: start it with "
+                                       "torchrun, srun or mpirun, or set RANK and WORLD_SIZE");
   }
   if (!who(l, &starters[by], err)) return false;
   if (l->world == 1) {

@@ -47,12 +47,15 @@ static bool may_replace(const char *path, Err *err) {
   struct stat st;
   if (stat(path, &st)) return errno == ENOENT || err_set(err, "cannot write %s: %s", path, strerror(errno));
   FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r") : NULL; // a pipe would wait
-  if (!f) return err_set(err, "cannot write %s: it is there, and no file that can be read", path);
+  if (!f) return err_set(err, "cannot write %s: it exists and cannot be read", path);
   char text[sizeof title] = "";
   size_t n = fread(text, 1, sizeof title - 1, f);
   fclose(f);
   return !n || !strcmp(text, title) ||
-         err_set(err, "%s is there and is no file of a rendezvous; it stays as it is: name another one", path);
+         err_set(
+             err,
+             "%s exists and is not a rendezvous file, so it is not overwritten: choose another --rendezvous file:PATH",
+             path);
 }
 
 static bool write_all(const MeetingFile *m, const char *path) {
@@ -106,11 +109,11 @@ bool meeting_file_read(MeetingFile *m, const char *path, Err *err) {
   char text[1 << 14];
   struct stat st;
   FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "r") : NULL;
-  if (!f) return err_set(err, "there is no file %s that can be read", path);
+  if (!f) return err_set(err, "cannot read %s", path);
   size_t n = fread(text, 1, sizeof text - 1, f);
   fclose(f);
   text[n] = '\0';
-  return parse(m, text) || err_set(err, "%s is no file of a rendezvous", path);
+  return parse(m, text) || err_set(err, "%s is not a rendezvous file", path);
 }
 
 void meeting_file_remove(const MeetingFile *m, const char *path) {

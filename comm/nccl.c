@@ -25,8 +25,8 @@ static bool open_library(Nccl *nccl, Err *err) {
     if (i == 0) snprintf(why, sizeof why, "%s", dlerror());
   }
   if (one) return err_set(err, "MASKRCNN_NCCL: cannot open NCCL: %s; %s", why, install);
-  return err_set(err, "several GPUs need NCCL, and there is neither %s nor %s (%s); %s", names[0], names[1], why,
-                 install);
+  return err_set(err, "training on several GPUs needs NCCL, but neither %s nor %s can be loaded (%s): %s", names[0],
+                 names[1], why, install);
 }
 
 typedef struct NcclVersion {
@@ -42,7 +42,7 @@ static NcclVersion version_of(int code) {
 static bool check_version(const Nccl *nccl, Err *err) {
   if (nccl->version >= NCCL_OLDEST) return true;
   const NcclVersion found = version_of(nccl->version), need = version_of(NCCL_OLDEST);
-  return err_set(err, "NCCL %d.%d.%d (%s) is too old: %d.%d or newer is needed; %s", found.major, found.minor,
+  return err_set(err, "NCCL %d.%d.%d (%s) is too old: %d.%d or newer is needed: %s", found.major, found.minor,
                  found.patch, nccl->name, need.major, need.minor, install);
 }
 
@@ -63,7 +63,7 @@ static bool find_functions(Nccl *nccl, Err *err) {
 #undef FIND
   if (nccl->GetVersion && nccl->GetVersion(&nccl->version) == NCCL_SUCCESS && !check_version(nccl, err)) return false;
   if (!missing) return true;
-  return err_set(err, "%s has no function %s, so it is no NCCL that can be used; %s", nccl->name, missing, install);
+  return err_set(err, "%s lacks the function %s and cannot be used as NCCL: %s", nccl->name, missing, install);
 }
 
 bool nccl_load(Nccl *nccl, Err *err) {
@@ -94,13 +94,12 @@ static bool tells_of_one_gpu(const char *detail) {
 static bool describe(const Nccl *nccl, NcclResult result, const char *call, Err *err) {
   const char *detail = nccl->GetLastError(nccl->comm);
   if (detail && tells_of_one_gpu(detail))
-    return err_set(
-        err,
-        "two ranks were given the same GPU (NCCL: %s): start as many processes on a host as it has GPUs, and "
-        "let each see all of them or its own in CUDA_VISIBLE_DEVICES",
-        detail);
+    return err_set(err,
+                   "two ranks use the same GPU (NCCL: %s): start one process per GPU of a host, and set "
+                   "CUDA_VISIBLE_DEVICES for each to all of its GPUs or to the process's own",
+                   detail);
   const bool more = detail && *detail;
-  return err_set(err, "NCCL: nccl%s: %s%s%s; NCCL_DEBUG=INFO tells more", call, nccl->GetErrorString(result),
+  return err_set(err, "NCCL: nccl%s: %s%s%s; set NCCL_DEBUG=INFO for details", call, nccl->GetErrorString(result),
                  more ? ": " : "", more ? detail : "");
 }
 

@@ -6,7 +6,7 @@ static bool is_cpu(const char *device) { return !strncmp(device, "cpu", 3); }
 
 static bool too_few(int gpus, const GpuList *list, Err *err) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-  return err_set(err, "--gpus %d: this machine has %d GPU%s%s%s; --gpus all takes what there is", gpus, list->count,
+  return err_set(err, "--gpus %d: this machine has %d GPU%s%s%s; --gpus all uses all of them", gpus, list->count,
                  list->count == 1 ? "" : "s", visible ? " with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
 }
 
@@ -18,11 +18,15 @@ bool ranks_count(int gpus, const char *device, GpuList *list, int *ranks, Err *e
   if (gpus) snprintf(asked, sizeof asked, "%d", gpus);
   if (gpus == 1) return true;
   if (is_cpu(device))
-    return gpus || err_set(err, "--gpus all counts GPUs: with --device %s say how many processes, as --gpus 2", device);
+    return gpus ||
+           err_set(err, "--gpus all cannot be used with --device %s: give the number of processes, such as --gpus 2",
+                   device);
   if (strchr(device, ':'))
-    return err_set(err, "--gpus %s takes GPUs from cuda:0 on: leave out --device %s; CUDA_VISIBLE_DEVICES chooses some",
+    return err_set(err,
+                   "--gpus %s always starts at cuda:0: leave out --device %s, and choose GPUs by CUDA_VISIBLE_DEVICES",
                    asked, device);
-  if (!device_locate(list, &why)) return err_set(err, "--gpus %s: %s; --device cpu needs no GPU", asked, why.msg);
+  if (!device_locate(list, &why))
+    return err_set(err, "--gpus %s: %s; to run without a GPU, use --device cpu", asked, why.msg);
   if (gpus > list->count) return too_few(gpus, list, err);
   if (!gpus) *ranks = list->count;
   return true;

@@ -55,13 +55,14 @@ static void refuse(Wire *w, int code, const char *why) {
 static bool fits(const Reception *r, const Hello *h, Err *err) {
   const Hello *mine = &r->mine;
   if (strcmp(h->build, mine->build) != 0)
-    return err_set(err, "rank %d on %s is of build %s, rank 0 on %s of %s: start the same program everywhere", h->rank,
-                   h->peer.host, h->build, mine->peer.host, mine->build);
+    return err_set(err, "rank %d on %s runs build %s, but rank 0 on %s runs %s: start the same build on all hosts",
+                   h->rank, h->peer.host, h->build, mine->peer.host, mine->build);
   if (h->world != mine->world)
-    return err_set(err, "rank %d on %s is one of %d, rank 0 on %s one of %d: start all with the same number of ranks",
-                   h->rank, h->peer.host, h->world, mine->peer.host, mine->world);
+    return err_set(
+        err, "rank %d on %s expects %d ranks, but rank 0 on %s expects %d: start all with the same number of ranks",
+        h->rank, h->peer.host, h->world, mine->peer.host, mine->world);
   return h->rank < mine->world ||
-         err_set(err, "rank %d on %s is beyond the %d ranks of this run", h->rank, h->peer.host, mine->world);
+         err_set(err, "rank %d on %s: this run has only %d ranks", h->rank, h->peer.host, mine->world);
 }
 
 static bool same_process(const Peer *a, const Peer *b) { return a->pid == b->pid && !strcmp(a->place, b->place); }
@@ -77,7 +78,7 @@ static bool local_ranks_differ(const Reception *r, const Hello *h, Err *err) {
     const Hello *other = &r->seat[i].hello;
     if (i == h->rank || !r->seat[i].here || other->local_rank != h->local_rank) continue;
     if (strcmp(other->peer.place, h->peer.place) != 0) continue;
-    return err_set(err, "ranks %d and %d on %s both have local rank %d: set LOCAL_RANK apart", MIN(i, h->rank),
+    return err_set(err, "ranks %d and %d on %s both have local rank %d: give each its own LOCAL_RANK", MIN(i, h->rank),
                    MAX(i, h->rank), h->peer.host, h->local_rank);
   }
   return true;
@@ -98,7 +99,7 @@ static bool admit(Reception *r, Guest *g, Err *err) {
     return true;
   }
   if (strcmp(h->token, r->mine.token) != 0) {
-    snprintf(why, sizeof why, "rank 0 at %.300s is of another job than this rank, whose job is \"%.100s\"", r->where,
+    snprintf(why, sizeof why, "rank 0 at %.300s belongs to another job; this rank's job is \"%.100s\"", r->where,
              h->token);
     refuse(&g->wire, 0, why);
     return true;
@@ -187,7 +188,7 @@ static bool look_after_seats(Reception *r, Err *err) {
       s->left = now_seconds();
     }
     if (s->left > 0 && now_seconds() - s->left > MAY_BE_AWAY)
-      return err_set(err, "rank %d on %s joined and ended again before all ranks had joined", i, s->hello.peer.host);
+      return err_set(err, "rank %d on %s joined, but exited before all ranks had joined", i, s->hello.peer.host);
   }
   return true;
 }
@@ -269,7 +270,7 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
     if (meeting_is_off(r->l, others_say, err)) return false;
     if (now_seconds() > deadline) {
       missing(r, who, sizeof who);
-      return err_set(err, "%s not come to %s within %g s", who, r->where, seconds);
+      return err_set(err, "%s not joined at %s within %g s", who, r->where, seconds);
     }
     wait_for_guests(r, listener);
     welcome_guests(r, listener);

@@ -83,20 +83,20 @@ static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
       }
       if (frame->type == FRAME_WELCOME && known == c->l->world) return ANSWER_WELCOME;
       if (frame->number != known || known == c->l->world || !peer_parse(&c->m->peer[known++], frame))
-        return no_answer(c, "what answers there is no rank 0 of ours");
+        return no_answer(c, "another program answers there");
     }
-    if (found == WIRE_STRANGER) return no_answer(c, "what answers there is no rank 0 of ours");
+    if (found == WIRE_STRANGER) return no_answer(c, "another program answers there");
     if (found == WIRE_OTHER_VERSION) {
-      err_set(c->err, "rank 0 is of another version of this program than rank %d: start the same program everywhere",
+      err_set(c->err, "rank 0 runs another version of this program than rank %d: start the same version on all hosts",
               c->l->rank);
       return ANSWER_NO;
     }
     if (control->ended) {
       if (c->seated && !c->left) c->left = now_seconds();
-      return no_answer(c, "the connection ended");
+      return no_answer(c, "the connection was closed");
     }
   }
-  return no_answer(c, "it takes calls, but says nothing");
+  return no_answer(c, "it accepts connections, but does not reply");
 }
 
 static bool connected(Wire *w, const Address *a, const Hello *h, HelloFor connection, double deadline, Err *err) {
@@ -136,7 +136,7 @@ static Answer call_by_file(Caller *c, const char *path) {
   MeetingFile file;
   Err err;
   if (!meeting_file_read(&file, path, &err)) return no_answer(c, err.msg);
-  if (strcmp(file.token, c->l->token) != 0) return no_answer(c, "the file is of another job");
+  if (strcmp(file.token, c->l->token) != 0) return no_answer(c, "the file belongs to another job");
   const bool here = !strcmp(file.place, peer_here().place);
   Answer answer = ANSWER_NONE;
   for (int i = here ? 0 : 1; i < file.addresses && answer == ANSWER_NONE; i++)
@@ -154,8 +154,7 @@ static bool go_to_rank_0(Meeting *m, const Launch *l, double seconds, bool *othe
     Answer answer = path ? call_by_file(&c, path) : call(&c, &a, "", 5);
     if (answer != ANSWER_NONE) return answer == ANSWER_WELCOME;
     if (c.left > 0 && now_seconds() - c.left > MAY_BE_AWAY)
-      return err_set(err, "rank %d: rank 0 was at %s, and ended before all ranks had joined (%s)", l->rank, where,
-                     c.why);
+      return err_set(err, "rank %d: rank 0 at %s exited before all ranks had joined (%s)", l->rank, where, c.why);
     poll(NULL, 0, pause);
   }
   return err_set(err, "rank %d: rank 0 does not answer at %s within %g s (%s)", l->rank, where, seconds, c.why);

@@ -63,7 +63,7 @@ static void signal_name(int which, char *text, size_t room) {
 static void end_text(int status, char *text, size_t room) {
   char name[32];
   if (!WIFSIGNALED(status)) {
-    snprintf(text, room, "ended with status %d and no message", WEXITSTATUS(status));
+    snprintf(text, room, "exited with status %d and no message", WEXITSTATUS(status));
     return;
   }
   signal_name(WTERMSIG(status), name, sizeof name);
@@ -85,7 +85,7 @@ static void say(const Supervisor *v, int rank, int status) {
   step_text(v->crew, rank, step, sizeof step);
   if (v->asked->kept) v->asked->kept(v->asked->context, kept, sizeof kept);
   tell("rank %d on %s %s %s%s%s%s", rank, host, what, step,
-       memory ? " (the system does so when memory is out: dmesg tells)" : "", *kept ? "; " : "", kept);
+       memory ? " (perhaps because memory ran out: see dmesg)" : "", *kept ? "; " : "", kept);
 }
 
 // ---- starting -------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ static int listen_here(int ranks, int *port) {
   const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (s < 0 || bind(s, (struct sockaddr *)&at, size) || listen(s, 2 * ranks) ||
       getsockname(s, (struct sockaddr *)&at, &size))
-    die(EXIT_RUN, "cannot listen on 127.0.0.1 for the ranks: %s; is the network's loopback (lo) up?", strerror(errno));
+    die(EXIT_RUN, "cannot listen on 127.0.0.1 for the ranks: %s; is the loopback interface (lo) up?", strerror(errno));
   *port = ntohs(at.sin_port);
   return s;
 }
@@ -162,7 +162,7 @@ static void kill_all(Supervisor *v) {
 static NORETURN void refuse_to_fork(Supervisor *v, int rank, int reason) {
   kill_all(v);
   for (int r = 0; r < rank; r++) waitpid(v->pid[r], NULL, 0);
-  die(EXIT_RUN, "cannot start rank %d: %s; ulimit -u limits processes", rank, strerror(reason));
+  die(EXIT_RUN, "cannot start rank %d: %s; does ulimit -u allow enough processes?", rank, strerror(reason));
 }
 
 // True in a rank.
@@ -248,7 +248,7 @@ static void kill_stopped(Supervisor *v) {
 static NORETURN void give_up(const Supervisor *v) {
   for (int r = 0; r < v->asked->ranks; r++)
     if (v->pid[r])
-      tell("rank %d, process %d, was killed and does not end: the system holds it, dmesg may say why", r,
+      tell("rank %d, process %d, was killed but does not exit: it hangs in a system call; dmesg may say why", r,
            (int)v->pid[r]);
   exit(v->status ? v->status : EXIT_RUN);
 }
@@ -318,6 +318,6 @@ void supervise(const Supervision *s, Launch *l, int *attempt) {
     watch_ranks(v);
     if (v->at_once) end_by(v, v->at_once);
     if (!starts_again(v, *attempt)) exit(v->status);
-    tell("starting again, %d of %d", *attempt + 1, s->restarts);
+    tell("restarting, %d of %d", *attempt + 1, s->restarts);
   }
 }

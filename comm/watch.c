@@ -64,7 +64,7 @@ static void look_at_gone(Watch *w, double now) {
 static void say_silent(const Watch *w, int rank, double now) {
   if (watch_claim(w, EXIT_RUN))
     watch_say(w, rank, w->other[rank].step,
-              "it has been silent for %.0f s: the process is stopped, or its host or network",
+              "no sign of life for %.0f s: the process is stopped, or its host or network is down",
               now - w->other[rank].heard);
 }
 
@@ -204,7 +204,7 @@ static void look_at_crew(Watch *w, double now) {
   const bool gone = getppid() != crew->supervisor;
   if (crew_claim(crew, EXIT_RUN))
     watch_say(w, w->rank, w->step, "the supervisor, process %ld, %s", (long)crew->supervisor,
-              gone ? "is gone, and the run ends with it" : "is silent: it is stopped, and the run ends");
+              gone ? "exited, so the run ends" : "is stopped, so the run ends");
   if (!gone) kill(crew->supervisor, SIGKILL); // stopped: it would be left
   watch_end_crew(w, EXIT_RUN);
 }
@@ -348,5 +348,5 @@ void watch_check(Watch *w, bool (*check)(void *context, Err *err), void *context
 void watch_wait_for_end(Watch *w, int rank) {
   const double deadline = now_seconds() + w->silence + 10;
   while (now_seconds() < deadline) poll(NULL, 0, 200);
-  die(EXIT_RUN, "the connection for data with rank %d on %s was closed without a reason", rank, w->peer[rank].host);
+  die(EXIT_RUN, "the data connection with rank %d on %s was closed unexpectedly", rank, w->peer[rank].host);
 }

@@ -133,8 +133,8 @@ bool address_parse(Address *a, const char *text, Err *err) {
   char *rest = NULL;
   long port = colon && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &rest, 10) : -1;
   if (!colon || end == begin || (size_t)(end - begin) >= sizeof a->host || !rest || *rest || port < 1 || port > 65535)
-    return err_set(err, "\"%s\" is no HOST:PORT, as node1:29500 or [fe80::1]:29500 are, with a port of 1 to 65535",
-                   text);
+    return err_set(
+        err, "\"%s\": expected HOST:PORT, such as node1:29500 or [fe80::1]:29500, with a port from 1 to 65535", text);
   snprintf(a->host, sizeof a->host, "%.*s", (int)(end - begin), begin);
   a->port = (int)port;
   return true;
@@ -201,12 +201,12 @@ static bool listen_failed(const Address *a, int reason, Err *err) {
   gethostname(host, sizeof host - 1);
   if (reason == EADDRINUSE)
     return err_set(err,
-                   "rank 0 cannot listen at %s: another program has port %d; choose another one by --rendezvous "
-                   "tcp:HOST:PORT or MASTER_PORT",
+                   "rank 0 cannot listen at %s: port %d is in use; choose another one by --rendezvous tcp:HOST:PORT or "
+                   "MASTER_PORT",
                    at, a->port);
   if (reason == EADDRNOTAVAIL)
     return err_set(err,
-                   "rank 0 cannot listen at %s: that is no address of %s, where it runs; name one by --rendezvous "
+                   "rank 0 cannot listen at %s: that is not an address of %s, where it runs; give one by --rendezvous "
                    "tcp:HOST:PORT or MASTER_ADDR",
                    at, host);
   return err_set(err, "rank 0 cannot listen at %s: %s", at, strerror(reason));
@@ -223,8 +223,7 @@ int socket_listen(Address *a, bool from_outside, Err *err) {
   }
   if (!found) {
     err_set(err,
-            "rank 0 cannot listen at %s: %s; name an address of its host by --rendezvous tcp:HOST:PORT or "
-            "MASTER_ADDR",
+            "rank 0 cannot listen at %s: %s; give an address of its host by --rendezvous tcp:HOST:PORT or MASTER_ADDR",
             at, why.msg);
     return -1;
   }

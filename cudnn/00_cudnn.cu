@@ -129,7 +129,7 @@ static bool run(Device *dev, const CudnnPlan *plan, ConvOp op, CudnnData data, c
 void cudnn_run(Device *dev, const CudnnPlan *plan, ConvOp op, const void *x, const void *w, const void *y,
                const Dest *out, void *workspace) {
   if (!run(dev, plan, op, {{(void *)x, (void *)w, (void *)y}}, out, workspace))
-    die_unforeseen("cuDNN: engine %d refuses a convolution that it accepted before", plan->engine.index);
+    die_unforeseen("cuDNN: engine %d now rejects a convolution that it accepted before", plan->engine.index);
 }
 
 // ---- the search -----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ struct CudnnTrial {
 
 static void *allocate(Device *dev, size_t bytes) {
   void *p = device_alloc(dev, bytes);
-  if (!p) die_unforeseen("out of memory while looking for cuDNN's fastest engine: use a smaller --batch");
+  if (!p) die_unforeseen("out of memory while searching for cuDNN's fastest engine: use a smaller --batch");
   return p;
 }
 static void *noise(Device *dev, const Tensor *t) {

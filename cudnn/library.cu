@@ -33,7 +33,7 @@ static bool load(CudnnLibrary *l) {
   ok = ok && !l->create_handle(&l->handle);
   if (!ok)
     warn("cuDNN is not available (%s): put libcudnn.so.9 on LD_LIBRARY_PATH; using our own kernels",
-         l->so ? "the library does not work here" : dlerror());
+         l->so ? "the library cannot be initialised" : dlerror());
   return ok;
 }
 

@@ -73,23 +73,24 @@ typedef struct Amendment {
 
 static bool refuse(void *context, const char *key, const char *was, const char *is) {
   const Amendment *a = context;
-  const char *hint = listed(a->amendable, key) ? "give the same options, --amend to change them, or another --out"
-                                               : "give the same options or another --out";
-  return err_set(a->err, "it was made with \"%s\":%s, this run has \"%s\":%s; %s", key, was, key, is, hint);
+  const char *hint = listed(a->amendable, key)
+                         ? "give the same options, add --amend to change them, or choose another --out"
+                         : "give the same options or choose another --out";
+  return err_set(a->err, "it was made with \"%s\":%s, but this run has \"%s\":%s: %s", key, was, key, is, hint);
 }
 
 bool identity_same(const char *was, const char *is, const char *const *amendable, Err *err) {
-  err_set(err, "its run cannot be read");
+  err_set(err, "its record of the run is malformed");
   return visit_differences(was, is, refuse, &(Amendment){amendable, NULL, err});
 }
 
 static bool tell_apart(void *err, const char *key, const char *was, const char *is) {
-  return err_set(err, "it has \"%s\":%s, the first rank \"%s\":%s: give all ranks the same options and data", key, is,
+  return err_set(err, "it has \"%s\":%s, but rank 0 has \"%s\":%s: give all ranks the same options and data", key, is,
                  key, was);
 }
 
 bool identity_agrees(const char *of_first, const char *other, Err *err) {
-  err_set(err, "what it trains cannot be read");
+  err_set(err, "its description of the run is malformed");
   return visit_differences(of_first, other, tell_apart, err);
 }
 
@@ -107,8 +108,8 @@ bool identity_number(const char *identity, const char *name, double *value) {
 static bool add_change(void *context, const char *key, const char *was, const char *is) {
   Amendment *a = context;
   if (!listed(a->amendable, key))
-    return err_set(a->err, "it was made with \"%s\":%s, this run has \"%s\":%s, which --amend cannot change", key, was,
-                   key, is);
+    return err_set(a->err, "it was made with \"%s\":%s, but this run has \"%s\":%s, which --amend cannot change", key,
+                   was, key, is);
   char *both = xasprintf("[%s,%s]", was, is);
   record_raw(a->changes, key, both);
   free(both);
@@ -128,14 +129,15 @@ static bool same_images(const char *was, const char *is, Err *err) {
   if (batch * world == number(is, "batch") * now) return true;
   if (now < 1 || batch * world % now)
     return err_set(err,
-                   "it was made with %lld images a step, which %lld ranks cannot share evenly: give another --gpus",
+                   "it was made with %lld images per step, which cannot be divided evenly between %lld ranks: choose "
+                   "another --gpus",
                    batch * world, now);
-  return err_set(err, "it was made with %lld images a step (%lld of %lld ranks each): go on with --batch %lld",
+  return err_set(err, "it was made with %lld images per step (%lld on each of %lld ranks): continue with --batch %lld",
                  batch * world, batch, world, batch * world / now);
 }
 
 bool identity_amend(const char *was, const char *is, const char *const *amendable, Record *changes, Err *err) {
   if (!same_images(was, is, err)) return false;
-  err_set(err, "its run cannot be read");
+  err_set(err, "its record of the run is malformed");
   return visit_differences(was, is, add_change, &(Amendment){amendable, changes, err});
 }

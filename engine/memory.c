@@ -43,7 +43,7 @@ static size_t sharers(const MemoryPlan *m, const MemoryPool *pool) {
 
 static void sharers_text(const MemoryPlan *m, const MemoryPool *pool, char *text, size_t room) {
   *text = '\0';
-  if (sharers(m, pool) > 1) snprintf(text, room, " by %d ranks", m->ranks);
+  if (sharers(m, pool) > 1) snprintf(text, room, " for %d ranks", m->ranks);
 }
 
 static size_t pool_sum(const MemoryPlan *m, const MemoryPool *pool) {
@@ -67,9 +67,9 @@ static bool pool_fits(const MemoryPlan *m, const MemoryPool *pool, Err *err) {
   char ranks[40];
   sharers_text(m, pool, ranks, sizeof ranks);
   return err_set(
-      err, "too little memory: %.1f MB asked for%s, %.1f MB free on %s; most of it, %.1f MB, for the %s%s%s%s", mb(sum),
-      ranks, mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": a smaller " : "",
-      most->options ? most->options : "", most->options ? " shrinks it" : "");
+      err, "too little memory: %.1f MB needed%s, %.1f MB free on %s; the largest part, %.1f MB, is for the %s%s%s",
+      mb(sum), ranks, mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": reduce " : "",
+      most->options ? most->options : "");
 }
 
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
@@ -77,8 +77,8 @@ bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
   if ((dev->gpu && !pool_fits(m, &gpu, err)) || !pool_fits(m, &host, err)) return false;
   const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER) * sharers(m, &host);
   if (now + later > host.free)
-    warn("memory may run out: %.1f MB now and about %.1f MB more later, %.1f MB free on %s", mb(now), mb(later),
-         mb(host.free), host.name);
+    warn("memory may run out: %.1f MB are needed now and about %.1f MB more later, but %.1f MB are free on %s", mb(now),
+         mb(later), mb(host.free), host.name);
   return true;
 }
 
@@ -102,7 +102,7 @@ void memory_print(const MemoryPlan *m, Device *dev, FILE *out) {
             r->options ? " (reduce with " : "", r->options ? r->options : "", r->options ? ")" : "");
   }
   const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
-  fprintf(out, "taken before the first step:\n");
+  fprintf(out, "allocated before the first step:\n");
   if (dev->gpu) print_pool(m, &gpu, out);
   print_pool(m, &host, out);
 }

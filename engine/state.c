@@ -32,7 +32,7 @@ static bool read_categories(const char *text, int names, Category *out, Err *err
       n++;
     }
   bool ok = json_done(&j) && n == names;
-  if (!ok) err_set(err, "checkpoint: its categories are not usable (%d, and the model has %d)", n, names);
+  if (!ok) err_set(err, "checkpoint: its list of categories is unusable (%d, but the model has %d)", n, names);
   json_close(&j);
   return ok;
 }
@@ -80,7 +80,8 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
   if (!(ours ? read_config : torchvision_config)(c, config, err)) return false;
   if (!category) return true;
   if (config->classes == 0)
-    return err_set(err, "it holds a ResNet without heads, which finds nothing yet; ./train --weights starts from it");
+    return err_set(
+        err, "it holds a ResNet backbone without detection heads; train a model from it first, with ./train --weights");
   *category = xcalloc((size_t)model_names(config), sizeof **category);
   if (!ours) {
     torchvision_categories(config, *category);
@@ -88,7 +89,7 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
   }
   const char *categories = ckpt_find_meta(c, "categories");
   if (categories && read_categories(categories, model_names(config), *category, err)) return true;
-  if (!categories) err_set(err, "checkpoint: it does not name its categories");
+  if (!categories) err_set(err, "checkpoint: its list of categories is missing");
   free(*category);
   *category = NULL;
   return false;
@@ -134,8 +135,7 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
   if (!named || (named->depth == config->depth && named->width == config->width && named->model == config->model))
     return true;
   if (wanted->on_backbone || model_of(config)->on_backbone)
-    return err_set(err,
-                   "the checkpoint is of another model than --model: %s, a ResNet-%d of width %d; leave --model out",
+    return err_set(err, "the weights are of another model than --model: %s, a ResNet-%d of width %d; leave --model out",
                    model_of(config)->name, config->depth, config->width);
   *config = *named;
   config->classes = 0;
@@ -149,7 +149,7 @@ void state_note(const Checkpoint *c, const char *path) {
   const Model *m = model_of(&config);
   snprintf(what, sizeof what, "%s, %d classes", m->name, config.classes);
   if (m->published->describe) m->published->describe(&config, what, sizeof what);
-  line_print(stderr, "%s: weights of torchvision's: %s%s%s", path, what, c->note ? "; " : "", c->note ? c->note : "");
+  line_print(stderr, "%s: torchvision weights: %s%s%s", path, what, c->note ? "; " : "", c->note ? c->note : "");
 }
 
 // A field that is younger than the checkpoint has its default there.
@@ -161,7 +161,7 @@ static bool same_model(const Checkpoint *c, const ModelConfig *config, Err *err)
     config_get(&held, i, was, sizeof was);
     config_get(config, i, value, sizeof value);
     if (strcmp(was, value))
-      return err_set(err, "its model has %s = %s, that of this run %s; give the same options or another --out",
+      return err_set(err, "its model has %s = %s, but this run's has %s; give the same options or choose another --out",
                      config_field_name(i), was, value);
   }
   return true;
@@ -171,7 +171,7 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
                      Record *changes, Err *err) {
   if (!same_model(c, config, err)) return false;
   const char *was = ckpt_find_meta(c, "run");
-  if (!was) return err_set(err, "it does not say how its run was made; start without --resume");
+  if (!was) return err_set(err, "it lacks the record of its run; start without --resume");
   return changes ? identity_amend(was, run, amendable, changes, err) : identity_same(was, run, amendable, err);
 }
 
@@ -187,11 +187,11 @@ bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *e
   const bool unnamed = !is_ours(c) && !model_of(&held)->published->category;
   for (int i = 0; unnamed && i < model_names(&held); i++) category[i].name[0] = '\0';
   bool ok = held.classes == e->config.classes ||
-            err_set(err, "it has %d categories, the data %d", model_names(&held), model_names(&e->config));
+            err_set(err, "it has %d categories, but the data have %d", model_names(&held), model_names(&e->config));
   for (int i = 0; ok && i < model_names(&e->config); i++) {
     const Category *was = &category[i], *is = &e->category[i];
     if (!same_category(was, is, exactly))
-      ok = err_set(err, "its category %d is %lld (%s), that of the data %lld (%s)", i + 1, (long long)was->id,
+      ok = err_set(err, "its category %d is %lld (%s), but that of the data is %lld (%s)", i + 1, (long long)was->id,
                    was->name, (long long)is->id, is->name);
   }
   free(category);
@@ -212,10 +212,10 @@ static bool read_scale(const char *text, double scale[3]) {
 
 bool state_resume(const Checkpoint *c, RunState *state, Err *err) {
   const char *step = ckpt_find_meta(c, "step"), *run = ckpt_find_meta(c, "run");
-  if (!step || !run) return err_set(err, "the checkpoint does not say where its run stood; start without --resume");
+  if (!step || !run) return err_set(err, "the checkpoint lacks the step of its run; start without --resume");
   *state = (RunState){.scale = {1}, .run = run};
   if (!read_step(step, &state->step))
-    return err_set(err, "the checkpoint's step '%.40s' is no whole number of at least 0; use an earlier checkpoint",
+    return err_set(err, "the checkpoint's step '%.40s' is not a whole number of at least 0; use an earlier checkpoint",
                    step);
   const char *scale = ckpt_find_meta(c, "loss_scale");
   if (scale && !read_scale(scale, state->scale))

@@ -59,7 +59,7 @@ static char *shapes_text(const CkptTensor *t, const Param *q) {
   FILE *f = text_open(&text, &size);
   fprintf(f, " (%s [", ckpt_type_name(t->type));
   for (int i = 0; i < t->ndim; i++) fprintf(f, i ? " %lld" : "%lld", (long long)t->dims[i]);
-  fprintf(f, "], not [");
+  fprintf(f, "] instead of [");
   for (int i = 0; i < q->ndim; i++) fprintf(f, i ? " %d" : "%d", q->dims[i]);
   fprintf(f, "])");
   text_close(f);
@@ -139,10 +139,11 @@ static void load_batches(Loading *l) {
 static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
   const char *text = ckpt_find_meta(c, "adam");
   double state[ADAM_STATE];
-  if (!e->params.adam && text) return err_set(err, "its run was made with --optimizer adam or adamw: give it, too");
+  if (!e->params.adam && text) return err_set(err, "its run used --optimizer adam or adamw: give the same --optimizer");
   if (!e->params.adam) return true;
   if (!text || !read_adam(text, state))
-    return err_set(err, "the checkpoint's adam '%.80s' is not a count and two numbers from 0 to 1", text ? text : "");
+    return err_set(err, "the checkpoint's Adam state '%.80s' is not a count and two numbers from 0 to 1",
+                   text ? text : "");
   float values[ADAM_STATE];
   for (int i = 0; i < ADAM_STATE; i++) values[i] = (float)state[i];
   send_reals(e->dev, device_upload, e->params.adam_state, values, ADAM_STATE);
@@ -156,10 +157,10 @@ static const char *advice(const Loading *l) {
   const bool shapes_alone = !l->wrong[MISSING].n && !l->wrong[UNEXPECTED].n;
   if (shapes_alone && model_of(c)->square && state_config(l->c, &held, NULL, NULL) && held.model == c->model &&
       held.size != c->size)
-    return "fully connected layers have the shape that their size of images gives them: leave --size out";
-  if (!l->e->train.shapes.canvases) return "its tensors and what it says of its model do not agree: save it again";
-  return l->other ? "build/inspect lists what the file holds, --model and --norm must agree with it"
-                  : "--reset-heads starts with new outputs";
+    return "the shape of fully connected layers depends on the image size: leave --size out";
+  if (!l->e->train.shapes.canvases) return "its tensors do not match its model configuration: save it again";
+  return l->other ? "build/inspect lists the file's tensors; choose --model and --norm to match"
+                  : "--reset-heads replaces the output layers by new ones";
 }
 
 // What to do stands before the names: who calls the library may have room for the beginning alone.
@@ -177,10 +178,11 @@ static bool report(const Loading *l, Err *err) {
   if (!total && !l->infinite.n) return true;
   if (!total)
     return err_set(err,
-                   "the weights hold NaN or infinities, as when training diverged or the file was damaged: use an "
+                   "the weights contain NaN or infinite values (training diverged, or the file is damaged): use an "
                    "earlier checkpoint; tensors: %d,%s%s",
                    l->infinite.n, l->infinite.names, l->infinite.n > NAMED ? ", …" : "");
-  return err_set(err, "the weights are of another model: %s; tensors that do not fit: %d, %s", advice(l), total, text);
+  return err_set(err, "the weights do not fit the model: %s; tensors that do not match: %d, %s", advice(l), total,
+                 text);
 }
 
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) {

@@ -101,7 +101,7 @@ bool state_write(const Engine *e, const RunState *state, const StateFile *file, 
   const Snapshot *s = &e->snapshot;
   if (!snapshot_wait(s)) {
     errno = ENODEV;
-    return err_set(err, "%s: the device failed before it was copied", file->path);
+    return err_set(err, "%s: not written: the device failed before the state was copied", file->path);
   }
   if (!ckpt_begin(&w, file->path, err)) return false;
   w.file.previous = file->previous;

@@ -32,7 +32,7 @@ static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
 static void fit(InferOptions *o, const ModelConfig *config) {
   (void)config;
   if (o->val_fraction > 0)
-    die(EXIT_USAGE, "--val-fraction splits images by class, and %s holds a detector: leave it out", o->weights);
+    die(EXIT_USAGE, "--val-fraction is for classifiers, but %s holds a detector: leave it out", o->weights);
   o->json =
       o->json ? xstrdup(o->json) : xasprintf("%s/detections.json%s", o->out, o->format == RESULTS_JSONL ? "l" : "");
 }
@@ -132,7 +132,7 @@ static void commit(Sink *sink) {
   if (d) evaluation_end(&s->all, d);
   s->findings.failed = sink->failed - s->extras.failed; // of all ranks
   findings_commit(&s->findings);
-  if (!d) fprintf(stderr, "image_id is an image's place in the order in which they were named\n");
+  if (!d) fprintf(stderr, "image_id counts the images in the order in which they were named, from 1\n");
 }
 
 static void keep(Sink *sink) { (sink->rank ? findings_leave : findings_keep)(&of(sink)->findings); }
@@ -312,7 +312,8 @@ static void score(Sink *sink) {
   Evaluation *all = &of(sink)->all;
   const Scores *s = &all->scores;
   if (all->left_out)
-    fprintf(stderr, "%d of %d images left out: they could not be read\n", all->left_out, all->images + all->left_out);
+    fprintf(stderr, "%d of %d images left out because they could not be read\n", all->left_out,
+            all->images + all->left_out);
   if (!run->o->eval) return;
   if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
   printf("bbox\n");
@@ -322,7 +323,7 @@ static void score(Sink *sink) {
   cocoeval_print(stdout, &s->segm);
   cocoeval_print_categories(stdout, &s->segm);
   printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
-  if (all->left_out) printf("; unreadable, left out: %d", all->left_out);
+  if (all->left_out) printf("; %d unreadable images left out", all->left_out);
   printf("\n");
   EvaluationReport r = {0};
   task_detection.report(d, all, score_file_least, &r);

@@ -22,7 +22,7 @@ bool findings_begin(Findings *f, const ResultForm *form, Err *err) {
   f->begun = now_seconds();
   if (!results_open(&f->results, f->json, form->format, form->polygons, &form->classes, err)) return false;
   const char *kept = results_kept(&f->results);
-  if (kept) line_print(stderr, "%s.partial of a run that did not end is kept as %s", f->json, kept);
+  if (kept) line_print(stderr, "%s.partial, left by a run that did not finish, was renamed to %s", f->json, kept);
   return true;
 }
 
@@ -64,8 +64,7 @@ void findings_context(const Findings *f, const char *what) {
 }
 
 void findings_leave_out(const char *what, const Err *err, int reason) {
-  if (reason == ENOSPC || reason == EDQUOT)
-    die_unforeseen("%s: make room there, or give another folder for it", err->msg);
+  if (reason == ENOSPC || reason == EDQUOT) die_unforeseen("%s: free space there, or choose another folder", err->msg);
   fprintf(stderr, "%s left out: %s\n", what, err->msg);
 }
 
@@ -139,7 +138,7 @@ void findings_abort(Findings *f) {
 
 void findings_keep(Findings *f) {
   if (f->images == 0) {
-    fprintf(stderr, "stopped before the first image was done\n");
+    fprintf(stderr, "stopped before the first image was finished\n");
     findings_abort(f);
     return;
   }

@@ -20,10 +20,10 @@ maskrcnn_options handle_options(const InferOptions *o, const char *device) {
 void program_words(Err *err) {
   static const struct {
     const char *library, *program;
-  } words[] = {{"max_image_size", "--max-size"},       {"image_size", "--size"},
-               {"smaller batch", "smaller --batch"},   {"amp needs", "--amp needs"},
-               {"tf32 needs", "--tf32 needs"},         {"conv needs", "--conv needs"},
-               {"; the handle can only be closed", ""}};
+  } words[] = {{"max_image_size", "--max-size"},     {"image_size", "--size"},
+               {"smaller batch", "smaller --batch"}, {"reduce batch", "reduce --batch"},
+               {"amp needs", "--amp needs"},         {"tf32 needs", "--tf32 needs"},
+               {"conv needs", "--conv needs"},       {"; the handle can only be closed", ""}};
   for (int i = 0; i < COUNT(words); i++) {
     Err rest;
     char *at = strstr(err->msg, words[i].library);

@@ -73,7 +73,7 @@ static int batch_of(void *context, int group) {
 
 static void tell_device(Handles *h, maskrcnn *handle) {
   const maskrcnn_description *d = maskrcnn_describe(handle);
-  if (*d->why_cpu && !h->told) fprintf(stderr, "device: %s; not a GPU: %s\n", d->device, d->why_cpu);
+  if (*d->why_cpu && !h->told) fprintf(stderr, "device: %s; no GPU is used: %s\n", d->device, d->why_cpu);
   h->told = true;
 }
 
@@ -163,7 +163,7 @@ static maskrcnn_status open_many(Handles *h, Err *err) {
   for (;; h->batch /= 2) {
     const maskrcnn_status status = open_handle(h, &h->many, h->batch, h->pixels, &h->canvases, err);
     if (status != MASKRCNN_NO_MEMORY || h->batch == 1 || h->whole_batches) return status;
-    fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
+    fprintf(stderr, "%s; continuing with a batch of %d\n", err->msg, h->batch / 2);
   }
 }
 
@@ -177,7 +177,7 @@ static bool empty_many(Handles *h, BatchQueue *q, Err *err) {
 
 // Opens it for half as many images, so that there is memory for larger ones.
 static maskrcnn_status halve(Handles *h, BatchQueue *q, Err *err) {
-  fprintf(stderr, "%s; going on with %d images at a time\n", err->msg, h->batch / 2);
+  fprintf(stderr, "%s; continuing with a batch of %d\n", err->msg, h->batch / 2);
   if (!empty_many(h, q, err)) return MASKRCNN_DEAD;
   maskrcnn_close(h->many);
   h->many = NULL;
@@ -279,7 +279,8 @@ static maskrcnn_status run_tiles(Handles *h, BatchQueue *q, QueuedBatch *b, cons
   const TilePlan plan = handles_tiles(h->o, image->height, image->width);
   const int n = tiles_count(&plan), group = untiled_group(h, plan.tile_h, plan.tile_w);
   if (!is_ordinary(h, group)) {
-    err_set(err, "tiles of %d x %d pixels are too large or too long: give a smaller --tile", plan.tile_w, plan.tile_h);
+    err_set(err, "tiles of %d x %d pixels are too large or too elongated: use a smaller --tile", plan.tile_w,
+            plan.tile_h);
     return MASKRCNN_BAD_IMAGE;
   }
   maskrcnn_status status = have_many(h, err);

@@ -109,8 +109,8 @@ int named_images_run(const InferRun *run, const InferKind *kind) {
   setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
   const bool complete = stream(&r, batch);
   const int images = r.sink->done;
-  if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list on standard input names no image");
-  if (complete && !images) refuse(&r, EXIT_USAGE, "none of the images can be used");
+  if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list of images on standard input is empty");
+  if (complete && !images) refuse(&r, EXIT_USAGE, "none of the images could be read");
   (complete ? kind->commit : kind->keep)(r.sink);
   speed_print(&r.speed, batch, HANDLES_UNDER_WAY);
   speed_free(&r.speed);

@@ -18,25 +18,25 @@ InferOptions infer_options(int argc, char **argv) {
       .positional = "IMAGE"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
-  if (!o.data == !cli.num_args) die(EXIT_USAGE, "name either images or --data DIR");
+  if (!o.data == !cli.num_args) die(EXIT_USAGE, "give either images or --data DIR");
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
   if ((o.profile || o.energy > 0) && !o.benchmark)
     die(EXIT_USAGE, "--%s needs --benchmark", o.profile ? "profile" : "energy");
-  if (!o.data && o.gpus != 1) die(EXIT_USAGE, "--gpus shares out --data DIR: leave it out where images are named");
+  if (!o.data && o.gpus != 1) die(EXIT_USAGE, "--gpus needs --data DIR: named images are processed on one GPU");
   if (o.data && (o.labels || o.crops))
-    die(EXIT_USAGE, "--%s is for images that are named: name the folder of --data's images",
+    die(EXIT_USAGE, "--%s works on named images only: instead of --data, name the folder with its images",
         o.labels ? "labels" : "crops");
   if (!o.data && (o.val_fraction > 0 || o.split_seed >= 0))
-    die(EXIT_USAGE, "--%s splits --data DIR: leave it out where images are named",
+    die(EXIT_USAGE, "--%s needs --data DIR: leave it out for named images",
         o.val_fraction > 0 ? "val-fraction" : "split-seed");
-  if (o.split_seed >= 0 && o.val_fraction <= 0)
-    die(EXIT_USAGE, "--split-seed draws the images of --val-fraction P: give that, too");
-  if (o.data && o.tile) die(EXIT_USAGE, "--tile is for images that are named: name the folder of --data's images");
+  if (o.split_seed >= 0 && o.val_fraction <= 0) die(EXIT_USAGE, "--split-seed needs --val-fraction P");
+  if (o.data && o.tile)
+    die(EXIT_USAGE, "--tile works on named images only: instead of --data, name the folder with its images");
   if (o.tile && o.tile < CANVAS_MULTIPLE)
-    die(EXIT_USAGE, "--tile %d is too small: tiles have at least %d pixels a side", o.tile, CANVAS_MULTIPLE);
+    die(EXIT_USAGE, "--tile %d is too small: a tile's side must be at least %d pixels", o.tile, CANVAS_MULTIPLE);
   if (o.label_values && !o.labels) die(EXIT_USAGE, "--label-values needs --labels DIR");
   if (o.crop_alpha && !o.crops) die(EXIT_USAGE, "--crop-alpha needs --crops DIR");
-  if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark stops after its record: leave out --eval");
+  if (o.eval && o.benchmark) die(EXIT_USAGE, "--benchmark cannot be combined with --eval: leave one of them out");
   if (o.data && !o.batch) o.batch = 1;
   o.images = (const char *const *)cli.args;
   o.num_images = cli.num_args;
@@ -45,5 +45,5 @@ InferOptions infer_options(int argc, char **argv) {
 
 void infer_spare_folder(const InferOptions *o, const char *images) {
   if (path_is_same(o->out, images))
-    die(EXIT_USAGE, "--out %s: that is the folder of the images; give another one", o->out);
+    die(EXIT_USAGE, "--out %s is the folder of the input images; choose another one", o->out);
 }

@@ -62,8 +62,8 @@ static char **images_of(const char *folder, int *n, Err *err) {
   free(entry);
   if (!file)
     err_set(err,
-            "%s: the folder holds no .jpg, .jpeg or .png file; those of folders below it are not looked for, name "
-            "these or give a list: find %s -name '*.jpg' | ./infer … -",
+            "%s: no .jpg, .jpeg or .png file in this folder; subfolders are not searched, so name them or pass a list: "
+            "find %s -name '*.jpg' | ./infer … -",
             folder, folder);
   return file;
 }
@@ -77,7 +77,7 @@ static bool add_folder(Sources *s, const char *folder, Err *err) {
 }
 
 static bool add_list(Sources *s, int list, Err *err) {
-  if (s->list >= 0) return err_set(err, "- is named twice: there is one standard input");
+  if (s->list >= 0) return err_set(err, "- is given twice, but there is only one standard input");
   s->list = list;
   add(s, NULL);
   return true;
@@ -145,8 +145,8 @@ static bool check_piece(Sources *s, const char *piece, size_t n, Err *err) {
   if (!s->begun) s->end = nul ? '\0' : '\n';
   s->begun = true;
   return !nul || s->end == '\0' ||
-         err_set(err, "the list on standard input has NUL amidst its lines: end all names with newlines, or all with "
-                      "NUL as find -print0 does");
+         err_set(err, "the list on standard input mixes NUL and newline: end all names with newlines, or all with NUL "
+                      "as find -print0 does");
 }
 
 // More of the list, waiting `wait` seconds for it at most.

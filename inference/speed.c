@@ -28,14 +28,14 @@ void speed_batch(Speed *s, int shape, int images, double seconds) {
 }
 
 static void print_rate(const Speed *s) {
-  printf("start-up %.2f s: %.2f to open the model, %.2f for the first batch\n", s->first - s->begun, s->opening,
+  printf("start-up %.2f s: %.2f to load the model, %.2f for the first batch\n", s->first - s->begun, s->opening,
          s->first - s->begun - s->opening);
   const int64_t after = s->images - s->images_first;
   if (after == 0) return;
   printf("the other %lld images: %.2f s", (long long)after, s->last - s->first);
-  if (s->reopening > 0) printf(", %.2f of them to open the model for images of other sizes", s->reopening);
+  if (s->reopening > 0) printf(", %.2f of it to set up the model for other image sizes", s->reopening);
   printf(", %.1f images/s\n", (double)after / (s->last - s->first));
-  if (s->decoders > 0) printf("the decoders alone reach %.1f images/s\n", s->decoders);
+  if (s->decoders > 0) printf("decoding alone: %.1f images/s\n", s->decoders);
 }
 
 void speed_print(Speed *s, int batch, int under_way) {

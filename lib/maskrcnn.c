@@ -50,7 +50,7 @@ void handle_ask(maskrcnn *h) {
 
 const char *maskrcnn_message(maskrcnn *h) {
   static _Thread_local char text[MESSAGE];
-  if (!h) return "the handle is NULL: maskrcnn_open makes one";
+  if (!h) return "handle is NULL: create one with maskrcnn_open";
   pthread_mutex_lock(&h->saying);
   memcpy(text, h->message, sizeof text);
   pthread_mutex_unlock(&h->saying);
@@ -100,11 +100,11 @@ static maskrcnn_status floats_end(const fenv_t *callers, maskrcnn_status status)
 static maskrcnn_status open_handle(maskrcnn **handle, const maskrcnn_options *options, char *message, size_t room) {
   Err err;
   maskrcnn_options own;
-  if (!handle) return open_failed(message, room, MASKRCNN_BAD_ARGUMENT, "handle is NULL: it has to point to a handle");
+  if (!handle) return open_failed(message, room, MASKRCNN_BAD_ARGUMENT, "handle is NULL: it must point to a handle");
   *handle = NULL;
   if (!options_take(&own, options, &err)) return open_failed(message, room, MASKRCNN_BAD_ARGUMENT, err.msg);
   maskrcnn *h = handle_new();
-  if (!h) return open_failed(message, room, MASKRCNN_NO_MEMORY, "out of memory: no room for a handle");
+  if (!h) return open_failed(message, room, MASKRCNN_NO_MEMORY, "out of memory: cannot allocate a handle");
   const maskrcnn_status status = worker_start(h, &own);
   open_failed(message, room, status, h->message); // "" where it has not
   if (status)
@@ -143,7 +143,7 @@ static Submission *submission_new(maskrcnn *h, int n, uint64_t tag) {
   if (s) s->results = results_new(n, tag);
   if (s && s->results) return s;
   free(s);
-  handle_fail(h, MASKRCNN_NO_MEMORY, "out of memory: no room for the results of %d images", n);
+  handle_fail(h, MASKRCNN_NO_MEMORY, "out of memory: cannot allocate the results of %d images", n);
   return NULL;
 }
 
@@ -195,7 +195,7 @@ static maskrcnn_status stage_all(maskrcnn *h, Submission *s, const maskrcnn_imag
 static maskrcnn_status run(maskrcnn *h, const maskrcnn_image *images, int n, maskrcnn_results **results) {
   if (results) *results = NULL;
   if (!h) return MASKRCNN_BAD_ARGUMENT;
-  if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it has to point to results");
+  if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it must point to results");
   maskrcnn_status status = check(h, images, n);
   if (status) return status;
   Submission *s = submission_new(h, n, 0);
@@ -221,7 +221,7 @@ static maskrcnn_status submit(maskrcnn *h, const maskrcnn_image *images, int n, 
   if (status) return status;
   if (n > h->opened.about.queue)
     return handle_fail(h, MASKRCNN_BAD_ARGUMENT,
-                       "n is %d, more than the queue of %d ever takes: submit fewer at a time", n,
+                       "n is %d, more than the queue's length of %d: submit fewer images at a time", n,
                        h->opened.about.queue);
   Submission *s = submission_new(h, n, tag);
   if (!s) return MASKRCNN_NO_MEMORY;
@@ -253,7 +253,7 @@ static Submission *take(maskrcnn *h, bool wait, maskrcnn_status *status) {
 maskrcnn_status maskrcnn_next(maskrcnn *h, int wait, maskrcnn_results **results) {
   if (results) *results = NULL;
   if (!h) return MASKRCNN_BAD_ARGUMENT;
-  if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it has to point to results");
+  if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it must point to results");
   maskrcnn_status status;
   pthread_mutex_lock(&h->lock);
   Submission *s = take(h, wait, &status);

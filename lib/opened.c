@@ -152,20 +152,20 @@ int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, 
   else if (!image->rgb)
     err_set(err, "rgb is NULL");
   else if (image->pitch && image->pitch < 3 * (int64_t)image->width)
-    err_set(err, "pitch is %lld: rows of %d pixels have %lld bytes, 0 stands for that", (long long)image->pitch,
-            image->width, 3LL * image->width);
+    err_set(err, "pitch is %lld, but rows of %d pixels have %lld bytes; 0 means tightly packed rows",
+            (long long)image->pitch, image->width, 3LL * image->width);
   else if ((int64_t)image->height * image->width > o->max_pixels)
-    err_set(err,
-            "it has %d x %d pixels, more than max_pixels allows, which is %lld: make it smaller or open with a larger "
-            "max_pixels",
+    err_set(err, "it has %d x %d pixels, more than max_pixels (%lld): scale it down or open with a larger max_pixels",
             image->width, image->height, (long long)o->max_pixels);
   else {
     const int by = opened_shrink(o, image);
     *size = (ImageInfo){.h = image->height / by, .w = image->width / by};
     place = canvases_place(&o->canvases, size->h, size->w, &size->rh, &size->rw);
     if (place < 0)
-      err_set(err, "it becomes %d x %d (h x w) and no canvas holds it: open with one that does, or with canvases NULL",
-              size->rh, size->rw);
+      err_set(
+          err,
+          "it is resized to %d x %d (h x w), which fits no canvas: open with a larger canvas, or with canvases NULL",
+          size->rh, size->rw);
   }
   return place;
 }

@@ -18,13 +18,13 @@ void maskrcnn_options_init(maskrcnn_options *options, size_t size) {
 }
 
 static bool in_range(const char *name, int64_t value, int64_t least, int64_t most, Err *err) {
-  return (value >= least && value <= most) || err_set(err, "%s is %lld: it has to be from %lld to %lld", name,
+  return (value >= least && value <= most) || err_set(err, "%s is %lld: it must be from %lld to %lld", name,
                                                       (long long)value, (long long)least, (long long)most);
 }
 
 // NaN is in no range.
 static bool is_share(const char *name, double value, Err *err) {
-  return (value >= 0 && value <= 1) || err_set(err, "%s is %g: it has to be from 0 to 1", name, value);
+  return (value >= 0 && value <= 1) || err_set(err, "%s is %g: it must be from 0 to 1", name, value);
 }
 
 static bool is_flag(const char *name, int value, Err *err) { return in_range(name, value, 0, 1, err); }
@@ -37,14 +37,14 @@ static bool is_amp(const char *name, Err *err) {
 
 static bool canvases_usable(const maskrcnn_options *o, Err *err) {
   if (!o->canvases)
-    return o->num_canvases == 0 || err_set(err, "num_canvases is %d, and canvases NULL", o->num_canvases);
+    return o->num_canvases == 0 || err_set(err, "num_canvases is %d, but canvases is NULL", o->num_canvases);
   if (!in_range("num_canvases", o->num_canvases, 1, OPTIONS_CANVASES, err)) return false;
   for (int i = 0; i < o->num_canvases; i++) {
     const maskrcnn_size s = o->canvases[i];
     if (s.height < CANVAS_MULTIPLE || s.width < CANVAS_MULTIPLE || s.height > 16384 || s.width > 16384 ||
         s.height % CANVAS_MULTIPLE || s.width % CANVAS_MULTIPLE)
-      return err_set(err, "canvas %d is %d x %d: sides have to be multiples of %d from %d to 16384", i, s.height,
-                     s.width, CANVAS_MULTIPLE, CANVAS_MULTIPLE);
+      return err_set(err, "canvas %d is %d x %d: sides must be multiples of %d from %d to 16384", i, s.height, s.width,
+                     CANVAS_MULTIPLE, CANVAS_MULTIPLE);
   }
   return true;
 }
@@ -52,12 +52,12 @@ static bool canvases_usable(const maskrcnn_options *o, Err *err) {
 bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err) {
   if (!given) return err_set(err, "options is NULL: maskrcnn_options_init sets the defaults");
   if (given->size < offsetof(maskrcnn_options, device))
-    return err_set(err, "options say that they have %zu bytes: call maskrcnn_options_init(&options, sizeof options)",
+    return err_set(err, "options have a size of %zu bytes: call maskrcnn_options_init(&options, sizeof options)",
                    given->size);
   if (given->size % _Alignof(maskrcnn_options))
     return err_set(err,
-                   "options say that they have %zu bytes, which end amidst a member: "
-                   "call maskrcnn_options_init(&options, sizeof options)",
+                   "options have a size of %zu bytes, which ends inside a member: call maskrcnn_options_init(&options, "
+                   "sizeof options)",
                    given->size);
   if (given->size > sizeof *own)
     return err_set(err, "options have %zu bytes, this library, %s, knows %zu of them: it is older than maskrcnn.h",
@@ -66,7 +66,7 @@ bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err
   memcpy(own, given, given->size);
   own->size = sizeof *own;
   if (!own->weights || !*own->weights)
-    return err_set(err, "weights is %s: it has to name a file", own->weights ? "empty" : "NULL");
+    return err_set(err, "weights is %s: it must name a file", own->weights ? "empty" : "NULL");
   if (!own->device) own->device = "auto";
   if (!own->amp) own->amp = "off";
   if (!is_amp(own->amp, err) || !is_flag("tf32", own->tf32, err) || !is_flag("sync_nodes", own->sync_nodes, err) ||

@@ -7,7 +7,7 @@
 maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
   Err err;
   ImageInfo size;
-  if (n < 0) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "n is %d: it cannot be below 0", n);
+  if (n < 0) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "n is %d: it must not be negative", n);
   if (n > 0 && !images) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "images is NULL, and n is %d", n);
   for (int i = 0; i < n; i++)
     if (opened_place(&h->opened, &images[i], &size, &err) < 0)
@@ -52,8 +52,8 @@ static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrc
       handle_ask(h);
       if (handle_alive(h)) return MASKRCNN_DEAD;
       return handle_fail(h, MASKRCNN_NO_MEMORY,
-                         "image %d: out of memory: %.1f MB asked for to stage its batch; smaller images, a smaller "
-                         "batch or a smaller queue shrink it",
+                         "image %d: out of memory: cannot allocate %.1f MB to stage its batch; use smaller images, a "
+                         "smaller batch or a smaller queue",
                          first + i, (double)need / 1e6);
     }
     opened_map(&h->opened, &size, b->batch.affine + 6 * b->batch.used);

@@ -253,7 +253,7 @@ maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options) {
   const int error = start_thread(h);
   if (error)
     return handle_fail(h, MASKRCNN_NO_MEMORY,
-                       "cannot start a thread: %s; let this user have more (ulimit -u) or more memory",
+                       "cannot start a thread: %s; raise the limit of processes (ulimit -u) or free memory",
                        strerror(error));
   pthread_mutex_lock(&h->lock);
   while (h->opening) pthread_cond_wait(&h->change, &h->lock);

@@ -139,7 +139,7 @@ bool config_set(ModelConfig *c, const char *name, const char *text, Err *err) {
   for (int i = 0; i < COUNT(fields); i++) {
     if (strcmp(fields[i].name, name)) continue;
     if (parse_field(text, &fields[i], (char *)c + fields[i].offset)) return true;
-    return err_set(err, "model configuration: %s = '%s' is not usable", name, text);
+    return err_set(err, "model configuration: %s = '%s' is not a valid value", name, text);
   }
   return err_set(err, "model configuration: unknown field '%s'", name);
 }
@@ -160,7 +160,7 @@ static bool check_range(const char *name, double value, Range r, Err *err) {
     return err_set(err, "model configuration: %s must be above %g", name, r.low);
   if (r.kind == RANGE_WITHIN && !(value >= r.low && value <= r.high)) // %.10g: every int as %d has it
     return err_set(err, "model configuration: %s = %.10g is outside %.10g … %.10g", name, value, r.low, r.high);
-  if (!isfinite(value)) return err_set(err, "model configuration: %s = %g is no finite number", name, value);
+  if (!isfinite(value)) return err_set(err, "model configuration: %s = %g is not a finite number", name, value);
   return true;
 }
 
@@ -189,16 +189,19 @@ static bool check_lists(const ModelConfig *c, Err *err) {
 bool config_ranges(const ModelConfig *c, int least_size, Err *err) {
   if (!check_ints(c, least_size, err)) return false;
   if (c->anchor_kind == ANCHORS_LEGACY && c->anchor_grid_stride)
-    return err_set(err, "model configuration: legacy anchors have fixed strides, not anchor_grid_stride = 1");
+    return err_set(
+        err,
+        "model configuration: anchor_grid_stride = 1 cannot be combined with legacy anchors, whose strides are fixed");
   if (c->mask_source == MASK_POLYGON && c->mask_pool > 32)
-    return err_set(err, "model configuration: mask_pool = %d is above 32, which polygons allow", c->mask_pool);
+    return err_set(err, "model configuration: mask_pool = %d is above 32, the limit for mask targets from polygons",
+                   c->mask_pool);
   if (c->mask_source == MASK_POLYGON && !(c->mask_least_side > 0))
     return err_set(err, "model configuration: mask_least_side must be above 0");
   if (c->box_extra != 0 && c->box_extra != 1)
-    return err_set(err, "model configuration: box_extra = %g is neither 0 nor 1", (double)c->box_extra);
+    return err_set(err, "model configuration: box_extra = %g: expected 0 or 1", (double)c->box_extra);
   if (!check_floats(c, err) || !check_lists(c, err)) return false;
   if (c->norm == NORM_GN && c->width % c->norm_groups)
-    return err_set(err, "model configuration: width %d does not divide into %d groups", c->width, c->norm_groups);
+    return err_set(err, "model configuration: width %d is not divisible by norm_groups = %d", c->width, c->norm_groups);
   return true;
 }
 

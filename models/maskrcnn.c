@@ -97,8 +97,8 @@ static bool check(const ModelConfig *c, int images, Err *err) {
   const int64_t found = (int64_t)images * c->classes * MAX(c->rpn_post_nms_test, c->detections) * 4;
   if (selected <= INT32_MAX && found <= INT32_MAX) return true;
   return err_set(err,
-                 "a batch of %d images of %d classes, with %d and %d proposals, has more boxes than can be counted; "
-                 "use a smaller --batch",
+                 "a batch of %d images of %d classes, with %d and %d proposals, has too many boxes for 32-bit "
+                 "counters; use a smaller --batch",
                  images, c->classes, pre, post);
 }
 

@@ -27,7 +27,7 @@ bool model_choose(ModelConfig *c, const char *name, Err *err) {
     }
     snprintf(known + strlen(known), sizeof known - strlen(known), " %s", models[i]->name);
   }
-  return err_set(err, "model '%s' is unknown; this build has%s", name, known);
+  return err_set(err, "unknown model '%s'; this build has%s", name, known);
 }
 
 // ---- variants -------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ bool config_init(ModelConfig *c, const char *variant, Err *err) {
       return true;
     }
   model_choices(known, sizeof known);
-  return err_set(err, "--model %s: unknown; choose one of %s", variant, known);
+  return err_set(err, "--model %s: unknown model; choose one of %s", variant, known);
 }
 
 const char *config_variant(const ModelConfig *c) {
@@ -95,7 +95,7 @@ bool config_check(const ModelConfig *c, Err *err) {
   const Variant *v = m->variants;
   if (!config_ranges(c, m->least_size, err)) return false;
   while (v->name && v->depth != c->depth) v++;
-  return v->name || err_set(err, "model configuration: there is no %s of depth %d", m->name, c->depth);
+  return v->name || err_set(err, "model configuration: %s has no variant of depth %d", m->name, c->depth);
 }
 
 int model_names(const ModelConfig *c) { return c->classes - model_of(c)->background; }

@@ -73,10 +73,9 @@ bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   const Model *m = torchvision_model(c);
   if (m) return m->published->configure(c, config, err);
   if (!has_backbone(c))
-    return err_set(err,
-                   "neither a Mask R-CNN nor a classification network of torchvision's that is known (no "
-                   "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight with "
-                   "what belongs to it); build/inspect lists what it holds");
+    return err_set(err, "not a Mask R-CNN or a supported classification network of torchvision (found no "
+                        "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight "
+                        "with the rest of its network); build/inspect lists the tensors");
   return config_init(config, DEFAULT_MODEL, err) && model_of(config)->published->configure(c, config, err);
 }
 

@@ -34,8 +34,8 @@ static bool configure(const Checkpoint *c, ModelConfig *config, Err *err) {
   config->depth = torchvision_depth(c, "backbone.body.");
   config->width = torchvision_dim(c, "backbone.body.conv1.weight", 0);
   if (!config->depth)
-    return err_set(err, "its ResNet is none of ours (10, 18, 34, 50, 101, 152 layers; neither wide ones nor "
-                        "ResNeXts); build/inspect lists what it holds");
+    return err_set(err, "its ResNet is not supported (only 10, 18, 34, 50, 101 or 152 layers; no wide ResNets or "
+                        "ResNeXts); build/inspect lists the tensors");
   infer_norm(c, config);
   config->classes = 0;
   if (!holds(c)) return true;
@@ -43,7 +43,7 @@ static bool configure(const Checkpoint *c, ModelConfig *config, Err *err) {
                                       "roi_heads.mask_predictor.mask_fcn_logits.weight"};
   for (int i = 0; i < COUNT(heads); i++)
     if (!ckpt_find(c, heads[i]))
-      return err_set(err, "a detector, but no maskrcnn_resnet*_fpn of torchvision's: there is no %s in it", heads[i]);
+      return err_set(err, "a detector, but not torchvision's maskrcnn_resnet*_fpn: the tensor %s is missing", heads[i]);
   infer_heads(c, config);
   return config_check(config, err);
 }
@@ -54,7 +54,7 @@ bool detector_holds_backbone(const Checkpoint *c) { return torchvision_has_resne
 bool detector_on_backbone(const Checkpoint *c, const ModelConfig *held, ModelConfig *config, Err *err) {
   if (!config_init(config, DEFAULT_MODEL, err)) return false;
   if (!torchvision_has_resnet(c))
-    return err_set(err, "its model, %s, is no backbone of a detector; a ResNet is", model_of(held)->name);
+    return err_set(err, "its model, %s, cannot be a detector's backbone; use a ResNet's weights", model_of(held)->name);
   config->depth = held->depth;
   config->width = held->width;
   config->norm = config_batch_norm(held) ? NORM_FROZEN_BN : held->norm;
@@ -96,7 +96,7 @@ static const char *category(int classes, int label) { return classes == 91 ? coc
 static void describe(const ModelConfig *c, char *text, size_t size) {
   if (c->classes)
     snprintf(text, size, "ResNet-%d, %s%s, %d classes", c->depth, norm_names[c->norm],
-             c->norm == NORM_FROZEN_BN ? " with eps 0, as the published ones" : "", c->classes);
+             c->norm == NORM_FROZEN_BN ? " with epsilon 0, as in the published weights" : "", c->classes);
   else
     snprintf(text, size, "ResNet-%d as backbone", c->depth);
 }

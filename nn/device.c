@@ -92,11 +92,11 @@ static Device *open_named(const char *name, bool waits, Err *err) {
   Err why;
   if (!strcmp(name, "auto")) return open_any(waits, err);
   if (!parse_name(name, &kind, &index)) {
-    err_set(err, "--device %s: this build knows %s", name, knows_gpu() ? "cpu and cuda:N" : "cpu only");
+    err_set(err, "--device %s: this build supports %s", name, knows_gpu() ? "cpu and cuda:N" : "cpu only");
     return NULL;
   }
   Device *dev = open_kind(kind, index, waits, &why);
-  if (!dev) err_set(err, "--device %s: %s; --device cpu needs no GPU", name, why.msg);
+  if (!dev) err_set(err, "--device %s: %s; to run without a GPU, use --device cpu", name, why.msg);
   return dev;
 }
 
@@ -157,7 +157,7 @@ static bool locate_in_child(const Memory *memory, GpuList *gpus, Err *err) {
   bool ok = told && answer->ok;
   if (ok) *gpus = answer->gpus;
   if (told && !ok) err_set(err, "%s", answer->err.msg);
-  if (!told) err_set(err, "the driver does not say which GPUs there are; dmesg may say why");
+  if (!told) err_set(err, "the driver does not list its GPUs; dmesg may say why");
   free(answer);
   return ok;
 }
@@ -166,12 +166,12 @@ bool device_locate(GpuList *gpus, Err *err) {
   *gpus = (GpuList){0};
   for (int kind = 0; kind < COUNT(kinds); kind++)
     if (kinds[kind].gpu) return locate_in_child(kinds[kind].memory, gpus, err);
-  return err_set(err, "this build knows no GPU: it was made without CUDA");
+  return err_set(err, "this build was compiled without CUDA");
 }
 
 void device_print(const Device *dev, FILE *out) {
   fprintf(out, "device: %s", dev->description);
-  if (*dev->why_cpu) fprintf(out, "; not a GPU: %s", dev->why_cpu);
+  if (*dev->why_cpu) fprintf(out, "; no GPU is used: %s", dev->why_cpu);
   fputc('\n', out);
 }
 
@@ -213,7 +213,7 @@ bool device_choose_rung(Device *dev, const char *name, Err *err) {
   if (!dev->conv_rung && strcmp(rung, "auto")) return err_set(err, "--conv %s: choose from %s", name, known);
   if (!tile || (dev->conv_tile = find_tile(dev, tile + 1, tiles, sizeof tiles))) return true;
   dev->conv_rung = NULL;
-  return err_set(err, "--conv %s: tiles that can be asked for are %s", name, *tiles ? tiles : "none");
+  return err_set(err, "--conv %s: this tile is not available; choose from %s", name, *tiles ? tiles : "none");
 }
 
 void *device_alloc(Device *dev, size_t bytes) { return dev->memory->alloc(dev, bytes); }

@@ -207,8 +207,8 @@ void graph_print(const Graph *g, FILE *out) {
     for (int j = 0; j < n->ins; j++) fprintf(out, " %s", n->in[j].v->name);
     fprintf(out, " ->");
     for (int j = 0; j < n->outs; j++) print_shape(n->out[j], out);
-    for (int j = 0; j < n->saves; j++) fprintf(out, "  keeps %s", n->save[j]->name);
-    fprintf(out, "%s\n", g->training && !n->runs_backward ? "  (forward alone)" : "");
+    for (int j = 0; j < n->saves; j++) fprintf(out, "  saves %s", n->save[j]->name);
+    fprintf(out, "%s\n", g->training && !n->runs_backward ? "  (forward only)" : "");
   }
 }
 

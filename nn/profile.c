@@ -232,13 +232,13 @@ static void print_sum(const char *name, const ProfileRow r[2], bool known, doubl
 
 static void print_ceiling(const Graph *g, const Ceiling *c, FILE *out) {
   double flops = c->flops[g->act];
-  fprintf(out, "ceiling of %s:", g->dev->description);
+  fprintf(out, "limits of %s:", g->dev->description);
   if (flops > 0)
-    fprintf(out, " products %.4g TFLOP/s", flops / 1e12);
+    fprintf(out, " %.4g TFLOP/s", flops / 1e12);
   else
-    fprintf(out, " products not known");
+    fprintf(out, " FLOP rate unknown");
   fprintf(out, ", memory %.4g GB/s", c->bytes / 1e9);
-  fprintf(out, "; a share above 100%% was fed from a cache\n");
+  fprintf(out, "; above 100%%: data came from a cache\n");
 }
 
 // Of all nodes of a part and of a kind; NULL: of any.
@@ -271,7 +271,7 @@ void profile_print(const Profile *p, const Graph *g, FILE *out) {
   bool known = c.flops[g->act] > 0 && c.bytes > 0;
   print_ceiling(g, &c, out);
   fprintf(out, "%-41s %-12s %-9s %6s  %-36s  %s\n", "node", "kind", "part", "share",
-          "  forward: time, rate, of ceiling", "  backward");
+          "  forward: time, rate, % of limit", "  backward");
   for (int i = 0; i < g->nodes; i++) print_node(p, g, g->node[i], &c, total, out);
   for (int i = 0; i < g->nodes; i++) {
     if (!graph_begins_part(g, i)) continue;
@@ -286,8 +286,8 @@ void profile_print(const Profile *p, const Graph *g, FILE *out) {
     print_sum(title, sum, known, total, p->walks, out);
   }
   print_sum("all nodes", all, known, total, p->walks, out);
-  fprintf(out, "a step takes %.3f ms in its nodes, mean of %d", 1e3 * total / p->walks, p->walks);
+  fprintf(out, "%.3f ms per step in all nodes (mean of %d)", 1e3 * total / p->walks, p->walks);
   if (known)
-    fprintf(out, "; at the ceilings %.3f ms", 1e3 * (all[PASS_FORWARD].floor + all[PASS_BACKWARD].floor) / p->walks);
+    fprintf(out, "; %.3f ms at the limits", 1e3 * (all[PASS_FORWARD].floor + all[PASS_BACKWARD].floor) / p->walks);
   fprintf(out, "\n");
 }

@@ -45,15 +45,15 @@ bool batch_list_parse(BatchList *l, const char *text, Err *err) {
   *l = (BatchList){0};
   for (const char *at = text;; at++) {
     const size_t dots = ellipsis_length(at);
-    if (dots && at[dots] != ',') return err_set(err, "'%s': a number is missing behind the ellipsis", text);
+    if (dots && at[dots] != ',') return err_set(err, "'%s': expected a number after the ellipsis", text);
     if (dots) at += dots + 1;
     char *end = NULL;
     const long size = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
     if (size < 1 || size > LARGEST_BATCH || (*end != ',' && *end != '\0'))
-      return err_set(err, "'%s': expected numbers from 1 to %d with commas between them, as 1,2,…,128", text,
+      return err_set(err, "'%s': expected numbers from 1 to %d separated by commas, such as 1,2,…,128", text,
                      LARGEST_BATCH);
     if (dots && !fill(l, (int)size))
-      return err_set(err, "'%s': the two numbers before the ellipsis do not lead to %ld", text, size);
+      return err_set(err, "'%s': continuing the two numbers before the ellipsis does not reach %ld", text, size);
     if (l->n == MAX_BATCHES) return err_set(err, "'%s': more than %d numbers", text, MAX_BATCHES);
     l->size[l->n++] = (int)size;
     at = end;

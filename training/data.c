@@ -20,7 +20,7 @@ static void refuse_other(const TrainSpec *o, const Source *own) {
     const Source *other = models[i]->source;
     const char *what = other != own && other->contents ? other->contents(o->data) : NULL;
     if (what)
-      die(EXIT_USAGE, "%s holds %s, which %s cannot learn from: give --model of %s, or %s", o->data, what,
+      die(EXIT_USAGE, "%s contains %s, which %s cannot train on: choose --model among %s, or give %s", o->data, what,
           own->learners, other->learner, own->wanted);
   }
 }
@@ -60,7 +60,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   Err err;
   int largest = sizes_largest(&o->shorter_sides);
   if (largest > c->max_size)
-    die(EXIT_USAGE, "--sizes %d: the longer side is at most %d; give a larger --max-size", largest, c->max_size);
+    die(EXIT_USAGE, "--sizes %d exceeds the maximum of the longer side, %d; increase --max-size", largest, c->max_size);
   if (!source->open(train, o->data, o->train_split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!evaluates(o)) return false;
   if (!asked_to_evaluate(o) && !source->has(o->data, o->val_split, &options, &err)) {

@@ -49,8 +49,8 @@ static char *half_rate(const Divergence *d, const TrainSpec *o) {
 }
 
 void divergence_explain(const Divergence *d, const RunFiles *f, Err *out) {
-  err_set(out, "step %lld: not finite (%s) on %s; nothing was updated, %s", (long long)d->step, d->losses, d->images,
-          f->kept);
+  err_set(out, "step %lld: loss or gradient not finite (%s) on %s; nothing was updated; %s", (long long)d->step,
+          d->losses, d->images, f->kept);
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ static bool out_of_patience(TrainingRun *r) {
   if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
   if (!run_as_first(r, run_leads(r) && r->files.best.without_gain >= r->o.patience)) return false;
   if (run_leads(r))
-    log_note(&r->files.log, "stopped early: no improvement in %d evaluations; the best weights are best-*.safetensors",
+    log_note(&r->files.log, "stopped early: no improvement in %d evaluations; best weights: best-*.safetensors",
              r->files.best.without_gain);
   return true;
 }
@@ -276,7 +276,7 @@ static void gather_bad_images(TrainingRun *r) {
 static void note_bad_images(TrainingRun *r) {
   int bad = dataset_bad_images(r->train), bad_val = r->val ? dataset_bad_images(r->val) : 0;
   if (bad || bad_val)
-    log_note(&r->files.log, "unreadable images: %d of %d in training, replaced by others; %d in evaluation, left out",
+    log_note(&r->files.log, "unreadable images: %d of %d in training (replaced by others), %d in evaluation (left out)",
              bad, r->train->num_images + r->train->bad_images, bad_val);
 }
 
@@ -302,12 +302,12 @@ static void finish(TrainingRun *r, Outcome outcome) {
   report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, repair, r->done});
   if (repair) {
     const Err said = r->trouble;
-    err_set(&r->trouble, "%s; with half the rate: %s", said.msg, repair);
+    err_set(&r->trouble, "%s; to retry with half the learning rate: %s", said.msg, repair);
     free(repair);
   }
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
   const bool drawn = f->draw && f->draw(r->o.out, &err);
-  if (f->draw && !drawn) line_print(stderr, "the page of the run was not written: %s", err.msg);
+  if (f->draw && !drawn) line_print(stderr, "warning: could not write the run's report: %s", err.msg);
   if (outcome != RUN_COMPLETE) return;
   if (drawn)
     line_print(stderr, "done: %s, %s/report.html", f->final, r->o.out);

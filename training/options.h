@@ -31,7 +31,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
 #define TRAIN_OPTIONS(X)                                                                                               \
   X(HEADING, "Data")                                                                                                   \
   X(STRING, data, NULL, "DIR",                                                                                         \
-    "data set in COCO's layout; for classifiers IDX files or a folder per class",                                      \
+    "data set in COCO format; for classifiers, IDX files or a folder per class",                                       \
     .usual = "$MASKRCNN_DATA, then ./coco", .first = true, .local = true)                                              \
   X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
   X(STRING, val_split, "val", "NAME", "split to evaluate on", .first = true)                                           \
@@ -42,7 +42,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, limit, 0, 1, INT32_MAX, "N", "train on the first N usable images, by id", .words = word_all)                  \
   X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
   X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
-  X(FLAG, exif, false, "rotate images as their EXIF orientation says; COCO's annotations need this off",               \
+  X(FLAG, exif, false, "rotate images by their EXIF orientation; leave it off for COCO",                               \
     .first = true,                                                                                                     \
     .key = "exif")                                                                                                     \
   X(FLOAT, flip, 0.5f, 0, 1, "P", "probability of a horizontal flip", .note = "0 for IDX data",                        \
@@ -56,38 +56,43 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .needs = MODEL_CLASSIFIER, .settle = settle_shear, .key = "shear")                                                 \
   X(FLOAT, zoom, 0, 0, 0.99, "P", "largest random change of scale, as a fraction",                                     \
     .note = "0.08 for IDX data with --phases", .needs = MODEL_CLASSIFIER, .settle = settle_zoom, .key = "zoom")        \
-  X(FLOAT, crop, 0, 0, 0.99, "P", "random crops of at least this fraction of the area; 0 turns cropping off",          \
+  X(FLOAT, crop, 0, 0, 0.99, "P", "smallest random crop, as a fraction of the image's area; 0 turns cropping off",     \
     .note = "0 for IDX data", .needs = MODEL_CLASSIFIER, .settle = settle_crop, .key = "crop")                         \
-  X(INT, threads, 0, 1, 256, "N", "threads that decode images", .usual = "one per core", .local = true,                \
+  X(INT, threads, 0, 1, 256, "N", "number of threads that decode images", .usual = "one per core", .local = true,      \
     .settle = settle_threads)                                                                                          \
-  X(FLAG, strict, false, "stop at an unreadable image instead of replacing it by another")                             \
+  X(FLAG, strict, false, "stop at an unreadable image instead of replacing it with another")                           \
   X(HEADING, "Model")                                                                                                  \
-  X(STRING, model, NULL, "NAME", "network to train, one of those below",                                               \
-    .usual = DEFAULT_MODEL, .note = "the model of --weights where they are given", .first = true,                      \
+  X(STRING, model, NULL, "NAME", "network to train, one of those listed below",                                        \
+    .usual = DEFAULT_MODEL, .note = "the model of --weights if given", .first = true,                                  \
     .settle = settle_model)                                                                                            \
   X(STRING, weights, NULL, "FILE",                                                                                     \
-    "start from these weights: ours, torchvision's (.pth, .safetensors), or its ResNet as a backbone",                 \
+    "initial weights: of this program, torchvision's (.pth, .safetensors), or a torchvision ResNet as the backbone",   \
     .first = true, .local = true)                                                                                      \
-  X(FLAG, reset_heads, false, "with --weights: replace the output layers by new ones, for the classes of the data",    \
+  X(FLAG, reset_heads, false, "with --weights: replace the output layers by new ones for the classes of the data",     \
     .first = true)                                                                                                     \
   X(CHOICE, norm, NORM_GN, norm_names, "normalization layers of the backbone",                                         \
     .note = "as in the weights with --weights",                                                                        \
     .needs = MODEL_NORMS, .settle = settle_norm)                                                                       \
   X(INT, trainable_layers, 5, 0, 5, "N", "number of ResNet stages to train, counted from the last",                    \
     .note = "as in the weights with --weights", .needs = MODEL_STAGES, .settle = settle_trainable_layers)              \
-  X(INT, size, 800, 1, MAX_SHORTER_SIDE, "PIXELS", "shorter side of the input; a classifier's input is square",        \
+  X(INT, size, 800, 1, MAX_SHORTER_SIDE, "PIXELS", "length of the input's shorter side; a classifier's input is "      \
+    "square",                                                                                                          \
     .first = true, .settle = settle_size)                                                                              \
-  X(INT, max_size, 1333, 1, 16384, "PIXELS", "longest side of the input", .note = "5/3 of --size where that is given", \
+  X(INT, max_size, 1333, 1, 16384, "PIXELS", "maximum length of the input's longer side",                              \
+    .note = "5/3 of --size if that is given",                                                                          \
     .needs = MODEL_DETECTOR, .settle = settle_max_size)                                                                \
   X(STRING, sizes, NULL, "LIST",                                                                                       \
-    "multi-scale training: shorter sides to draw from, such as 640,672,704; --size is then for evaluation",            \
+    "multi-scale training: draw the shorter side from this list, such as 640,672,704; --size then applies to "         \
+    "evaluation only",                                                                                                 \
     .needs = MODEL_DETECTOR, .settle = settle_sizes, .key = "sizes", .identify = identify_sizes)                       \
-  X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes; a batch has images of one shape",          \
+  X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of input shapes that images are padded to; all images of a "       \
+    "batch have the same shape",                                                                                       \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(CHOICE, conventions, 0, conventions_choices,                                                                       \
-    "whose box rules, input and warmup to use; own: torchvision's or the weights', with this program's warmup",        \
+    "implementation whose rules for boxes, input and warmup are followed; own: those of torchvision or of "            \
+    "--weights, with this program's warmup",                                                                           \
     .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "conventions")                                       \
-  X(FLOAT, label_smoothing, 0, 0, 1, "P", "fraction of the target spread over all classes",                            \
+  X(FLOAT, label_smoothing, 0, 0, 1, "P", "label smoothing: fraction of the target spread over all classes",           \
     .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
   X(FLOAT, dropout, 0, 0, 1, "P", "probability of dropout before fully connected layers",                              \
     .needs = MODEL_CLASSIFIER, .settle = settle_dropout)                                                               \
@@ -95,106 +100,118 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, batch, 2, 1, 1024, "N", "images per step and GPU", .first = true, .amend = true, .key = "batch",              \
     .settle = settle_batch)                                                                                            \
   X(STRING, phases, NULL, "LIST",                                                                                      \
-    "epochs and rates, such as 10@1e-3,10@1e-4,25@1e-4+augment, instead of --epochs, --lr and --schedule")             \
-  X(INT, epochs, 12, 1, 100000, "N", "length of the run in epochs", .first = true, .settle = settle_epochs)            \
-  X(INT64, iters, 0, 1, 1e12, "N", "length of the run in steps, instead of --epochs",                                  \
+    "epochs and learning rates, such as 10@1e-3,10@1e-4,25@1e-4+augment, instead of --epochs, --lr and --schedule")    \
+  X(INT, epochs, 12, 1, 100000, "N", "number of epochs", .first = true, .settle = settle_epochs)                       \
+  X(INT64, iters, 0, 1, 1e12, "N", "number of steps, instead of --epochs",                                             \
     .usual = "follows from --epochs",                                                                                  \
     .amend = true, .key = "steps", .settle = settle_iters)                                                             \
   X(CHOICE, optimizer, OPTIMIZER_SGD, optimizer_names, "optimizer", .key = "optimizer", .settle = settle_optimizer,    \
     .identify = identify_optimizer)                                                                                    \
-  X(FLOAT, lr, 0, 1e-30f, 1e6, "X", "learning rate; the default grows with the images per step, except for Adam",      \
+  X(FLOAT, lr, 0, 1e-30f, 1e6, "X", "learning rate; the default is proportional to the images per step, except for "   \
+    "Adam",                                                                                                            \
     .first = true, .amend = true, .key = "lr", .settle = settle_lr, .identify = identify_lr)                           \
-  X(CHOICE, schedule, DECAY_STEP, schedule_names, "learning rate over the run; step: x0.1 at 2/3 and at 8/9 of it",    \
+  X(CHOICE, schedule, DECAY_STEP, schedule_names, "learning rate schedule; step: multiply by 0.1 after 2/3 and 8/9 "   \
+    "of the run",                                                                                                      \
     .amend = true, .key = "schedule", .settle = settle_schedule, .identify = identify_schedule)                        \
   X(INT, warmup, 1000, 0, 1e9, "STEPS",                                                                                \
-    "steps of linear warmup; with --conventions own the default is at most a third of the run",                        \
+    "steps of linear warmup; with --conventions own, the default is at most a third of the run",                       \
     .usual = "five epochs", .amend = true, .key = "warmup", .settle = settle_warmup)                                   \
   X(FLOAT, momentum, 0.9f, 0, 1, "X", "SGD: momentum", .amend = true, .key = "momentum", .settle = settle_momentum)    \
-  X(FLOAT, beta1, 0.9f, 0, MOST_BETA, "X", "Adam and AdamW: decay of the first moment", .key = "beta1",                \
+  X(FLOAT, beta1, 0.9f, 0, MOST_BETA, "X", "Adam, AdamW: decay rate of the first moment", .key = "beta1",              \
     .settle = settle_moments, .identify = identify_adam)                                                               \
-  X(FLOAT, beta2, 0.999f, 0, MOST_BETA, "X", "Adam and AdamW: decay of the second moment", .key = "beta2",             \
+  X(FLOAT, beta2, 0.999f, 0, MOST_BETA, "X", "Adam, AdamW: decay rate of the second moment", .key = "beta2",           \
     .settle = settle_moments, .identify = identify_adam)                                                               \
-  X(FLOAT, eps, 1e-8f, 1e-30f, 1, "X", "Adam's and AdamW's epsilon", .key = "eps",                                     \
+  X(FLOAT, eps, 1e-8f, 1e-30f, 1, "X", "Adam, AdamW: term added to the denominator for numerical stability",           \
+    .key = "eps",                                                                                                      \
     .settle = settle_moments, .identify = identify_adam)                                                               \
   X(FLOAT, weight_decay, 1e-4f, 0, 1, "X",                                                                             \
     "weight decay; the default depends on --optimizer: 0.0001 for SGD, 0 for Adam, 0.01 for AdamW", .amend = true,     \
     .key = "weight_decay", .settle = settle_weight_decay)                                                              \
-  X(FLOAT, clip_grad, 0, 0, 1e9, "X", "clip gradients to this norm; 0 turns clipping off", .amend = true,              \
+  X(FLOAT, clip_grad, 0, 0, 1e9, "X", "clip the gradient to this norm; 0 turns clipping off", .amend = true,           \
     .key = "clip_grad",                                                                                                \
     .settle = settle_clip_grad)                                                                                        \
-  X(INT64, seed, 1, 0, 9e15, "N", "seed of all random numbers", .first = true, .key = "seed")                          \
+  X(INT64, seed, 1, 0, 9e15, "N", "seed of all random number generators", .first = true, .key = "seed")                \
   X(HEADING, "Run")                                                                                                    \
-  X(STRING, out, "out", "DIR", "folder of the run: weights, log, curves and report", .first = true, .local = true)     \
+  X(STRING, out, "out", "DIR", "output folder: weights, log, curves and report", .first = true, .local = true)         \
   X(CHOICE_IMPLIED, resume, RESUME_NO, resume_names, "last",                                                           \
-    "continue the run in --out, bit for bit; previous: from the checkpoint before the last", .first = true)            \
+    "continue the run in --out with bitwise the same result; previous: from the checkpoint before the last",           \
+    .first = true)                                                                                                     \
   X(FLAG, amend, false,                                                                                                \
-    "with --resume: change the length, batch, GPUs, --phases, --lr, --schedule, --warmup, --momentum, "                \
-    "--weight-decay, --clip-grad or --conventions")                                                                    \
-  X(INT, eval_epochs, 0, 1, 1e6, "N", "epochs between evaluations, instead of --eval-every", .words = word_none,       \
+    "with --resume: allow changes of the run's length, batch, GPUs, --phases, --lr, --schedule, --warmup, "            \
+    "--momentum, --weight-decay, --clip-grad or --conventions")                                                        \
+  X(INT, eval_epochs, 0, 1, 1e6, "N", "evaluate every N epochs, instead of --eval-every", .words = word_none,          \
     .settle = settle_eval_epochs)                                                                                      \
   X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \
-    "steps between evaluations, only at the end, or never; the best weights are kept as best-*.safetensors",           \
+    "evaluate every so many steps, only at the end, or never; the best weights are kept as best-*.safetensors",        \
     .words = word_evals, .usual = "every epoch", .first = true, .settle = settle_eval_every)                           \
   X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
-    "smallest score of a detection in the report's precision and recall of categories and choice of images",           \
+    "minimum score of detections in the report's per-category precision and recall and in its choice of images",       \
     .needs = MODEL_DETECTOR)                                                                                           \
-  X(FLAG, val_loss, false, "evaluations also compute the losses of the evaluated split")                               \
+  X(FLAG, val_loss, false, "also compute the losses on the evaluated split")                                           \
   X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement", .words = word_never,          \
     .first = true)                                                                                                     \
-  X(FLOAT, target_bbox, -1, 0, 1, "AP", "stop once an evaluation reaches this box AP and all other targets",           \
+  X(FLOAT, target_bbox, -1, 0, 1, "AP", "stop when an evaluation reaches this box AP and all other targets",           \
     .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
-  X(FLOAT, target_segm, -1, 0, 1, "AP", "stop once an evaluation reaches this mask AP and all other targets",          \
+  X(FLOAT, target_segm, -1, 0, 1, "AP", "stop when an evaluation reaches this mask AP and all other targets",          \
     .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
-  X(FLOAT, target_top1, -1, 0, 1, "P", "stop once an evaluation reaches this top-1 accuracy",                          \
+  X(FLOAT, target_top1, -1, 0, 1, "P", "stop when an evaluation reaches this top-1 accuracy",                          \
     .words = word_no_target, .needs = MODEL_CLASSIFIER)                                                                \
-  X(INT, checkpoint_every, 0, 1, 1e9, "STEPS", "steps between checkpoints, of which the last two are kept",            \
+  X(INT, checkpoint_every, 0, 1, 1e9, "STEPS", "steps between checkpoints; the last two are kept",                     \
     .usual = "an epoch, at least 100 steps", .settle = settle_checkpoint_every)                                        \
   X(INT, keep, 0, 0, 1e6, "N", "also keep the last N checkpoints as checkpoint-STEP.safetensors")                      \
   X(CHOICE, on_divergence, DIVERGENCE_STOP, divergence_names,                                                          \
-    "after a step that is not finite: stop, or resume an earlier checkpoint at half the rate, up to three times")      \
-  X(INT, stop_after, 0, 1, 1e9, "STEPS", "save and stop after N steps of this call, for queues with a time limit",     \
+    "when loss or gradient is not finite: stop, or resume from an earlier checkpoint at half the learning rate, up "   \
+    "to three times")                                                                                                  \
+  X(INT, stop_after, 0, 1, 1e9, "STEPS", "save a checkpoint and stop after this many steps of this session, for "      \
+    "queues with a time limit",                                                                                        \
     .words = word_never)                                                                                               \
-  X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto: a GPU if there is one", .first = true, .local = true)       \
-  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations, on a GPU", .first = true, .key = "amp")            \
-  X(FLAG, tf32, false, "TF32 matrix products, on a GPU", .key = "tf32")                                                \
-  X(STRING, conv, NULL, "RUNG[/TILE]", "convolution kernels, on a GPU", .usual = "the fastest for each layer")         \
+  X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true, .local = true)    \
+  X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations (GPU only)", .first = true, .key = "amp")           \
+  X(FLAG, tf32, false, "TF32 matrix products (GPU only)", .key = "tf32")                                               \
+  X(STRING, conv, NULL, "RUNG[/TILE]", "convolution kernels to use (GPU only)",                                        \
+    .usual = "the fastest for each layer")                                                                             \
   X(HEADING, "Several GPUs: docs/scaling.md")                                                                          \
-  X(INT, gpus, 1, 1, MAX_CREW, "N", "GPUs to train on; leave it out under torchrun, srun and mpirun",                  \
+  X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs to train on; leave it out under torchrun, srun and mpirun",        \
     .words = word_all, .first = true, .amend = true, .key = "world")                                                   \
-  X(INT, restarts, 0, 0, 1e6, "N", "with --gpus: restart up to N times, from the checkpoint, when a process fails")    \
-  X(STRING, rendezvous, NULL, "PLACE", "where processes of several nodes meet: tcp:HOST:PORT or file:PATH",            \
-    .usual = "as torchrun, srun or mpirun say", .local = true)                                                         \
-  X(FLOAT, rendezvous_timeout, 300, 1, 1e6, "SECONDS", "how long processes wait for each other at the start")          \
-  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "a process that is silent for this long counts as lost")                    \
+  X(INT, restarts, 0, 0, 1e6, "N", "with --gpus: when a process fails, restart from the checkpoint, up to N times")    \
+  X(STRING, rendezvous, NULL, "PLACE", "where the processes of several nodes find each other: tcp:HOST:PORT or "       \
+    "file:PATH",                                                                                                       \
+    .usual = "set by torchrun, srun or mpirun", .local = true)                                                         \
+  X(FLOAT, rendezvous_timeout, 300, 1, 1e6, "SECONDS", "time that processes wait for each other at the start")         \
+  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "time without a sign of life after which a process counts as lost")         \
   X(CHOICE, reduce, REDUCE_F32, reduce_names,                                                                          \
-    "type in which gradients are exchanged; none, for --benchmark: not at all",                                        \
+    "data type of the gradient all-reduce; none, with --benchmark only: no all-reduce",                                \
     .amend = true, .key = "reduce", .identify = identify_reduction)                                                    \
-  X(FLOAT, bucket, 25, 0, 1e6, "MB", "gradients are exchanged in pieces of at least this size", .amend = true,         \
+  X(FLOAT, bucket, 25, 0, 1e6, "MB", "minimum size of a gradient bucket", .amend = true,                               \
     .key = "bucket_mb", .identify = identify_reduction)                                                                \
-  X(INT, ctas, 16, 1, 32, "N", "thread blocks that NCCL may use, or as many as it chooses", .words = word_nccl_ctas,   \
+  X(INT, ctas, 16, 1, 32, "N", "number of thread blocks (CTAs) that NCCL may use; nccl: NCCL's choice",                \
+    .words = word_nccl_ctas,                                                                                           \
     .amend = true, .key = "ctas", .identify = identify_reduction)                                                      \
   X(INT, reserve, -1, 0, 100, "N",                                                                                     \
-    "multiprocessors that the backward pass leaves to NCCL; nccl: as many as it uses, while it runs",                  \
+    "number of multiprocessors (SMs) left free for NCCL in the backward pass; nccl: as many as it uses, while it "     \
+    "runs",                                                                                                            \
     .words = word_nccl_reserve, .amend = true, .key = "reserve", .identify = identify_reduction)                       \
-  X(HEADING, "Looking inside")                                                                                         \
+  X(HEADING, "Profiling and debugging")                                                                                \
   X(FLAG, plan, false, "print the settings and the memory plan, and stop", .first = true)                              \
   X(INT_IMPLIED, benchmark, 0, 1, 1e6, "STEPS", "timed",                                                               \
-    "time this many steps (200 if no number is given), print a record and stop; a classifier without --data is timed " \
-    "on random images (100 runs)", .usual = "", .words = word_timed)                                                   \
-  X(FLAG, forward_only, false, "with --benchmark on random images: the forward pass alone",                            \
+    "time this many steps (200 if no number is given), print the result as JSON and stop; without --data, a "          \
+    "classifier is timed on random images (100 runs)", .usual = "", .words = word_timed)                               \
+  X(FLAG, forward_only, false, "with --benchmark on random images: time only the forward pass",                        \
     .needs = MODEL_CLASSIFIER)                                                                                         \
   X(STRING, batches, NULL, "LIST",                                                                                     \
     "with --benchmark on random images: time these batch sizes, such as 1,2,…,128, instead of --batch",                \
     .needs = MODEL_CLASSIFIER)                                                                                         \
   X(INT_IMPLIED, benchmark_loader, 0, 1, 1e6, "BATCHES", "100",                                                        \
-    "time the loader alone on 1, 2, 4 … threads (100 batches if no number is given), print records and stop",          \
+    "time only the data loader, with 1, 2, 4 … threads (100 batches if no number is given), print the results as "     \
+    "JSON and stop",                                                                                                   \
     .usual = "")                                                                                                       \
-  X(FLAG, full_masks, false, "with --benchmark: give the mask head as many objects as it can hold",                    \
+  X(FLAG, full_masks, false, "with --benchmark: give the mask head its maximum number of objects",                     \
     .needs = MODEL_DETECTOR)                                                                                           \
-  X(FLAG, same_images, false, "with --benchmark: all processes train on the first one's images")                       \
-  X(FLAG, profile, false, "at the end, print the time of every layer and how close it is to the device's limit")       \
-  X(STRING, trace, NULL, "FILE", "write a timeline for chrome://tracing", .local = true)                               \
-  X(FLAG, sync_nodes, false, "wait after every layer, so that a GPU error names its layer; slow, the same results")
+  X(FLAG, same_images, false, "with --benchmark: all processes train on the images of the first")                      \
+  X(FLAG, profile, false, "at the end, print the time of each layer and how close it comes to the device's limit")     \
+  X(STRING, trace, NULL, "FILE", "write a timeline for Perfetto or chrome://tracing", .local = true)                   \
+  X(FLAG, sync_nodes, false, "wait for the GPU after each layer, so that an error names its layer; slow, but the "     \
+    "results are the same")
 // clang-format on
 
 // Made once, in main; nobody below changes it. No value in it stands for "choose one": what follows from model, data or

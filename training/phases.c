@@ -33,13 +33,12 @@ bool phases_parse(Phases *p, const char *text, Err *err) {
     const char *begin = at;
     if (p->n == MAX_PHASES) return err_set(err, "%.200s: more than %d phases", text, MAX_PHASES);
     if (!parse_phase(&at, &p->phase[p->n++]) || (*at && *at != ','))
-      return err_set(err,
-                     "%.200s: expected EPOCHS@RATE or EPOCHS@RATE+augment, as 10@1e-3,25@1e-4+augment, at \"%.40s\"",
-                     text, begin);
+      return err_set(
+          err, "%.200s: expected EPOCHS@RATE or EPOCHS@RATE+augment at \"%.40s\", such as 10@1e-3,25@1e-4+augment",
+          text, begin);
     if (!*at) break;
   }
-  return augmented_in_turn(p) ||
-         err_set(err, "%.200s: phases with +augment must follow one another, with none between them", text);
+  return augmented_in_turn(p) || err_set(err, "%.200s: phases with +augment must be consecutive", text);
 }
 
 char *phases_text(const Phases *p, double factor) {

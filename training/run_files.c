@@ -56,7 +56,7 @@ void files_name(RunFiles *f, const char *folder) {
   f->previous = xasprintf("%s/checkpoint-previous.safetensors", folder);
   f->final = xasprintf("%s/model.safetensors", folder);
   f->evaluated = xasprintf("%s/checkpoint-evaluated.safetensors", folder);
-  snprintf(f->kept, sizeof f->kept, "no checkpoint yet");
+  snprintf(f->kept, sizeof f->kept, "there is no checkpoint yet");
 }
 
 void files_free(RunFiles *f) {
@@ -100,8 +100,8 @@ bool files_lock(const RunFiles *f, Err *err) {
 static void set_kept(RunFiles *f) {
   char before[256] = "";
   if (f->older >= 0 && f->older != f->newest)
-    snprintf(before, sizeof before, " and %s step %lld", strrchr(f->previous, '/') + 1, (long long)f->older);
-  snprintf(f->kept, sizeof f->kept, "%s holds step %lld%s, --resume continues", f->checkpoint, (long long)f->newest,
+    snprintf(before, sizeof before, ", and %s has step %lld", strrchr(f->previous, '/') + 1, (long long)f->older);
+  snprintf(f->kept, sizeof f->kept, "%s has step %lld%s; continue with --resume", f->checkpoint, (long long)f->newest,
            before);
 }
 
@@ -183,7 +183,7 @@ static bool keep_best(RunFiles *f, double deadline, Err *err) {
   if (!best_keep(&f->best, f->best_due, f->evaluated, err)) return saver_may_pass(errno) && now_seconds() < deadline;
   best_names(&f->best, f->best_due, names, sizeof names);
   f->best_due = 0;
-  log_note(&f->log, "step %lld: best so far, saved as %s", (long long)f->scoring.step, names);
+  log_note(&f->log, "step %lld: best result so far, saved as %s", (long long)f->scoring.step, names);
   return true;
 }
 

@@ -26,7 +26,7 @@ static bool write_patiently(Saver *s) {
   bool said = false;
   for (double begin = now_seconds(); !write_once(s); usleep(RETRY_MICROSECONDS)) {
     if (!saver_may_pass(errno) || now_seconds() - begin >= s->order.patience) return false;
-    if (!said) fprintf(stderr, "step %lld: %s; trying again\n", (long long)s->state.step, s->err.msg);
+    if (!said) fprintf(stderr, "step %lld: %s; retrying\n", (long long)s->state.step, s->err.msg);
     said = true;
   }
   return true;

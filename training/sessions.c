@@ -42,12 +42,12 @@ static void print_ranks(Comm *c) {
   for (int i = 1; i < comm_world(c); i++) hosts += strcmp(comm_host(c, i), comm_host(c, i - 1)) != 0;
   collective_facts(c, &facts);
   fprintf(stderr, "ranks: %d", comm_world(c));
-  if (hosts > 1) fprintf(stderr, ", of %d hosts", hosts);
+  if (hosts > 1) fprintf(stderr, " on %d hosts", hosts);
   const int v = facts.nccl_version;
   if (v)
     fprintf(stderr, "; NCCL %d.%d.%d, %d CTAs at most\n", v / 10000, v / 100 % 100, v % 100, facts.ctas);
   else
-    fprintf(stderr, "; over TCP, as in tests\n");
+    fprintf(stderr, "; over TCP (slow, for tests)\n");
   free(facts.variables);
 }
 
@@ -112,7 +112,7 @@ static void begin(TrainingRun *r) {
   if (run_leads(r)) r->first = start_weights(o, &r->start, &r->engine, &r->files, r->identity, &r->amended);
   if (r->rollbacks && !r->first) amend_beginning(r);
   if (r->first > r->steps)
-    die(EXIT_USAGE, "%s stands at step %lld already, past the %lld of this run: give more --epochs or --iters", o->out,
+    die(EXIT_USAGE, "%s is already at step %lld, past the %lld steps of this run: increase --epochs or --iters", o->out,
         (long long)r->first, (long long)r->steps);
   comm_broadcast_bytes(r->comm, &r->first, sizeof r->first);
   engine_share_state(&r->engine);

@@ -128,7 +128,7 @@ bool settings_same(const char *of_first, const char *other, Err *err) {
     if (!a && !b) return true;
     if (a && b && n == m && !strncmp(a, b, (size_t)n)) continue;
     const int skip = a ? (int)strspn(a, " ") : 0, skip_b = b ? (int)strspn(b, " ") : 0;
-    return err_set(err, "it has %.*s, the first rank %.*s: give all ranks the same options", b ? m - skip_b : 7,
+    return err_set(err, "it has %.*s, but rank 0 has %.*s: give all ranks the same options", b ? m - skip_b : 7,
                    b ? b + skip_b : "nothing", a ? n - skip : 7, a ? a + skip : "nothing");
   }
 }

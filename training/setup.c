@@ -63,9 +63,9 @@ static void choose_classes(const TrainSpec *o, ModelConfig *c, int classes) {
   of_data.classes = classes;
   const int names = model_names(&of_data);
   if (c->classes && c->classes != classes && !o->reset_heads)
-    die(EXIT_USAGE, "%s knows %d classes, %s has %d: give --reset-heads to train new outputs", o->weights,
+    die(EXIT_USAGE, "%s has %d classes, but %s has %d: use --reset-heads to train new output layers", o->weights,
         model_names(c), o->data, names);
-  if (names < 1) die(EXIT_USAGE, "%s: no category to train on", o->data);
+  if (names < 1) die(EXIT_USAGE, "%s: there is no category to train on", o->data);
   c->classes = classes;
   if (!config_check(c, &err)) die(EXIT_USAGE, "%s", err.msg);
 }

@@ -39,8 +39,8 @@ static const char *data_default(void) {
   const char *dir = getenv("MASKRCNN_DATA");
   if (dir && *dir) return dir;
   if (!path_is_dir(annotations))
-    die(EXIT_USAGE,
-        "--data DIR is missing, $MASKRCNN_DATA is not set, and ./coco holds no data set; --help lists the options");
+    die(EXIT_USAGE, "--data DIR is missing, $MASKRCNN_DATA is not set, and there is no data set in ./coco; --help "
+                    "lists the options");
   return "coco";
 }
 
@@ -72,17 +72,19 @@ static void resolve_benchmark(TrainSpec *o) {
 
 static void check_together(TrainSpec *o) {
   Err err;
-  if (o->reset_heads && !o->weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE, whose heads it resets");
-  if (o->full_masks && !o->benchmark) die(EXIT_USAGE, "--full-masks needs --benchmark: it changes what is learned");
-  if (o->same_images && !o->benchmark) die(EXIT_USAGE, "--same-images needs --benchmark: it changes what is learned");
+  if (o->reset_heads && !o->weights) die(EXIT_USAGE, "--reset-heads needs --weights FILE");
+  if (o->full_masks && !o->benchmark)
+    die(EXIT_USAGE, "--full-masks needs --benchmark, because it changes the training");
+  if (o->same_images && !o->benchmark)
+    die(EXIT_USAGE, "--same-images needs --benchmark, because it changes the training");
   resolve_benchmark(o);
   if (!o->data && !o->made_up) o->data = data_default();
   if (o->sizes && !sizes_parse(&o->shorter_sides, o->sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
-  if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it changes a run that is resumed");
+  if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it allows changes to a resumed run");
   if (o->val_loss && o->eval_every == EVAL_NEVER)
-    die(EXIT_USAGE, "--val-loss is part of evaluations, which --eval-every never turns off: leave one of them out");
+    die(EXIT_USAGE, "--val-loss needs evaluations, but --eval-every never turns them off: leave one of them out");
   if (o->reduce == REDUCE_NONE && !o->benchmark)
-    die(EXIT_USAGE, "--reduce none needs --benchmark: each process would train a model of its own");
+    die(EXIT_USAGE, "--reduce none needs --benchmark: otherwise each process would train a model of its own");
 }
 
 // ---- what does not go together --------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ static void check_traits(const TrainSpec *o) {
   } traits[] = {{MODEL_DETECTOR, "is for detectors", "a classifier", "leave it out"},
                 {MODEL_CLASSIFIER, "is for classifiers", "a detector", "leave it out"},
                 {MODEL_STAGES, "is for ResNets", "not one", "leave it out to train all layers"},
-                {MODEL_NORMS, "is for models with a choice of norms", "not one", "leave it out"}};
+                {MODEL_NORMS, "is for models with selectable normalization", "not one", "leave it out"}};
   int n;
   const Option *rows = train_rows(&n);
   for (int i = 0; i < n; i++) {
@@ -103,7 +105,7 @@ static void check_traits(const TrainSpec *o) {
     if (rows[i].kind == OPT_HEADING || !lacks || option_source(&rows[i], o) != FROM_GIVEN) continue;
     for (int t = 0; t < COUNT(traits); t++)
       if (lacks & traits[t].trait)
-        die(EXIT_USAGE, "--%s %s, and %s is %s: %s", option_name(&rows[i]).text, traits[t].is,
+        die(EXIT_USAGE, "--%s %s, but %s is %s: %s", option_name(&rows[i]).text, traits[t].is,
             o->model ? o->model : model_of(&o->config)->name, traits[t].one, traits[t].what_to_do);
   }
 }
@@ -114,17 +116,16 @@ static void exclude(bool given, const char *what, const char *why) {
 
 static void check_split(const TrainSpec *o) {
   const bool drawn = o->val_fraction > 0;
-  exclude(o->from.split_seed == FROM_GIVEN && !drawn, "--split-seed",
-          "draws the images of --val-fraction P: give that, too");
+  exclude(o->from.split_seed == FROM_GIVEN && !drawn, "--split-seed", "needs --val-fraction P");
   exclude(drawn && strcmp(o->train_split, "train"), "--train-split",
-          "and --val-fraction exclude each other: images of train are held out");
+          "and --val-fraction cannot be combined: --val-fraction evaluates on training images that it holds out");
   exclude(drawn && !strcmp(o->val_split, "train"), "--val-split train",
-          "and --val-fraction exclude each other: what is trained on would be scored");
+          "and --val-fraction cannot be combined: the evaluation would use training images");
 }
 
 // A model's own phases hold where nothing is said of length or rate.
 static void choose_phases(TrainSpec *o) {
-  static const char why[] = "and --phases exclude each other: --phases sets epochs and learning rates";
+  static const char why[] = "and --phases cannot be combined: --phases sets epochs and learning rates";
   const struct {
     const char *name;
     bool given;
@@ -145,7 +146,7 @@ static void choose_phases(TrainSpec *o) {
   int64_t from, until;
   phases_augmented(&o->phase_list, &from, &until);
   exclude(until > 0 && !(model_of(&o->config)->inputs & BATCH_BIT(BATCH_AFFINE)), "--phases: +augment",
-          "is for classifiers, and this model is a detector");
+          "is for classifiers, but this model is a detector");
 }
 
 // Of options that say the same in two ways the other one is told as given. --eval-every end is what it is anyway.
@@ -161,15 +162,15 @@ static void choose_given(TrainSpec *o) {
 static void check_evaluations(const TrainSpec *o) {
   if (o->eval_every > 0 || o->eval_epochs) return;
   const Targets t = targets_of(o);
-  if (o->patience) die(EXIT_USAGE, "--patience counts evaluations: give --eval-every STEPS, too");
-  if (t.n) die(EXIT_USAGE, "%s is a score that evaluations compute: give --eval-every STEPS, too", t.of[0].option);
+  if (o->patience) die(EXIT_USAGE, "--patience counts evaluations: also give --eval-every STEPS");
+  if (t.n) die(EXIT_USAGE, "%s is checked at evaluations: also give --eval-every STEPS", t.of[0].option);
 }
 
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
 static Cli command_line(TrainSpec *o) {
   Cli cli = {.usage = "--data DIR [options]",
-             .about = "Trains Mask R-CNN on a data set in COCO format, or a classifier on images by class.",
+             .about = "Trains Mask R-CNN on a data set in COCO format, or a classifier on images sorted by class.",
              .values = o,
              .renamed = renamed};
   cli.options = train_rows(&cli.num_options);
@@ -211,10 +212,10 @@ static void before_help(Cli *cli, int argc, char **argv) {
   o->from.model = FROM_NOTHING; // shown is what it is without --model
   cli->has = model_of(&o->config)->traits;
   model_choices(models, sizeof models);
-  snprintf(more, sizeof more,
-           "--model NAME --help shows the options of another model, --help model the fields of its configuration.\n"
-           "Models: %s.",
-           models);
+  snprintf(
+      more, sizeof more,
+      "--model NAME --help shows the options of another model, --help model its configuration fields.\nModels: %s.",
+      models);
   cli->more = more;
 }
 

@@ -27,11 +27,12 @@ static const char *checkpoint_of(const TrainSpec *o, int resume, const RunFiles 
   const bool there = path_is_file(path);
   if (o->benchmark) return there && resume ? path : NULL;
   if (there && !resume)
-    die(EXIT_USAGE, "%s holds a run already: give --resume to continue it, or another --out", o->out);
+    die(EXIT_USAGE, "%s already contains a run: continue it with --resume, or choose another --out", o->out);
   if (there) return path;
   if (resume == RESUME_PREVIOUS) die(EXIT_USAGE, "--resume=previous: there is no %s", path);
   char *weights = weights_in(o->out);
-  if (weights) die(EXIT_USAGE, "%s is there, but no checkpoint.safetensors to resume: give another --out", weights);
+  if (weights)
+    die(EXIT_USAGE, "%s exists, but there is no checkpoint.safetensors to resume: choose another --out", weights);
   if (resume) line_print(stderr, "--resume: no checkpoint in %s yet, starting from the beginning", o->out);
   return NULL;
 }
@@ -47,7 +48,7 @@ static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   Err err;
   load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads});
   if (!o->reset_heads && !state_holds_backbone(c, e->model) && !state_categories(c, e, false, &err))
-    die(EXIT_USAGE, "%s: %s: give --reset-heads to train new outputs", o->weights, err.msg);
+    die(EXIT_USAGE, "%s: %s: use --reset-heads to train new output layers", o->weights, err.msg);
   state_note(c, o->weights);
 }
 
@@ -58,7 +59,7 @@ static int64_t go_on_from(bool amend, Engine *e, const Checkpoint *c, const char
   if (!state_continues(c, &e->config, identity, run_amendable(), amend ? changes : NULL, &err))
     die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
   if (!state_categories(c, e, true, &err))
-    die(EXIT_USAGE, "--resume: %s: %s; give the same annotations or another --out", path, err.msg);
+    die(EXIT_USAGE, "--resume: %s: %s; give the same annotations or choose another --out", path, err.msg);
   load(e, c, path, &(LoadOptions){.momentum = true});
   if (!state_resume(c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
   engine_set_scale(e, state.scale);

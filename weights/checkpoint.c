@@ -118,7 +118,7 @@ bool ckpt_commit(CkptWriter *w, Err *err) {
   bool ok = !w->failed && file_commit(&w->file, err);
   int reason = w->failed ? w->failed : errno;
   if (w->failed) {
-    err_set(err, "%s: could not be written to its end: %s", w->file.path, strerror(reason));
+    err_set(err, "%s: could not be written completely: %s", w->file.path, strerror(reason));
     file_abort(&w->file);
   }
   release(w);

@@ -29,7 +29,7 @@ typedef struct Machine {
 static const char ordered_dict[] = "collections.OrderedDict";
 
 static bool unusable(const Machine *m, const char *what) {
-  return err_set(m->err, "%s: not a usable PyTorch file: byte %zu of its pickle: %s", m->path,
+  return err_set(m->err, "%s: not a valid PyTorch file: byte %zu of its pickle: %s", m->path,
                  (size_t)(m->at - m->begin), what);
 }
 
@@ -79,7 +79,7 @@ void pickle_free(Pickle *p) {
 
 static const unsigned char *next_bytes(Machine *m, size_t n) {
   if ((size_t)(m->end - m->at) < n) {
-    unusable(m, "it is cut short");
+    unusable(m, "it is truncated");
     return NULL;
   }
   m->at += n;
@@ -173,7 +173,7 @@ static bool extend(Machine *m, PickleKind kind, size_t n) {
   for (size_t i = 0; i <= n; i++)
     if (!m->stack[m->depth - 1 - i]) return unusable(m, "a value is missing");
   PickleValue *to = m->stack[m->depth - 1 - n];
-  if (to->kind != kind) return unusable(m, "items are added to what takes none");
+  if (to->kind != kind) return unusable(m, "items are added to an object that is not a container");
   if (kind == PICKLE_DICT && n % 2) return unusable(m, "a key without a value");
   append(m, to, m->stack + m->depth - n, n);
   m->depth -= n;
@@ -197,7 +197,7 @@ static bool memo_put(Machine *m, int64_t index) {
 }
 
 static bool memo_get(Machine *m, int64_t index) {
-  if ((size_t)index >= m->num_memo || !m->memo[index]) return unusable(m, "it refers to nothing");
+  if ((size_t)index >= m->num_memo || !m->memo[index]) return unusable(m, "it refers to a missing memo entry");
   return push(m, m->memo[index]);
 }
 
@@ -229,8 +229,8 @@ static bool push_global(Machine *m) {
   if (!known(m, name)) {
     make_printable(name);
     return err_set(m->err,
-                   "%s: refuses to run %.200s: of PyTorch files, tensors of numbers in plain containers are read; save "
-                   "model.state_dict()",
+                   "%s: contains %.200s, which is not executed: only tensors in plain containers are read from PyTorch "
+                   "files; save model.state_dict()",
                    m->path, name);
   }
   PickleValue *v = new_value(m, PICKLE_GLOBAL);
@@ -243,11 +243,12 @@ static bool push_global(Machine *m) {
 static bool push_ordered_dict(Machine *m, const PickleValue *arguments) {
   PickleValue *dict = new_value(m, PICKLE_DICT);
   PickleValue *pairs = arguments->n ? arguments->item[0] : NULL;
-  if (arguments->n > 1 || (pairs && pairs->kind != PICKLE_LIST)) return unusable(m, "an OrderedDict of something else");
+  if (arguments->n > 1 || (pairs && pairs->kind != PICKLE_LIST))
+    return unusable(m, "an OrderedDict with unexpected contents");
   for (size_t i = 0; pairs && i < pairs->n; i++) {
     const PickleValue *pair = pairs->item[i];
     if ((pair->kind != PICKLE_LIST && pair->kind != PICKLE_TUPLE) || pair->n != 2)
-      return unusable(m, "an OrderedDict of something else");
+      return unusable(m, "an OrderedDict with unexpected contents");
     append(m, dict, pair->item, 2);
   }
   if (pairs) pairs->n = 0;
@@ -258,7 +259,7 @@ static bool push_call(Machine *m) {
   PickleValue *arguments = pop(m), *global = arguments ? pop(m) : NULL;
   if (!global) return false;
   if (global->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
-    return unusable(m, "a call of what is no function");
+    return unusable(m, "a call of an object that is not a function");
   if (!strcmp(global->text, ordered_dict)) return push_ordered_dict(m, arguments);
   PickleValue *call = new_value(m, PICKLE_CALL);
   append(m, call, (PickleValue *[]){global, arguments}, 2);
@@ -332,7 +333,7 @@ static bool step(Machine *m, int opcode) {
 static bool run(Machine *m) {
   const unsigned char *head = next_bytes(m, 2);
   if (!head) return false;
-  if (head[0] != 0x80 || head[1] != 2) return unusable(m, "not of protocol 2, torch.save's default");
+  if (head[0] != 0x80 || head[1] != 2) return unusable(m, "not protocol 2, torch.save's default");
   for (int steps = 0; steps < MAX_STEPS; steps++) {
     const unsigned char *opcode = next_bytes(m, 1);
     if (!opcode) return false;

@@ -31,7 +31,8 @@ static bool sort_by_name(Checkpoint *c, const char *path, Err *err) {
   if (c->num_tensors) qsort(c->tensors, c->num_tensors, sizeof *c->tensors, compare_tensor_name);
   for (size_t i = 1; i < c->num_tensors; i++)
     if (!strcmp(c->tensors[i - 1].name, c->tensors[i].name))
-      return err_set(err, "%s: not usable: it holds tensor \"%.100s\" twice", path, c->tensors[i].name);
+      return err_set(err, "%s: not a valid file of weights: it contains tensor \"%.100s\" twice", path,
+                     c->tensors[i].name);
   return true;
 }
 
@@ -70,7 +71,7 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
   }
   int reason = errno;
   close(fd);
-  if (!usable) return err_set(err, "%s: not a usable file of weights: it is empty or no regular file", path);
+  if (!usable) return err_set(err, "%s: not a valid file of weights: it is empty or not a regular file", path);
   if (!c->mapped && reason == ENOMEM) return err_memory(err, (size_t)st.st_size, path, NULL);
   return c->mapped || err_set(err, "cannot map %s: %s", path, strerror(reason));
 }
@@ -78,7 +79,7 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
 bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err) {
   c->bytes = bytes;
   c->size = size;
-  bool ok = size >= 8 || err_set(err, "%s: not a usable file of weights: it has less than eight bytes", path);
+  bool ok = size >= 8 || err_set(err, "%s: not a valid file of weights: it has less than eight bytes", path);
   if (ok) ok = (ckpt_is_torch(c) ? ckpt_parse_torch : ckpt_parse_safetensors)(c, path, err);
   if (ok) ok = sort_by_name(c, path, err);
   if (!ok) ckpt_close(c);

@@ -19,7 +19,7 @@ typedef struct Parser {
 // ---- JSON, as much of it as the format uses -------------------------------------------------------------------------
 
 static bool expected(Parser *p, const char *what) {
-  return err_set(p->err, "%s: not a usable safetensors file: byte %zu: expected %s", p->path,
+  return err_set(p->err, "%s: not a valid safetensors file: byte %zu: expected %s", p->path,
                  PREFIX + (size_t)(p->at - p->c->header), what);
 }
 
@@ -82,7 +82,7 @@ static char *parse_string(Parser *p) {
     char c = p->at[1];
     const char *escape = c ? strchr(from, c) : NULL;
     if (!escape && c != 'u') {
-      expected(p, "an escape that JSON has");
+      expected(p, "a JSON escape sequence");
       return NULL;
     }
     p->at += 2;
@@ -118,7 +118,7 @@ static char *parse_key(Parser *p) {
 
 static bool parse_count(Parser *p, int64_t *out) {
   skip_space(p);
-  if (*p->at < '0' || *p->at > '9') return expected(p, "a whole number, not negative");
+  if (*p->at < '0' || *p->at > '9') return expected(p, "a non-negative whole number");
   errno = 0;
   char *end;
   *out = strtoll(p->at, &end, 10);
@@ -142,7 +142,7 @@ static bool parse_counts(Parser *p, int max, int64_t *out, int *n) {
 // ---- the header -----------------------------------------------------------------------------------------------------
 
 static bool bad_tensor(const Parser *p, const char *name, const char *what) {
-  return err_set(p->err, "%s: not a usable safetensors file: tensor \"%.100s\" %s", p->path, name, what);
+  return err_set(p->err, "%s: not a valid safetensors file: tensor \"%.100s\" %s", p->path, name, what);
 }
 
 static bool parse_type(const char *name, CkptType *out) {
@@ -160,9 +160,10 @@ static bool resolve(Parser *p, CkptTensor *t, const int64_t offsets[2]) {
   if (__builtin_mul_overflow(t->elements, ckpt_type_size(t->type), &t->bytes))
     return bad_tensor(p, t->name, "has more bytes than fit in 64 bits");
   if (offsets[1] < offsets[0]) return bad_tensor(p, t->name, "ends before it begins");
-  if ((uint64_t)offsets[1] > p->data_size) return bad_tensor(p, t->name, "ends past the end of the file; cut short?");
+  if ((uint64_t)offsets[1] > p->data_size)
+    return bad_tensor(p, t->name, "ends past the end of the file; is the file truncated?");
   if ((uint64_t)(offsets[1] - offsets[0]) != t->bytes)
-    return bad_tensor(p, t->name, "has offsets that do not agree with its type and shape");
+    return bad_tensor(p, t->name, "has offsets that do not match its type and shape");
   t->data = p->c->bytes + (p->c->size - p->data_size) + offsets[0];
   return true;
 }
@@ -191,7 +192,7 @@ static bool parse_tensor(Parser *p, const char *name) {
       if (!parse_counts(p, 2, offsets, &num_offsets)) return false;
       if (num_offsets != 2) return expected(p, "two numbers");
     } else {
-      return bad_tensor(p, name, "has a member that is unknown or there twice");
+      return bad_tensor(p, name, "has an unknown or duplicate member");
     }
   }
   if (!ok) return false;
@@ -245,7 +246,7 @@ static bool check_layout(const Parser *p) {
     end += t->bytes;
   }
   if (end != c->bytes + c->size)
-    return err_set(p->err, "%s: not a usable safetensors file: %zu bytes at its end belong to no tensor", p->path,
+    return err_set(p->err, "%s: not a valid safetensors file: the last %zu bytes belong to no tensor", p->path,
                    (size_t)(c->bytes + c->size - end));
   return true;
 }
@@ -254,10 +255,9 @@ bool ckpt_parse_safetensors(Checkpoint *c, const char *path, Err *err) {
   uint64_t length = 0;
   for (int i = 0; i < PREFIX; i++) length |= (uint64_t)c->bytes[i] << (8 * i);
   if (length > MAX_HEADER || length > c->size - PREFIX)
-    return err_set(err,
-                   "%s: neither PyTorch nor a usable safetensors file: its header would end past its end, or is above "
-                   "100 MiB",
-                   path);
+    return err_set(
+        err, "%s: not a PyTorch file, and not a valid safetensors file: the header would exceed the file or 100 MiB",
+        path);
   c->header = xmalloc(length + 1);
   memcpy(c->header, c->bytes + PREFIX, length);
   c->header[length] = 0;

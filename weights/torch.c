@@ -46,7 +46,7 @@ static bool read_pickle(TorchReader *r, Pickle *p, const unsigned char **at, con
 }
 
 static bool unusable(const TorchReader *r, const char *what) {
-  return err_set(r->err, "%s: not a usable PyTorch file: %s", r->path, what);
+  return err_set(r->err, "%s: not a valid PyTorch file: %s", r->path, what);
 }
 
 // What ends up in messages, which are one line.
@@ -72,8 +72,8 @@ static bool parse_storage(const TorchReader *r, const PickleValue *persistent, S
   const PickleValue *id = persistent->item[0];
   if (id->kind != PICKLE_TUPLE || id->n < 5 || id->item[0]->kind != PICKLE_STR || id->item[1]->kind != PICKLE_GLOBAL ||
       id->item[2]->kind != PICKLE_STR || id->item[4]->kind != PICKLE_INT || strcmp(id->item[0]->text, "storage"))
-    return unusable(r, "it refers to something that is no storage");
-  if (id->n > 5 && id->item[5]->kind != PICKLE_NONE) return unusable(r, "it has a storage that is a view of another");
+    return unusable(r, "it refers to an object that is not a storage");
+  if (id->n > 5 && id->item[5]->kind != PICKLE_NONE) return unusable(r, "one of its storages is a view of another");
   *s = (Storage){.key = id->item[2]->text, .elements = id->item[4]->integer};
   if (!is_printable(s->key)) return unusable(r, "a storage's name has control characters");
   if (s->elements < 0 || s->elements > INT64_MAX / 8) return unusable(r, "a storage has an impossible size");
@@ -82,7 +82,7 @@ static bool parse_storage(const TorchReader *r, const PickleValue *persistent, S
       s->type = storage_types[i].type;
       return true;
     }
-  return unusable(r, "a storage is of no storage's type");
+  return unusable(r, "a storage has an unknown type");
 }
 
 // One entry for each storage, however often tensors refer to it.
@@ -111,7 +111,7 @@ static bool list_storages(TorchReader *r, const Pickle *p) {
 static bool place(const TorchReader *r, Storage *s, const unsigned char *data, size_t bytes) {
   s->data = data;
   return bytes == (size_t)s->elements * ckpt_type_size(s->type) ||
-         err_set(r->err, "%s: not a usable PyTorch file: storage %.50s has %zu bytes, but should have %" PRId64 " %s",
+         err_set(r->err, "%s: not a valid PyTorch file: storage %.50s has %zu bytes, but should have %" PRId64 " %s",
                  r->path, s->key, bytes, s->elements, ckpt_type_name(s->type));
 }
 
@@ -125,7 +125,7 @@ typedef struct View {
 } View;
 
 static bool bad_tensor(const TorchReader *r, const char *name, const char *what) {
-  return err_set(r->err, "%s: not a usable PyTorch file: tensor \"%.100s\" %s", r->path, name, what);
+  return err_set(r->err, "%s: not a valid PyTorch file: tensor \"%.100s\" %s", r->path, name, what);
 }
 
 static bool is_call(const PickleValue *v, const char *name) {
@@ -156,7 +156,7 @@ static bool parse_view(const TorchReader *r, const char *name, const PickleValue
   PickleValue *const *a = arguments->item;
   if (arguments->n < 4 || a[0]->kind != PICKLE_PERSISTENT || a[1]->kind != PICKLE_INT || a[2]->kind != PICKLE_TUPLE ||
       a[3]->kind != PICKLE_TUPLE)
-    return bad_tensor(r, name, "is not built as tensors are");
+    return bad_tensor(r, name, "is not built by a known tensor constructor");
   v->storage = find_storage(r, a[0]->item[0]->item[2]->text);
   v->offset = a[1]->integer;
   if (a[2]->n > CKPT_MAX_DIMS) return bad_tensor(r, name, "has more than eight dimensions");
@@ -260,8 +260,8 @@ static const PickleValue *find_dict(const PickleValue *root, const char **member
 static bool add_tensors(TorchReader *r, const PickleValue *root) {
   const char *member;
   const PickleValue *dict = find_dict(root, &member);
-  if (!dict) return unusable(r, "it holds no dict of tensors; save model.state_dict()");
-  if (member) r->c->note = ckpt_own(r->c, xasprintf("the tensors are those of its member \"%.100s\"", member));
+  if (!dict) return unusable(r, "it contains no dict of tensors; save model.state_dict()");
+  if (member) r->c->note = ckpt_own(r->c, xasprintf("using the tensors of its member \"%.100s\"", member));
   for (size_t i = 0; i < dict->n; i += 2) {
     const PickleValue *call = tensor_call(dict->item[i + 1]);
     if (call && dict->item[i]->kind == PICKLE_STR && !add_tensor(r, dict->item[i]->text, call)) return false;
@@ -291,7 +291,7 @@ static const ZipMember *find_member(const Zip *z, const ZipMember *description, 
 
 static bool read_members(TorchReader *r, const Zip *z, Pickle *p) {
   const ZipMember *description = find_description(z);
-  if (!description) return unusable(r, "a zip archive without a data.pkl is none of torch.save's");
+  if (!description) return unusable(r, "a zip archive without data.pkl was not written by torch.save");
   const ZipMember *order = find_member(z, description, "", "byteorder");
   if (order && (order->size != 6 || memcmp(order->data, "little", 6))) return unusable(r, "it is big-endian");
   const unsigned char *at = description->data;
@@ -299,7 +299,7 @@ static bool read_members(TorchReader *r, const Zip *z, Pickle *p) {
   for (size_t i = 0; i < r->num_storages; i++) {
     Storage *s = &r->storages[i];
     const ZipMember *m = find_member(z, description, "data/", s->key);
-    if (!m) return err_set(r->err, "%s: not a usable PyTorch file: storage %.50s is missing", r->path, s->key);
+    if (!m) return err_set(r->err, "%s: not a valid PyTorch file: storage %.50s is missing", r->path, s->key);
     if (!place(r, s, m->data, m->size)) return false;
   }
   return add_tensors(r, p->root);
@@ -325,7 +325,7 @@ static bool check_system(TorchReader *r, const PickleValue *v) {
   for (size_t i = 0; v->kind == PICKLE_DICT && i < v->n; i += 2)
     if (v->item[i]->kind == PICKLE_STR && !strcmp(v->item[i]->text, "little_endian"))
       return v->item[i + 1]->integer == 1 || unusable(r, "it is big-endian");
-  return unusable(r, "it does not say its byte order");
+  return unusable(r, "its byte order is not recorded");
 }
 
 // The storages stand behind the list of their keys, in its order: a count of elements, then their values.
@@ -334,18 +334,18 @@ static bool place_storages(TorchReader *r, const PickleValue *keys, const unsign
     Storage *s = keys->item[i]->kind == PICKLE_STR ? find_storage(r, keys->item[i]->text) : NULL;
     if (!s) return unusable(r, "it has a storage that no tensor uses");
     uint64_t count = 0;
-    if (end - at < 8) return unusable(r, "it ends before its storages do; cut short?");
+    if (end - at < 8) return unusable(r, "it ends before its storages do; is it truncated?");
     for (int k = 0; k < 8; k++) count |= (uint64_t)at[k] << (8 * k);
     at += 8;
     size_t size = ckpt_type_size(s->type);
-    if (count > (size_t)(end - at) / size) return unusable(r, "it ends before its storages do; cut short?");
+    if (count > (size_t)(end - at) / size) return unusable(r, "it ends before its storages do; is it truncated?");
     if (!place(r, s, at, (size_t)count * size)) return false;
     at += count * size;
   }
   for (size_t i = 0; i < r->num_storages; i++)
     if (!r->storages[i].data)
-      return err_set(r->err, "%s: not a usable PyTorch file: storage %.50s is missing", r->path, r->storages[i].key);
-  return at == end || unusable(r, "it goes on behind its storages");
+      return err_set(r->err, "%s: not a valid PyTorch file: storage %.50s is missing", r->path, r->storages[i].key);
+  return at == end || unusable(r, "it continues after its storages");
 }
 
 static bool read_legacy(TorchReader *r, Pickle *p) {

@@ -16,11 +16,11 @@ typedef struct ZipReader {
 } ZipReader;
 
 static bool unusable(const ZipReader *r, const char *what) {
-  return err_set(r->err, "%s: not a usable zip archive: %s", r->path, what);
+  return err_set(r->err, "%s: not a valid zip archive: %s", r->path, what);
 }
 
 static bool bad_member(const ZipReader *r, const char *name, const char *what) {
-  return err_set(r->err, "%s: not a usable zip archive: its member \"%.100s\" %s", r->path, name, what);
+  return err_set(r->err, "%s: not a valid zip archive: its member \"%.100s\" %s", r->path, name, what);
 }
 
 static uint64_t get(const unsigned char *p, int bytes) {
@@ -45,7 +45,7 @@ static bool find_end(const ZipReader *r, size_t *end) {
     *end = r->size - back;
     if (is_record(r, *end, END, "PK\5\6") && get(r->bytes + *end + 20, 2) == back - END) return true;
   }
-  return unusable(r, "it has no directory at its end; cut short?");
+  return unusable(r, "it has no directory at its end; is it truncated?");
 }
 
 static bool find_directory(const ZipReader *r, Directory *d) {
@@ -98,8 +98,8 @@ static bool add_member(ZipReader *r, const unsigned char *entry, const char *nam
   if (!read_zip64(entry + CENTRAL + strlen(name), extra, (uint64_t *[]){&size, &packed, &at}))
     return bad_member(r, name, "lacks its 64-bit size");
   if (flags & 1) return bad_member(r, name, "is encrypted");
-  if (method != 0 || packed != size) return bad_member(r, name, "is compressed; torch.save stores it as it is");
-  if (!is_record(r, at, LOCAL, "PK\3\4")) return bad_member(r, name, "is not where the directory says");
+  if (method != 0 || packed != size) return bad_member(r, name, "is compressed, unlike what torch.save writes");
+  if (!is_record(r, at, LOCAL, "PK\3\4")) return bad_member(r, name, "is not where the directory points");
   size_t begin = at + LOCAL + get(r->bytes + at + 26, 2) + get(r->bytes + at + 28, 2);
   if (begin > r->size || size > r->size - begin) return bad_member(r, name, "ends past the end of the file");
   Zip *z = r->z;
@@ -130,7 +130,7 @@ static bool read_directory(ZipReader *r, const Directory *d) {
   }
   if (z->n) qsort(z->members, z->n, sizeof *z->members, compare_member);
   for (size_t i = 1; i < z->n; i++)
-    if (!compare_member(&z->members[i - 1], &z->members[i])) return bad_member(r, z->members[i].name, "is there twice");
+    if (!compare_member(&z->members[i - 1], &z->members[i])) return bad_member(r, z->members[i].name, "occurs twice");
   return true;
 }
 

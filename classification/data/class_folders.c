@@ -37,7 +37,7 @@ bool class_folders_in(const char *dir) {
 
 static bool list_names(ClassFolders *f, const char *dir, Err *err) {
   DIR *d = opendir(dir);
-  if (!d) return err_set(err, "%s: cannot be listed: %s", dir, strerror(errno));
+  if (!d) return err_set(err, "cannot list folder %s: %s", dir, strerror(errno));
   size_t room = 0;
   bool ok = true;
   for (struct dirent *e; ok && (e = readdir(d));) {
@@ -52,7 +52,7 @@ static bool list_names(ClassFolders *f, const char *dir, Err *err) {
   closedir(d);
   if (!ok) return false;
   if (f->classes == 0)
-    return err_set(err, "%s: holds no folder; put the images of each class into a folder of its name there", dir);
+    return err_set(err, "%s: no folders in it; put the images of each class into a folder with the class's name", dir);
   qsort(f->name, (size_t)f->classes, sizeof *f->name, compare_names);
   return true;
 }
@@ -91,15 +91,15 @@ static bool tell_apart(const ClassFolders *f, const char *dir, Err *err) {
   qsort(known, (size_t)f->classes, sizeof *known, compare_keys);
   for (int i = 1; ok && i < f->classes; i++)
     if (!strcmp(known[i - 1].key, known[i].key))
-      ok = err_set(err,
-                   "%s: the folders %s and %s have one name but for case or Unicode's normal form; rename one, or "
-                   "put their images into one",
-                   dir, f->name[known[i - 1].label], f->name[known[i].label]);
+      ok = err_set(
+          err,
+          "%s: the names of the folders %s and %s differ only in case or Unicode normalization; rename or merge them",
+          dir, f->name[known[i - 1].label], f->name[known[i].label]);
   qsort(known, (size_t)f->classes, sizeof *known, compare_inodes);
   for (int i = 1; ok && i < f->classes; i++)
     if (known[i - 1].device == known[i].device && known[i - 1].inode == known[i].inode)
-      ok = err_set(err, "%s: the folders %s and %s are one and the same; remove the link", dir,
-                   f->name[known[i - 1].label], f->name[known[i].label]);
+      ok = err_set(err, "%s: %s and %s are the same folder; remove the link", dir, f->name[known[i - 1].label],
+                   f->name[known[i].label]);
   for (int i = 0; i < f->classes; i++) free(known[i].key);
   free(known);
   return ok;
@@ -116,11 +116,10 @@ static bool list_files(Listing *l, char *below, int label, int depth, Err *err) 
   ClassFolders *f = l->f;
   char *folder = xasprintf("%s/%s", l->dir, below);
   DIR *d = depth < MOST_DEPTH ? opendir(folder) : NULL;
-  bool ok = d || (depth < MOST_DEPTH ? err_set(err, "%s: cannot be listed: %s", folder, strerror(errno))
-                                     : err_set(err,
-                                               "%s: folders lie deeper than %d in each other; is there a link that "
-                                               "leads back?",
-                                               folder, MOST_DEPTH));
+  bool ok =
+      d || (depth < MOST_DEPTH ? err_set(err, "cannot list folder %s: %s", folder, strerror(errno))
+                               : err_set(err, "%s: folders are nested deeper than %d levels; does a link lead back up?",
+                                         folder, MOST_DEPTH));
   for (struct dirent *e; ok && (e = readdir(d));) {
     if (e->d_name[0] == '.') continue;
     char *path = xasprintf("%s/%s", below, e->d_name), *whole = xasprintf("%s/%s", folder, e->d_name);

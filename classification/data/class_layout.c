@@ -33,7 +33,7 @@ bool class_split_is_one(const char *dir, const char *folder, Err *err) {
     for (int j = 0; same[i][j]; j++) {
       char *other = strcmp(same[i][j], name) ? NULL : class_split_folder(dir, &same[i][j + 1]);
       if (!other) continue;
-      err_set(err, "%s and %s are names of one split; put their images together, or rename one", folder, other);
+      err_set(err, "%s and %s are both names of the same split; merge or rename one", folder, other);
       free(other);
       return false;
     }

@@ -14,10 +14,10 @@ static int64_t write_class(const Dataset *d, const Placing *p) {
 }
 
 static void print_set(const Dataset *d, FILE *out) {
-  fprintf(out, "data: %d images of %d classes on a canvas of %d x %d (h x w)", d->num_images, d->classes,
-          d->canvas[0].h, d->canvas[0].w);
-  if (d->bad_images) fprintf(out, "; %d bad images left out", d->bad_images);
-  if (d->others) fprintf(out, "; %d files are not called .jpg, .jpeg or .png and not read", d->others);
+  fprintf(out, "data: %d training images, %d classes, input %d x %d (h x w)", d->num_images, d->classes, d->canvas[0].h,
+          d->canvas[0].w);
+  if (d->bad_images) fprintf(out, "; %d unusable images left out", d->bad_images);
+  if (d->others) fprintf(out, "; %d files ignored: not named .jpg, .jpeg or .png", d->others);
   fprintf(out, "\n");
 }
 

@@ -18,7 +18,8 @@ static bool find(const char *dir, const char *train_split, const char *val_split
   const char *const split[] = {train_split, val_split};
   for (int i = 0; i < COUNT(split); i++)
     if (!is_split(split[i]))
-      return err_set(err, "--%s-split %s: a set of classes has train, val and test", i ? "val" : "train", split[i]);
+      return err_set(err, "--%s-split %s: data sets of images by class have the splits train, val and test",
+                     i ? "val" : "train", split[i]);
   if (contents(dir)) return true;
   if (!path_is_dir(dir)) return err_set(err, "%s: no such folder", dir);
   return err_set(err,
@@ -29,7 +30,7 @@ static bool find(const char *dir, const char *train_split, const char *val_split
 
 static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
   if (classes_has(dir, split) || (o->val_fraction > 0 && !strcmp(split, "val"))) return true;
-  return err_set(err, "%s has no images for it; --val-fraction 0.2 would hold some of training's back", dir);
+  return err_set(err, "%s has no images for it; --val-fraction 0.2 would hold out some of the training images", dir);
 }
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {

@@ -38,7 +38,7 @@ static bool names_differ(const Coco *c, const char *path, Err *err) {
   for (int i = 0; i < MIN(c->num_categories, UINT8_MAX + 1); i++)
     for (int j = 0; j < i; j++)
       if (!strcmp(c->categories[i].name, c->categories[j].name))
-        return err_set(err, "%s: classes %d and %d are both called %s; give each a name of its own", path, j, i,
+        return err_set(err, "%s: classes %d and %d have the same name, %s; rename one", path, j, i,
                        c->categories[i].name);
   return true;
 }
@@ -72,8 +72,8 @@ static bool same_names(const Dataset *like, const char *dir, Err *err) {
     const char *known = like->coco.categories[i].name, *name = own.categories[i].name;
     snprintf(number, sizeof number, "%d", i);
     if (strcmp(known, number) && strcmp(known, name))
-      ok = err_set(err, "%s/classes.txt: class %d is %s, but of %s it is %s; these are other classes", dir, i, name,
-                   like->coco.path, known);
+      ok = err_set(err, "%s/classes.txt: class %d is %s, but in %s it is %s; the two sets have different classes", dir,
+                   i, name, like->coco.path, known);
   }
   coco_free(&own);
   return ok;
@@ -86,7 +86,7 @@ static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const ch
   for (int i = 0; i < labels->n; i++) highest = MAX(highest, labels->bytes[i]);
   if (like) {
     if (highest >= like->classes)
-      return err_set(err, "%s: label %d, but the classes of training are 0 to %d; take it out, or add it there", path,
+      return err_set(err, "%s: label %d, but the training classes are 0 to %d; remove it here, or add it there", path,
                      highest, like->classes - 1);
     for (int i = 0; i < like->classes; i++) add_category(c, xstrdup(like->coco.categories[i].name));
     return same_names(like, dir, err);
@@ -94,8 +94,8 @@ static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const ch
   if (!read_names(c, dir, err)) return false;
   const int named = c->num_categories;
   if (named > 0 && highest >= named)
-    return err_set(err, "%s: label %d, but %s/classes.txt names only 0 to %d; add a line for each class", path, highest,
-                   dir, named - 1);
+    return err_set(err, "%s: label %d, but %s/classes.txt names only classes 0 to %d; add a line for each class", path,
+                   highest, dir, named - 1);
   for (int i = 0; named == 0 && i <= highest; i++) add_category(c, xasprintf("%d", i));
   return true;
 }
@@ -139,8 +139,9 @@ static bool name_folders(Coco *c, const ClassFolders *f, int *label_of, const Da
     for (label_of[i] = 0; label_of[i] < like->classes; label_of[i]++)
       if (!strcmp(f->name[i], c->categories[label_of[i]].name)) break;
     if (label_of[i] == like->classes)
-      return err_set(err, "%s/%s: no class of training, %s; rename the folder, take it out, or add it there", dir,
-                     f->name[i], like->coco.path);
+      return err_set(err,
+                     "%s/%s: not a class of the training set, %s; rename or remove the folder, or add the class there",
+                     dir, f->name[i], like->coco.path);
   }
   return true;
 }
@@ -222,8 +223,8 @@ static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *spl
   if (!d->folder && !train && !strcmp(split, "train")) d->folder = xstrdup(dir);
   free(train);
   if (!d->folder)
-    return err_set(err, "%s: no folder %s of folders; put images there by class%s", dir, split,
-                   strcmp(split, "val") ? "" : ", or give --val-fraction 0.2");
+    return err_set(err, "%s: no folder %s with a folder per class; put images there by class%s", dir, split,
+                   strcmp(split, "val") ? "" : ", or use --val-fraction 0.2");
   free(d->coco.path);
   d->coco.path = xstrdup(d->folder);
   if (!class_folders_list(&f, d->folder, err)) return false;
@@ -256,10 +257,10 @@ static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions 
   while (empty < c->num_categories && count[empty] > 0) empty++;
   free(count);
   if (c->num_categories < 2 || (d->gray && seen == 1))
-    return err_set(err, "%s: one class only, %s; %s", c->path, c->categories[last].name,
-                   d->gray ? "a classifier needs two" : "is it a folder too far up or down?");
+    return err_set(err, "%s: only one class, %s; %s", c->path, c->categories[last].name,
+                   d->gray ? "a classifier needs at least two" : "is this a folder too far up or down?");
   return d->gray || empty == c->num_categories ||
-         err_set(err, "%s/%s: no JPEG or PNG that can be read; put images there, or remove the folder", c->path,
+         err_set(err, "%s/%s: no readable JPEG or PNG file; put images there, or remove the folder", c->path,
                  c->categories[empty].name);
 }
 
@@ -287,7 +288,8 @@ static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bo
 
 static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   const ClassLayout layout = classes_layout(dir);
-  if (!class_split_names(split)) return err_set(err, "split %s: a set of classes has train, val and test", split);
+  if (!class_split_names(split))
+    return err_set(err, "split %s: data sets of images by class have the splits train, val and test", split);
   if (layout == CLASSES_NONE)
     return err_set(err,
                    "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders "
@@ -309,9 +311,9 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   if (!check_classes(d, l, o, err)) return false;
   choose_images(d, l, &own, held_out);
   if (d->num_images > 0) return true;
-  return err_set(err, "%s: no image of %d is left for %s%s; %d were bad%s", c->path, c->num_images, split,
+  return err_set(err, "%s: none of %d images is left for %s%s; %d were unusable%s", c->path, c->num_images, split,
                  own.val_fraction > 0 ? " by --val-fraction" : "", d->bad_images,
-                 own.val_fraction > 0 ? "; give another share or more images" : "");
+                 own.val_fraction > 0 ? "; choose another fraction or add images" : "");
 }
 
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *o, Err *err) {

@@ -91,8 +91,8 @@ static const char *type_name(int type) {
 }
 
 static bool refuse_short(const IdxBytes *s, const char *name, Err *err) {
-  if (s->corrupt) return err_set(err, "%s: the gzip data are corrupt; fetch it again", name);
-  return err_set(err, "%s: the file ends before its header does; fetch it again", name);
+  if (s->corrupt) return err_set(err, "%s: the gzip data are corrupt; download it again", name);
+  return err_set(err, "%s: the file ends within its header; download it again", name);
 }
 
 // The sizes, and how many bytes of elements they ask for.
@@ -100,22 +100,23 @@ static bool read_header(Idx *a, IdxBytes *s, const char *name, int dimensions, u
   uint8_t head[4], size[4 * IDX_IMAGES];
   if (source_read(s, head, sizeof head) < sizeof head) return refuse_short(s, name, err);
   if (head[0] != 0 || head[1] != 0)
-    return err_set(err, "%s: no IDX file: it begins with %02x %02x instead of 00 00; fetch it again", name, head[0],
-                   head[1]);
+    return err_set(err, "%s: not an IDX file: it begins with %02x %02x instead of 00 00; download it again", name,
+                   head[0], head[1]);
   if (head[2] != UNSIGNED_BYTES)
-    return err_set(err, "%s: elements of type 0x%02x (%s), but only unsigned bytes (0x08) are read; convert it", name,
-                   head[2], type_name(head[2]));
+    return err_set(err, "%s: elements of type 0x%02x (%s), but only unsigned bytes (0x08) are supported; convert it",
+                   name, head[2], type_name(head[2]));
   if (head[3] != dimensions)
-    return err_set(err, "%s: %d dimensions, but %s have %d; exchange the files, or convert it", name, head[3],
+    return err_set(err, "%s: %d dimensions, but files of %s have %d; swap the files, or convert it", name, head[3],
                    dimensions == IDX_IMAGES ? "images" : "labels", dimensions);
   if (source_read(s, size, 4 * (size_t)dimensions) < 4 * (size_t)dimensions) return refuse_short(s, name, err);
   const uint32_t n = big_endian(size), h = dimensions == IDX_IMAGES ? big_endian(size + 4) : 1,
                  w = dimensions == IDX_IMAGES ? big_endian(size + 8) : 1;
   if (n == 0 || h == 0 || w == 0)
-    return err_set(err, "%s: holds nothing: %u of %u x %u; fetch it again", name, n, w, h);
+    return err_set(err, "%s: it is empty: %u images of %u x %u; download it again", name, n, w, h);
   if (n > INT_MAX || h > IMAGE_MAX_PIXELS || w > IMAGE_MAX_PIXELS || (uint64_t)h * w > IMAGE_MAX_PIXELS)
-    return err_set(err, "%s: cannot be %u images of %u x %u pixels, at most %d pixels in one; fetch it again", name, n,
-                   w, h, IMAGE_MAX_PIXELS);
+    return err_set(
+        err, "%s: the header says %u images of %u x %u pixels, but an image has at most %d pixels; download it again",
+        name, n, w, h, IMAGE_MAX_PIXELS);
   *a = (Idx){.n = (int)n, .h = (int)h, .w = (int)w};
   *total = (uint64_t)n * h * w;
   return true;
@@ -123,17 +124,18 @@ static bool read_header(Idx *a, IdxBytes *s, const char *name, int dimensions, u
 
 static bool refuse_cut(const Idx *a, const IdxBytes *s, const char *name, uint64_t total, uint64_t have, Err *err) {
   if (s->corrupt) return refuse_short(s, name, err);
-  return err_set(
-      err, "%s: cut short: its header says %d of %d x %d, which are %llu bytes, but %llu are there%s; fetch it again",
-      name, a->n, a->w, a->h, (unsigned long long)total, (unsigned long long)have,
-      have == total ? " and their checksum is not" : "");
+  return err_set(err,
+                 "%s: truncated: the header says %d images of %d x %d, which is %llu bytes, but there are %llu%s; "
+                 "download it again",
+                 name, a->n, a->w, a->h, (unsigned long long)total, (unsigned long long)have,
+                 have == total ? " and no checksum" : "");
 }
 
 static bool read_elements(Idx *a, IdxBytes *s, const char *name, size_t size, uint64_t total, Err *err) {
   if (s->gzip ? total > (uint64_t)size * MOST_RATIO : total > (uint64_t)(s->end - s->at))
     return s->gzip ? err_set(err,
-                             "%s: cut short: its header says %d of %d x %d, more than %zu bytes of gzip can hold; "
-                             "fetch it again",
+                             "%s: truncated: the header says %d images of %d x %d, more than %zu bytes of gzip can "
+                             "hold; download it again",
                              name, a->n, a->w, a->h, size)
                    : refuse_cut(a, s, name, total, (uint64_t)(s->end - s->at), err);
   a->bytes = malloc(total);
@@ -142,15 +144,15 @@ static bool read_elements(Idx *a, IdxBytes *s, const char *name, size_t size, ui
   if (have < total) return refuse_cut(a, s, name, total, have, err);
   uint8_t more;
   if (source_read(s, &more, 1) > 0)
-    return err_set(err, "%s: goes on after the %d of %d x %d that its header says; fetch it again", name, a->n, a->w,
-                   a->h);
+    return err_set(err, "%s: there are more data than the %d images of %d x %d in the header; download it again", name,
+                   a->n, a->w, a->h);
   return !(s->cut || s->corrupt) || refuse_cut(a, s, name, total, have, err); // the checksum comes last
 }
 
 bool idx_parse(Idx *a, const uint8_t *bytes, size_t size, const char *name, int dimensions, Err *err) {
   CHECK(dimensions == IDX_IMAGES || dimensions == IDX_LABELS);
   *a = (Idx){0};
-  if (size == 0) return err_set(err, "%s: the file is empty; fetch it again", name);
+  if (size == 0) return err_set(err, "%s: the file is empty; download it again", name);
   IdxBytes s;
   if (!source_open(&s, bytes, size, name, err)) return false;
   uint64_t total = 0;
@@ -180,7 +182,7 @@ bool idx_load_pair(Idx *images, Idx *labels, const char *image_path, const char 
   *images = *labels = (Idx){0};
   bool ok = idx_load(images, image_path, IDX_IMAGES, err) && idx_load(labels, label_path, IDX_LABELS, err);
   if (ok && images->n != labels->n)
-    ok = err_set(err, "%s: %d labels, but %d images in %s; fetch both again", label_path, labels->n, images->n,
+    ok = err_set(err, "%s: %d labels, but %d images in %s; download both again", label_path, labels->n, images->n,
                  image_path);
   if (!ok) {
     idx_free(images);

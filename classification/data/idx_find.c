@@ -63,8 +63,8 @@ static bool find(const char *dir, const char *split, bool images, char **path, E
                        !strncmp(best, e->d_name, MIN(strlen(best), strlen(e->d_name)));
     if (best && !twins) {
       const bool first = strcmp(best, e->d_name) < 0;
-      one = err_set(err, "%s: both %s and %s could be the %s of %s; leave one of them there", dir,
-                    first ? best : e->d_name, first ? e->d_name : best, images ? "images" : "labels", split);
+      one = err_set(err, "%s: both %s and %s could be the %s of %s; remove one", dir, first ? best : e->d_name,
+                    first ? e->d_name : best, images ? "images" : "labels", split);
     }
     if (!one || (best && n.gzip)) continue;
     free(best);
@@ -78,8 +78,8 @@ static bool find(const char *dir, const char *split, bool images, char **path, E
 }
 
 static bool missing(const char *there, bool images, const char *dir, const char *split, Err *err) {
-  return err_set(err, "%s: no %s beside it; put %s/%s-%s-ubyte there, plain or .gz", there,
-                 images ? "images" : "labels", dir, split, images ? "images-idx3" : "labels-idx1");
+  return err_set(err, "%s: no %s for it; put %s/%s-%s-ubyte there, plain or .gz", there, images ? "images" : "labels",
+                 dir, split, images ? "images-idx3" : "labels-idx1");
 }
 
 bool idx_find(const char *dir, const char *const *names, char **images, char **labels, Err *err) {
@@ -90,7 +90,7 @@ bool idx_find(const char *dir, const char *const *names, char **images, char **l
     if (ok && !*images != !*labels) ok = missing(*images ? *images : *labels, !*images, dir, names[i], err);
   }
   if (ok && !*images)
-    ok = err_set(err, "%s: no IDX files of %s; put %s-images-idx3-ubyte and %s-labels-idx1-ubyte there, plain or .gz",
+    ok = err_set(err, "%s: no IDX files for %s; put %s-images-idx3-ubyte and %s-labels-idx1-ubyte there, plain or .gz",
                  dir, names[0], names[0], names[0]);
   if (!ok) {
     free(*images);

@@ -105,7 +105,7 @@ static void configure(ModelConfig *c) {
 
 static bool check(const ModelConfig *c, int images, Err *err) {
   (void)images;
-  return c->norm != NORM_GN || err_set(err, "googlenet has batch norm; use --norm bn, syncbn or frozen-bn");
+  return c->norm != NORM_GN || err_set(err, "googlenet uses batch norm; use --norm bn, syncbn or frozen-bn");
 }
 
 // ---- torchvision's weights ------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ static bool configure_published(const Checkpoint *c, ModelConfig *config, Err *e
   char variant[32];
   snprintf(variant, sizeof variant, "resnet%d", torchvision_depth(c, ""));
   if (!classifier_config(c, variant, head, config, NULL))
-    return err_set(err, "its ResNet is none of ours (18, 34, 50, 101, 152 layers; neither wide ones nor ResNeXts); "
-                        "build/inspect lists what it holds");
+    return err_set(err, "its ResNet is not supported (only 18, 34, 50, 101 or 152 layers; no wide ResNets or "
+                        "ResNeXts); build/inspect lists the tensors");
   config->width = torchvision_dim(c, "conv1.weight", 0);
   if (!ckpt_find(c, "bn1.running_mean")) config->norm = NORM_GN;
   return config_check(config, err);

@@ -58,7 +58,7 @@ static void configure(ModelConfig *c) {
 
 static bool check(const ModelConfig *c, int images, Err *err) {
   (void)images;
-  return config_batch_norm(c) || err_set(err, "vgg-28 has batch norm, which is trained; use --norm bn or syncbn");
+  return config_batch_norm(c) || err_set(err, "vgg-28 uses trainable batch norm; use --norm bn or syncbn");
 }
 
 const Model model_vgg28 = {

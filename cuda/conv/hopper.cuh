@@ -308,7 +308,8 @@ template <class Function> static Function *driver_function(const char *name) {
 #else
   CUDA_CHECK(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result));
 #endif
-  if (result != cudaDriverEntryPointSuccess) die(EXIT_RUN, "the driver lacks %s: update it to CUDA 12 or later", name);
+  if (result != cudaDriverEntryPointSuccess)
+    die(EXIT_RUN, "the driver lacks %s: update it to one for CUDA 12 or later", name);
   return (Function *)found;
 }
 // What a map is for. TMA rounds floats that are wgmma's operands to TF32, to nearest and ties to even; wgmma itself

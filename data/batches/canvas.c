@@ -43,7 +43,7 @@ bool sizes_parse(Sizes *s, const char *text, Err *err) {
     char *end = NULL;
     long side = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : 0;
     if (side < 1 || side > MAX_SHORTER_SIDE || (*end != ',' && *end != '\0'))
-      return err_set(err, "'%s': expected numbers from 1 to %d with commas between them, as 640,672,704", text,
+      return err_set(err, "'%s': expected numbers from 1 to %d separated by commas, such as 640,672,704", text,
                      MAX_SHORTER_SIDE);
     s->side[s->n++] = (int)side;
     at = end;

@@ -52,9 +52,10 @@ bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   char *path = dataset_path(d, i);
   *im = (Image){0};
   bool ok = path_is_file(path) ? d->upright ? image_load_upright(im, path, err) : image_load(im, path, err)
-                               : err_set(err, "%s: no such file, or not a regular one", path);
+                               : err_set(err, "%s: no such file, or not a regular file", path);
   if (ok && (im->h != want->h || im->w != want->w)) {
-    ok = err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h, d->coco.path);
+    ok = err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h,
+                 d->coco.path);
     image_free(im);
   }
   free(path);
@@ -72,7 +73,7 @@ Rle dataset_mask(const Dataset *d, int i, const Object *o) {
 
 bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err) {
   if (strict) return err_set(err, "%s", bad->msg);
-  fprintf(stderr, "bad image left out: %s\n", bad->msg);
+  fprintf(stderr, "unusable image left out: %s\n", bad->msg);
   d->left_out[image] = true;
   d->bad_images++;
   return true;

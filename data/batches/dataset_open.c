@@ -94,18 +94,19 @@ static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
     if (!ok) return false;
   }
   if ((int64_t)im->h * im->w > IMAGE_MAX_PIXELS)
-    return err_set(err, "%s: image %lld (%s) cannot be %d x %d pixels, at most %d in all; correct its width and height",
-                   d->coco.path, (long long)im->id, im->file_name, im->w, im->h, IMAGE_MAX_PIXELS);
+    return err_set(
+        err,
+        "%s: image %lld (%s) has %d x %d pixels, but at most %d in all are supported; correct its width and height",
+        d->coco.path, (long long)im->id, im->file_name, im->w, im->h, IMAGE_MAX_PIXELS);
   return true;
 }
 
 static bool nothing_usable(const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
-  return err_set(
-      err,
-      "%s: no usable image among %d, %d bad; of %d annotations %d are crowds, %d have a box without area, %d "
-      "an unknown category",
-      c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+  return err_set(err,
+                 "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds, %d "
+                 "have an empty box, %d an unknown category",
+                 c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
 }
 
 // Lists the usable images with their objects.
@@ -167,7 +168,7 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
   const char *bare = bare_name(d, first);
-  char *hint = bare ? xasprintf("; %s/%s is there: leave the folders out of file_name", d->folder, bare) : xstrdup("");
+  char *hint = bare ? xasprintf("; %s/%s exists: remove the folders from file_name", d->folder, bare) : xstrdup("");
   err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path, hint);
   free(hint);
   free(path);
@@ -190,7 +191,8 @@ static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
   char *path = dataset_path(d, claim->image);
   int h, w;
   bool holds = !image_info(path, d->upright, &h, &w, err) || (int64_t)h * w >= claim->pixels;
-  if (!holds) err_set(err, "%s: %d x %d pixels, but %d x %d in %s", path, w, h, im->w, im->h, d->coco.path);
+  if (!holds)
+    err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s", path, w, h, im->w, im->h, d->coco.path);
   free(path);
   return holds;
 }

@@ -134,10 +134,11 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const int tag = image_orientation(bytes, size), orientation = d->upright ? tag : 1;
   const bool as_stored = h == want->h && w == want->w, as_turned = h == want->w && w == want->h;
   if (orientation < IMAGE_TURNED ? !as_stored : !as_turned)
-    return err_set(err, "%s: %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h, d->coco.path,
+    return err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h,
+                   d->coco.path,
                    tag < IMAGE_TURNED || !(as_stored || as_turned) ? ""
-                   : d->upright ? "; its EXIF orientation turned it: leave out --exif"
-                                : "; its EXIF orientation turns it: give --exif");
+                   : d->upright ? "; it was rotated by its EXIF orientation: leave out --exif"
+                                : "; its EXIF orientation would rotate it: use --exif");
   bool ok = decode_image(worker, i, orientation, bytes, size, path, rgb, err);
   lap(worker, LOADER_DECODE);
   return ok;
@@ -202,7 +203,7 @@ static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) 
   if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
   if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
-    fprintf(stderr, "bad image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
+    fprintf(stderr, "unusable image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
 }
 
 // The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.
@@ -433,7 +434,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
     w->loader = l;
     int failed = pthread_create(&w->thread, NULL, decode_places, w);
     if (failed) {
-      err_set(err, "cannot start %d decoder threads: %s; ask for fewer, or free memory", threads, strerror(failed));
+      err_set(err, "cannot start %d decoder threads: %s; reduce --threads or free memory", threads, strerror(failed));
       loader_close(l);
       return NULL;
     }

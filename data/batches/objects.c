@@ -70,22 +70,22 @@ static int64_t write_objects(const Dataset *d, const Placing *p) {
 }
 
 static void print_set(const Dataset *d, FILE *out) {
-  fprintf(out, "data: %d images to train on, %d categories, at most %d objects an image", d->num_images, d->classes - 1,
+  fprintf(out, "data: %d training images, %d categories, at most %d objects per image", d->num_images, d->classes - 1,
           d->max_objects);
   const struct {
     int n;
     const char *what;
-  } odd[] = {{d->bad_images, "bad images left out"},
+  } odd[] = {{d->bad_images, "unusable images left out"},
              {d->missing, "image files missing"},
-             {d->without_objects, "images without an object"},
+             {d->without_objects, "images without objects"},
              {d->crowds, "crowd annotations left out"},
-             {d->dropped_boxes, "boxes without area left out"},
-             {d->unlabelled, "annotations of an unknown category left out"},
-             {d->coco.unknown_image, "annotations of an unknown image left out"},
-             {d->coco.duplicate_images, "images whose id comes again left out"},
-             {d->coco.duplicate_categories, "categories whose id comes again left out"},
-             {d->coco.bad_segmentation, "masks that cannot be used in whole or in part"},
-             {d->box_masks, "objects without a usable mask: their box stands in"}};
+             {d->dropped_boxes, "empty boxes left out"},
+             {d->unlabelled, "annotations with an unknown category left out"},
+             {d->coco.unknown_image, "annotations with an unknown image left out"},
+             {d->coco.duplicate_images, "images with a duplicate id left out"},
+             {d->coco.duplicate_categories, "categories with a duplicate id left out"},
+             {d->coco.bad_segmentation, "masks that are invalid in whole or in part"},
+             {d->box_masks, "objects without a valid mask, trained with their box as mask"}};
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
   fprintf(out, "\n");

@@ -21,7 +21,7 @@ bool outage_wait(Outage *o, double begin, const Err *why) {
   const bool again = !o->spent && now - MIN(o->since, begin) < o->patience;
   o->spent = !again;
   pthread_mutex_unlock(&o->lock);
-  if (first && again) fprintf(stderr, "%s; trying again for up to %g s\n", why->msg, o->patience);
+  if (first && again) fprintf(stderr, "%s; retrying for up to %g s\n", why->msg, o->patience);
   if (again) usleep(RETRY_EVERY);
   return again;
 }

@@ -56,10 +56,11 @@ static bool unknown(const ResultClasses *classes, const char *text, size_t lengt
   const char *names[NEAREST] = {NULL};
   const int shown = (int)MIN(length, (size_t)100), n = nearest(classes, text, length, names);
   if (n == 0)
-    return err_set(err, "\"%.*s\" is neither a name nor an id of the model's %d classes", shown, text, classes->n);
-  return err_set(err, "\"%.*s\" is neither a name nor an id of the model's %d classes; near it: %.100s%s%.100s%s%.100s",
-                 shown, text, classes->n, names[0], n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
-                 n > 2 ? names[2] : "");
+    return err_set(err, "\"%.*s\" is not the name or id of any of the model's %d classes", shown, text, classes->n);
+  return err_set(
+      err, "\"%.*s\" is not the name or id of any of the model's %d classes; did you mean %.100s%s%.100s%s%.100s?",
+      shown, text, classes->n, names[0], n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
+      n > 2 ? names[2] : "");
 }
 
 bool choice_open(ResultChoice *c, const char *list, int top, const ResultClasses *classes, Err *err) {
@@ -74,7 +75,7 @@ bool choice_open(ResultChoice *c, const char *list, int top, const ResultClasses
     if (last > begin && choose(c, begin, (size_t)(last - begin))) continue;
     choice_close(c);
     return last > begin ? unknown(classes, begin, (size_t)(last - begin), err)
-                        : err_set(err, "\"%.200s\" has an empty name between its commas", list);
+                        : err_set(err, "\"%.200s\" has an empty name between commas", list);
   }
   return true;
 }

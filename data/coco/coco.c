@@ -86,9 +86,9 @@ static bool find_one(const char *folder, const char *prefix, const char *suffix,
   *found = NULL;
   bool want_dir = suffix[0] == '\0', unique = true;
   DIR *dir = opendir(folder);
-  if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: no room to look into %s", folder); // it may be there
+  if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: cannot list %s", folder); // it may be there
   if (!dir && errno != ENOENT && errno != ENOTDIR)
-    return err_set(err, "cannot look into %s: %s", folder, strerror(errno));
+    return err_set(err, "cannot list folder %s: %s", folder, strerror(errno));
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
     size_t length = strlen(entry->d_name), before = strlen(prefix), after = strlen(suffix);
     if (length < before + after || strncmp(entry->d_name, prefix, before) != 0) continue;
@@ -102,7 +102,7 @@ static bool find_one(const char *folder, const char *prefix, const char *suffix,
       unique = true;
       break;
     } else if (*found) {
-      unique = err_set(err, "both %s and %s fit; name the split in full", *found, path);
+      unique = err_set(err, "both %s and %s match; give the split's full name", *found, path);
       free(path);
     } else {
       *found = path;
@@ -168,11 +168,12 @@ static bool has_pictures_of_masks(const char *dir) {
 static bool no_annotations(const char *dir, const char *prefix, const char *split, Err *err) {
   char *other = strcmp(split, "train") ? NULL : coco_elsewhere(dir);
   if (other)
-    err_set(err, "no %s/annotations/%s*.json; if %s is meant, put it there as %s.json, its images into %s/%s/", dir,
+    err_set(err, "no %s/annotations/%s*.json; if you mean %s, move it there as %s.json and its images into %s/%s/", dir,
             prefix, other, prefix, dir, split);
   else
     err_set(err, "no %s/annotations/%s*.json; a data set needs its annotations there%s", dir, prefix,
-            has_pictures_of_masks(dir) ? ", masks as polygons or runs: pictures of masks are not read" : "");
+            has_pictures_of_masks(dir) ? ", with masks as polygons or run-length codes: mask images are not supported"
+                                       : "");
   free(other);
   return false;
 }

@@ -276,13 +276,13 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
 static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
   IndexSource now;
   if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
-    c->origin = xasprintf("parsed; no index of it yet, as it changed a moment ago");
+    c->origin = xasprintf("parsed; not cached, because the file was only just written");
     return false;
   }
   unlink(index); // of no use any more; and file systems write out at once what replaces a file
   if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
   if (reason != 0) {
-    c->origin = xasprintf("parsed; no index of it kept, as %s cannot be written: %s", index, strerror(reason));
+    c->origin = xasprintf("parsed; not cached, because %s cannot be written: %s", index, strerror(reason));
     return false;
   }
   Coco mapped;
@@ -306,7 +306,8 @@ static bool parse(Coco *c, const char *path, const char *index, Err *err) {
     ok = coco_load(c, path, err);
     double seconds = now_seconds() - start;
     if (ok && keep(c, index, tmp, lock, reason, &source))
-      c->origin = xasprintf("parsed in %.2f s, kept as %s in %.2f s", seconds, index, now_seconds() - start - seconds);
+      c->origin =
+          xasprintf("parsed in %.2f s, cached as %s in %.2f s", seconds, index, now_seconds() - start - seconds);
   }
   if (lock >= 0) {
     if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed

@@ -25,7 +25,7 @@ static void read_image(CocoReader *r) {
         json_skip(j);
       }
     }
-  if (!has_id) json_fail(j, "an image lacks its id");
+  if (!has_id) json_fail(j, "an image without an id");
   Coco *c = &r->coco;
   array_reserve((void **)&c->images, &r->images_cap, (size_t)c->num_images + 1, sizeof *c->images);
   c->images[c->num_images++] = image;
@@ -47,7 +47,7 @@ static void read_category(CocoReader *r) {
         json_skip(j);
       }
     }
-  if (!has_id) json_fail(j, "a category lacks its id");
+  if (!has_id) json_fail(j, "a category without an id");
   if (!category.name) category.name = xasprintf("%lld", (long long)category.id);
   Coco *c = &r->coco;
   array_reserve((void **)&c->categories, &r->categories_cap, (size_t)c->num_categories + 1, sizeof *c->categories);
@@ -156,14 +156,14 @@ bool coco_load(Coco *c, const char *path, Err *err) {
       if (s == SECTIONS) {
         json_skip(j);
       } else if (seen[s]) { // Python would silently forget the first
-        json_fail(j, "a second list of \"%s\"; merge the two", sections[s].name);
+        json_fail(j, "a second list \"%s\"; merge the two", sections[s].name);
       } else if (json_begin_array(j)) {
         seen[s] = true;
         while (json_next(j)) sections[s].read(&r);
       }
     }
   bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
-  if (ok && !seen[IMAGES]) ok = err_set(err, "%s: no list of \"images\"; is this a COCO annotation file?", path);
+  if (ok && !seen[IMAGES]) ok = err_set(err, "%s: no list \"images\"; is this a COCO annotation file?", path);
   *c = r.coco;
   coco_read_close(&r);
   if (!ok) {

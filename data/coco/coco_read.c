@@ -284,7 +284,7 @@ void coco_read_object(CocoReader *r) {
         json_skip(j);
       }
     }
-  if (!has_image || !has_category) json_fail(j, "an annotation or detection lacks its image_id or category_id");
+  if (!has_image || !has_category) json_fail(j, "an annotation or detection without image_id or category_id");
   if (a.bad_segmentation)
     c->bad_segmentation++;
   else if (a.kind == SEG_NONE)

@@ -28,7 +28,7 @@ static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt
     result->has_segm = coco_ann_rle(&r->coco, a, image->h, image->w, &result->rle);
   }
   const char *lack = isnan(result->score)                     ? "score"
-                     : !result->has_bbox && !result->has_segm ? "bbox or usable segmentation"
+                     : !result->has_bbox && !result->has_segm ? "bbox or valid segmentation"
                                                               : NULL;
   return !lack ||
          err_set(err, "%s: detection %d, of image %lld, has no %s", r->coco.path, i + 1, (long long)a->image_id, lack);
@@ -55,7 +55,7 @@ bool coco_results_load(CocoResults *results, const char *path, const Coco *gt, E
     read_detections(&r);
   }
   bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
-  if (ok && !found) ok = err_set(err, "%s: neither an array of detections nor an object with \"detections\"", path);
+  if (ok && !found) ok = err_set(err, "%s: expected an array of detections or an object with \"detections\"", path);
   if (ok) results->items = xcalloc((size_t)r.coco.num_anns, sizeof *results->items);
   for (int i = 0; ok && i < r.coco.num_anns; i++) ok = take_result(&results->items[results->n++], &r, i, gt, err);
   results->runs = r.coco.runs;

@@ -82,8 +82,8 @@ static bool check_mask(const Coco *c, const CocoResult *r, int i, const CocoImag
     return err_set(err, "detection %d: its image, %lld, is %s in %s", i + 1, (long long)r->image_id, what,
                    c->path ? c->path : "the ground truth");
   if (r->bad_segm)
-    return err_set(err, "detection %d, of image %lld: its segmentation cannot be used; correct it, or leave it out",
-                   i + 1, (long long)r->image_id);
+    return err_set(err, "detection %d, of image %lld: its segmentation is invalid; correct it, or remove it", i + 1,
+                   (long long)r->image_id);
   if (r->has_segm && (r->rle.h != image->h || r->rle.w != image->w) && out->other_size++ == 0)
     out->first_other_size = i;
   if (!r->has_segm && out->maskless++ == 0) out->first_maskless = i;
@@ -97,7 +97,7 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
   for (int i = 0; i < dt->n; i++) {
     const CocoResult *r = &dt->items[i];
     if (!r->has_bbox && !r->has_segm)
-      return err_set(err, "detection %d has neither bbox nor segmentation; give it one", i + 1);
+      return err_set(err, "detection %d has neither bbox nor segmentation; add one", i + 1);
     int image = coco_find_image(c, r->image_id), category = coco_find_category(c, r->category_id);
     out->unknown_image += image < 0;
     out->unknown_category += image >= 0 && category < 0;
@@ -124,11 +124,11 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
 static bool check_boundaries(const EvalCells *e, const CocoResults *dt, const EvalSummary *notes, Err *err) {
   if (e->kind != EVAL_BOUNDARY) return true;
   if (e->num_gts && notes->box_masks == e->num_gts)
-    return err_set(err, "boundaries need masks, and no annotation of %s has one",
+    return err_set(err, "boundary IoU needs masks, but no annotation of %s has one",
                    e->coco->path ? e->coco->path : "the ground truth");
   int masks = 0;
   for (int i = 0; i < dt->n; i++) masks += dt->items[i].has_segm;
-  return masks || !dt->n || err_set(err, "boundaries need masks, and no detection has one");
+  return masks || !dt->n || err_set(err, "boundary IoU needs masks, but no detection has one");
 }
 
 // Walks both sorted lists at once; a cell has ground truth, detections or both.

@@ -154,7 +154,7 @@ static void print_worst(FILE *f, const Confusion *c) {
     if (!isnan(recall)) list[n++] = (Ranked){i, recall};
   }
   qsort(list, (size_t)n, sizeof *list, compare_recall);
-  fprintf(f, "\nclasses that are recognised worst\n%9s%11s%8s  class\n", "recall", "precision",
+  fprintf(f, "\nclasses with the lowest recall\n%9s%11s%8s  class\n", "recall", "precision",
           c->background ? "objects" : "images");
   for (int i = 0; i < MIN(n, WORST); i++) {
     const ClassFigures figures = confusion_figures(c, list[i].class);
@@ -171,7 +171,7 @@ static void print_mistakes(FILE *f, const Confusion *c) {
   Mistake list[MISTAKES];
   const int n = confusion_mistakes(c, list, MISTAKES);
   if (!n) return;
-  fprintf(f, "\ncommonest mistakes\n%8s%11s  truth, and what it was taken for\n", c->background ? "number" : "images",
+  fprintf(f, "\nmost frequent errors\n%8s%11s  true class, predicted class\n", c->background ? "number" : "images",
           "of truth");
   for (int i = 0; i < n; i++) {
     fprintf(f, "%8lld", (long long)list[i].images);
@@ -203,7 +203,7 @@ static void print_totals(FILE *f, const Confusion *c) {
 void confusion_print(FILE *f, const Confusion *c) {
   print_totals(f, c);
   if (c->classes <= MOST_SHOWN) {
-    fprintf(f, "\nrows are the truth, columns what was %s\n", c->background ? "detected" : "predicted");
+    fprintf(f, "\nrows: true class; columns: %s class\n", c->background ? "detected" : "predicted");
     print_table(f, c);
     return;
   }

@@ -282,13 +282,13 @@ bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w,
     size_t begin = at;
     int64_t x;
     if (!decode_number(s, len, &at, &x))
-      return err_set(err, "malformed run-length string: no number at its character %zu", begin);
+      return err_set(err, "malformed run-length string: no number at character %zu", begin);
     if (*n > 2) x += runs[*n - 2];
     if (x < 0 || (sum += (uint64_t)x) > pixels || *n == INT_MAX) break;
     runs[(*n)++] = (uint32_t)x;
     if (at == len && sum == pixels && pixels <= UINT32_MAX) return true;
   }
-  return err_set(err, "run-length string does not add up to its size, %d x %d pixels (h x w)", h, w);
+  return err_set(err, "the runs of the run-length string do not add up to its size, %d x %d pixels (h x w)", h, w);
 }
 
 bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err) {
@@ -302,7 +302,8 @@ bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err) {
   uint64_t sum = 0, pixels = (uint64_t)h * (uint64_t)w;
   for (int i = 0; i < n; i++) sum += counts[i];
   return (n > 0 && sum == pixels && pixels <= UINT32_MAX) ||
-         err_set(err, "runs add up to %llu, not to their size, %d x %d pixels (h x w)", (unsigned long long)sum, h, w);
+         err_set(err, "the runs add up to %llu instead of their size, %d x %d pixels (h x w)", (unsigned long long)sum,
+                 h, w);
 }
 
 bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err) {

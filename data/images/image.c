@@ -108,24 +108,24 @@ static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut
   if (jpeg) jpeg_frame(bytes, size, &frame);
   const char *why = NULL;
   if (size == 0)
-    why = "the file is empty; fetch it again";
+    why = "the file is empty; copy or download it again";
   else if (size > sizeof lfs && !memcmp(bytes, lfs, sizeof lfs - 1))
     why = "a Git LFS pointer; run `git lfs pull`";
   else if (!jpeg && !png_is(bytes, size))
-    why = "neither JPEG nor PNG; convert it to one of them";
+    why = "not a JPEG or PNG file; convert it";
   else if (frame.coding == JPEG_ARITHMETIC)
     why = "an arithmetic-coded JPEG; convert it to a baseline one or to PNG";
   else if (frame.coding == JPEG_LOSSLESS)
     why = "a lossless JPEG; convert it to PNG";
   else if (frame.bits != 8)
-    why = "a JPEG of more than 8 bits a sample; convert it to PNG";
+    why = "a JPEG with more than 8 bits per sample; convert it to PNG";
   else if (cut || !strcmp(reason, "outofdata"))
-    why = "the file ends before the image does; fetch it again";
+    why = "the file is truncated; copy or download it again";
   else if (!strcmp(reason, "outofmem"))
-    why = "it unpacks to more than 4 GB";
+    why = "it decompresses to more than 4 GB";
   if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
   if (jpeg && !strcmp(reason, "bad png sig")) reason = unexplained; // left from looking whether it is a PNG
-  return err_set(err, "%s: cannot read the image: corrupt (%s); fetch it again or take it out", name, reason);
+  return err_set(err, "%s: cannot read the image: corrupt (%s); copy or download it again, or remove it", name, reason);
 }
 
 static bool refuse_without_memory(const char *name, size_t bytes, Err *err) {
@@ -136,9 +136,8 @@ static bool refuse_without_memory(const char *name, size_t bytes, Err *err) {
 
 static bool size_ok(int h, int w, const char *name, Err *err) {
   if (h > 0 && w > 0 && (int64_t)h * w <= IMAGE_MAX_PIXELS) return true;
-  if (h <= 0 || w <= 0)
-    return err_set(err, "%s: cannot read the image: its header says %d×%d pixels, which are none", name, w, h);
-  return err_set(err, "%s: cannot read the image: its header says %d×%d pixels; at most %d in all are accepted", name,
+  if (h <= 0 || w <= 0) return err_set(err, "%s: cannot read the image: its header says %d×%d pixels", name, w, h);
+  return err_set(err, "%s: cannot read the image: its header says %d×%d pixels; at most %d in all are supported", name,
                  w, h, IMAGE_MAX_PIXELS);
 }
 
@@ -153,7 +152,7 @@ int image_orientation(const uint8_t *bytes, size_t size) {
 }
 
 bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
-  if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular one", path);
+  if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
   uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
   FILE *f = fopen(path, "rb");
   size_t size = f ? fread(start, 1, sizeof start, f) : 0;

@@ -111,13 +111,13 @@ bool png_write_pixels(const char *path, const PngPixels *im, int level, const ch
   CHECK(im->sample_bytes == 1 || im->sample_bytes == 2);
   CHECK(im->h > 0 && im->w > 0);
   FILE *f = fopen(path, "wb");
-  if (!f) return err_set(err, "%s: cannot write: %s", path, strerror(errno));
+  if (!f) return err_set(err, "cannot write %s: %s", path, strerror(errno));
   write_image(f, im, level, software);
   const bool failed = ferror(f);
   int reason = errno; // of a write; what was still to be written may fail, too
   if (fclose(f) == 0 && !failed) return true;
   if (!failed) reason = errno;
-  err_set(err, "%s: cannot write all of it: %s", path, strerror(reason));
+  err_set(err, "cannot write all of %s: %s", path, strerror(reason));
   errno = reason;
   return false;
 }

@@ -21,7 +21,7 @@ static bool is_empty(const char *folder) {
 bool crops_open(Crops *c, const char *folder, bool alpha, const ResultClasses *classes, int rank, Err *err) {
   *c = (Crops){.classes = *classes, .alpha = alpha};
   if (rank == 0 && !is_empty(folder))
-    return err_set(err, "%s: there are files in it, and crops of two runs would mix; give an empty folder or a new one",
+    return err_set(err, "%s is not empty, and its files would mix with the new crops; choose an empty or new folder",
                    folder);
   return pictures_open(&c->pictures, folder, "maskrcnn.c crop", rank, err);
 }

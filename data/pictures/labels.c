@@ -12,7 +12,9 @@ bool labels_open(Labels *l, const char *folder, LabelValues values, const Result
   for (int i = 0; i < classes->n && values == LABELS_CLASSES; i++) {
     const int64_t id = classes->items[i].id;
     if (id < 1 || id > MAX_LABEL)
-      return err_set(err, "category id %lld (%.200s) is none of a label map's values, 1 to %d: ask for instances",
+      return err_set(err,
+                     "category id %lld (%.200s) does not fit into a label map, whose values are 1 to %d: use "
+                     "--label-values instances",
                      (long long)id, result_class_name(classes, id), MAX_LABEL);
     if (id > UINT8_MAX) l->sample_bytes = 2;
   }

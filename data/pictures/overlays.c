@@ -71,8 +71,8 @@ static bool is_file(const char *path) {
 static bool spares(const char *path, FileSet *files, Err *err) {
   if (!file_set_spares(files, path, err)) return false;
   if (is_file(path) && !png_is_signed(path, signed_by))
-    return err_set(err, "%s is there and is no overlay of this program, which would overwrite it; give another folder",
-                   path);
+    return err_set(
+        err, "%s exists and is not an overlay of this program, so it is not overwritten; choose another folder", path);
   return true;
 }
 
@@ -121,7 +121,7 @@ static bool drawing_fits(const Image *image) {
 }
 
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err) {
-  if (!drawing_fits(image)) return err_set(err, "%s: not enough memory to draw it", o->path[i]);
+  if (!drawing_fits(image)) return err_set(err, "%s: not enough memory to draw the overlay", o->path[i]);
   Image picture = image_alloc(image->h, image->w);
   memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
   draw_overlay(&picture, items, n);
@@ -129,7 +129,7 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
   unlink(tmp); // of a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
-  if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "%s: cannot write: %s", o->path[i], strerror(errno));
+  if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "cannot write %s: %s", o->path[i], strerror(errno));
   const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);

@@ -20,7 +20,7 @@ void pictures_close(Pictures *p) {
 }
 
 static bool no_memory(const Pictures *p, const char *name, Err *err) {
-  return err_set(err, "%s/%s.png: not enough memory for it", p->folder, name);
+  return err_set(err, "%s/%s.png: not enough memory to draw it", p->folder, name);
 }
 
 uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err *err) {
@@ -47,7 +47,7 @@ static bool replace(const Pictures *p, const char *path, const PngPixels *pixels
   char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank); // the picture's name may be as long as any
   unlink(tmp);                                                    // of a killed run, or a link
   bool ok = png_write_pixels(tmp, pixels, level, p->kind, err);
-  if (ok && rename(tmp, path) != 0) ok = err_set(err, "%s: cannot write: %s", path, strerror(errno));
+  if (ok && rename(tmp, path) != 0) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
   const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);
@@ -58,11 +58,10 @@ static bool replace(const Pictures *p, const char *path, const PngPixels *pixels
 bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels, int level, Err *err) {
   if (!packing_fits(p, name, pixels, err)) return false;
   char *path = xasprintf("%s/%s.png", p->folder, name);
-  const bool ok = !is_another(p, path) ? replace(p, path, pixels, level, err)
-                                       : err_set(err,
-                                                 "%s is there and is none of this program's (%s); give another "
-                                                 "folder",
-                                                 path, p->kind);
+  const bool ok =
+      !is_another(p, path)
+          ? replace(p, path, pixels, level, err)
+          : err_set(err, "%s exists and was not written by this program (%s); choose another folder", path, p->kind);
   free(path);
   return ok;
 }

@@ -17,7 +17,7 @@ static bool folder_is_ours(const char *dir, const char *marker, Err *err) {
   }
   closedir(d);
   return empty || ours ||
-         err_set(err, "%s: holds files that are not a data set of shapes of this kind; name another folder", dir);
+         err_set(err, "%s contains files that are not a shapes data set of this format; choose another folder", dir);
 }
 
 static bool write_marker(const ShapesConfig *c, const char *marker, Err *err) {

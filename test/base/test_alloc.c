@@ -45,13 +45,13 @@ static void expect_out_of_memory(const char *what, const char *options, const ch
 
 TEST(alloc_out_of_memory_says_what_for) {
   if (allocations_counted()) { // a sanitizer ends a program that asks for so much
-    expect_out_of_memory(NULL, NULL, ": out of memory: 4611686018427.4 MB asked for (test/base/test_alloc.c:");
-    expect_out_of_memory("the scores", "--val-limit", " MB asked for the scores (test/base/test_alloc.c:");
-    expect_out_of_memory("the scores", "--val-limit", "); a smaller --val-limit shrinks it\n");
+    expect_out_of_memory(NULL, NULL, ": out of memory: cannot allocate 4611686018427.4 MB (test/base/test_alloc.c:");
+    expect_out_of_memory("the scores", "--val-limit", " MB for the scores (test/base/test_alloc.c:");
+    expect_out_of_memory("the scores", "--val-limit", "); reduce --val-limit\n");
   }
   Err err, around;
   EXPECT(!err_memory(&err, 99, "a name", NULL) && !err_memory(NULL, 99, "a name", NULL));
-  EXPECT_STR(err.msg, "out of memory: 99 bytes asked for a name");
+  EXPECT_STR(err.msg, "out of memory: cannot allocate 99 bytes for a name");
   err_set(&around, "step 3: %s", err.msg);
   EXPECT_INT(err_exit(&around), EXIT_RUN);
   err_set(&around, "cannot open 3");

@@ -271,7 +271,7 @@ TEST(file_dirs_make_reports_what_stands_in_the_way) {
   snprintf(same, sizeof same, "%s/.", folder);
   EXPECT(path_is_same(folder, same) && !path_is_same(folder, file) && !path_is_same("/no/such", "/no/such"));
   EXPECT(!dirs_make(under_file, &err));
-  char *want = xasprintf("cannot create folder %s: there is a file of that name; give another one", file);
+  char *want = xasprintf("cannot create folder %s: a file of that name exists; choose another folder", file);
   EXPECT_STR(err.msg, want);
   EXPECT(!write_text(under_file, "", &err));
   EXPECT(strstr(err.msg, "Not a directory"));

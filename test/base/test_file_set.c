@@ -23,7 +23,7 @@ TEST(file_set_knows_files_by_any_name) {
   file_set_add(&s, none);
   file_set_add(&s, test_tmp());
   for (int i = 0; i < 3; i++) file_set_add(&s, read);
-  EXPECT(!file_set_spares(&s, read, &err) && strstr(err.msg, "file-set-read is read by this run, which would "));
+  EXPECT(!file_set_spares(&s, read, &err) && strstr(err.msg, "file-set-read is an input of this run and would "));
   EXPECT(!file_set_spares(&s, link_to, NULL) && !file_set_spares(&s, name, NULL));
   EXPECT(file_set_spares(&s, other, NULL) && file_set_spares(&s, none, NULL) && file_set_spares(&s, astray, NULL));
   EXPECT(file_set_spares(&s, test_tmp(), NULL));

@@ -19,7 +19,7 @@ static void fails_in_every_way(void *context) {
 
 TEST(guest_gets_the_line_and_goes_on) {
   static const char *const want[] = {"no such thing", "the GPU?is lost", "check failed: *way == 3",
-                                     "out of memory: 12 bytes asked for (here.c:1)"};
+                                     "out of memory: cannot allocate 12 bytes (here.c:1)"};
   for (int way = 0; way < COUNT(want); way++) {
     Err err = {""};
     steps = 0;

@@ -13,7 +13,7 @@ TEST(lock_leaves_other_files_alone) {
   char *other = xasprintf("%s/lock-is-not-here", test_tmp());
   CHECK(dirs_make(folder, &err));
   write_text(path, "my own notes, longer than a name");
-  EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/locked/lock is there and is no lock; "));
+  EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/locked/lock exists and is not a lock file of this program; "));
   char *text = file_read(path, &size, &err);
   EXPECT(text && !strcmp(text, "my own notes, longer than a name"));
   free(text);

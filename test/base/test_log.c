@@ -268,7 +268,7 @@ TEST(log_keeps_what_cannot_be_written) {
   log_release(&log);
   commit(&log, 2, "eval");
   EXPECT(!log_written(&log, &err) && errno == EFBIG);
-  EXPECT_STR(err.msg, "log.jsonl: could not be written to its end: File too large");
+  EXPECT_STR(err.msg, "log.jsonl: could not be written completely: File too large");
   text = read_log(dir);
   EXPECT_STR(text, "{\"step\":1,\"kind\":\"train\"}\n"); // nothing of the second
   free(text);
@@ -278,7 +278,7 @@ TEST(log_keeps_what_cannot_be_written) {
   signal(SIGXFSZ, before);
   fclose(log.people);
   log.people = stderr;
-  want = xasprintf("%s; trying again\n", err.msg); // once
+  want = xasprintf("%s; retrying\n", err.msg); // once
   EXPECT_STR(said, want);
   EXPECT(log_close(&log, &err));
   text = read_log(dir);

@@ -113,7 +113,7 @@ TEST(origin_of_the_cpu_names_no_gpu) {
 TEST(commit_that_names_no_tree_is_flagged) {
   EXPECT(commit_clean("d1ce8a1") && !commit_complaint("d1ce8a1"));
   EXPECT(commit_clean("v1.0-3-gd1ce8a1"));
-  EXPECT(!commit_clean("d1ce8a1-dirty") && strstr(commit_complaint("d1ce8a1-dirty"), "commit, build again"));
+  EXPECT(!commit_clean("d1ce8a1-dirty") && strstr(commit_complaint("d1ce8a1-dirty"), "commit and build again"));
   EXPECT(!commit_clean("unknown") && strstr(commit_complaint("unknown"), "git checkout"));
   EXPECT(!commit_clean("") && !strchr(commit_complaint(""), '\n'));
 }

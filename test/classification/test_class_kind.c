@@ -147,12 +147,12 @@ TEST(library_refuses_a_detector_s_options_for_a_classifier) {
   maskrcnn_options o = classifier_options();
   o.max_image_size = 80;
   EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "max_image_size is for models that find objects"));
+  EXPECT(strstr(message, "max_image_size is for detectors"));
   o = classifier_options();
   o.canvases = &canvas;
   o.num_canvases = 1;
   EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "canvases is for models that find objects"));
+  EXPECT(strstr(message, "canvases is for detectors"));
   o = classifier_options();
   o.image_size = 64;
   if (!(m = library_open(&o))) return;

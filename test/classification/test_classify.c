@@ -41,8 +41,8 @@ TEST(classify_accepts_the_same_classes) {
   Err err;
   EXPECT(classify_accepts(same, 2, &d, &err));
   EXPECT(!classify_accepts(other, 2, &d, &err));
-  EXPECT_STR(err.msg, "there: class 1 is bee, the model's bear");
-  EXPECT(!classify_accepts(same, 3, &d, &err) && strstr(err.msg, "2 classes, but the model knows 3"));
+  EXPECT_STR(err.msg, "there: class 1 is bee, but the model's is bear");
+  EXPECT(!classify_accepts(same, 3, &d, &err) && strstr(err.msg, "2 classes, but the model has 3"));
   d.kind = &objects_with_masks;
-  EXPECT(!classify_accepts(same, 2, &d, &err) && strstr(err.msg, "not a set of images by class"));
+  EXPECT(!classify_accepts(same, 2, &d, &err) && strstr(err.msg, ": not a data set of images by class"));
 }

@@ -289,22 +289,21 @@ static void do_steps(Comm *c, void *context) {
 TEST_TIER(collective_call_that_fails_ends_all, 1) {
   test_limit(60);
   faults_begin("AllReduce:7:1", "Xid 79");
-  expect_one_line(3, do_steps, 1, ", step 7: NCCL: ncclAllReduce: unhandled cuda error: Xid 79; NCCL_DEBUG=INFO tells");
+  expect_one_line(3, do_steps, 1, ", step 7: NCCL: ncclAllReduce: unhandled cuda error: Xid 79; set NCCL_DEBUG=INFO");
   faults_end();
 }
 
 TEST_TIER(collective_error_beside_ends_all, 1) {
   test_limit(60);
   faults_begin("async:7:1", "Xid 79");
-  expect_one_line(3, do_steps, 1, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; NCCL_DEBUG=INFO tells");
+  expect_one_line(3, do_steps, 1, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; set NCCL_DEBUG=INFO");
   faults_end();
 }
 
 TEST_TIER(collective_gpu_given_twice, 1) {
   test_limit(60);
   faults_begin("CommInitRankConfig:1:5", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000");
-  expect_one_line(3, do_steps, EXIT_USAGE,
-                  "two ranks were given the same GPU (NCCL: Duplicate GPU detected : rank 1 and");
+  expect_one_line(3, do_steps, EXIT_USAGE, "two ranks use the same GPU (NCCL: Duplicate GPU detected : rank 1 and");
   faults_end();
 }
 

@@ -130,26 +130,38 @@ TEST(launch_by_mpirun) {
 }
 
 TEST(launch_refuses_what_cannot_be) {
-  expect_refused("RANK=5 WORLD_SIZE=4", NULL, "RANK is 5 of WORLD_SIZE 4: ranks are 0 to 3");
-  expect_refused("RANK=x WORLD_SIZE=4", NULL, "RANK is \"x\", which is no number");
-  expect_refused("RANK=-1 WORLD_SIZE=4", NULL, "RANK is \"-1\", which is no number");
+  expect_refused("RANK=5 WORLD_SIZE=4", NULL, "RANK is 5 with WORLD_SIZE 4: ranks go from 0 to 3");
+  expect_refused("RANK=x WORLD_SIZE=4", NULL, "RANK is \"x\": expected a whole number");
+  expect_refused("RANK=-1 WORLD_SIZE=4", NULL, "RANK is \"-1\": expected a whole number");
   expect_refused("RANK=0 WORLD_SIZE=99999999999", NULL, "WORLD_SIZE is \"99999999999\"");
-  expect_refused("RANK=0 WORLD_SIZE=5000", NULL, "WORLD_SIZE is 5000; 1 to 1024 ranks");
+  expect_refused("RANK=0 WORLD_SIZE=5000", NULL, "WORLD_SIZE is 5000: from 1 to 1024 ranks");
   expect_refused("RANK=0 WORLD_SIZE=0", NULL, "WORLD_SIZE is 0");
-  expect_refused("RANK=1", NULL, "RANK is set, but WORLD_SIZE is not");
-  expect_refused("WORLD_SIZE=2", NULL, "WORLD_SIZE is set, but RANK is not");
+  expect_refused("RANK=1", NULL,
+                 "environment variable RANK is set, but WORLD_SIZE is not: set both, as torchrun, srun and mpirun do");
+  expect_refused("WORLD_SIZE=2", NULL,
+                 "environment variable WORLD_SIZE is set, but RANK is not: set both, as torchrun, srun and mpirun do");
   expect_refused("OMPI_COMM_WORLD_SIZE=2", NULL, "OMPI_COMM_WORLD_SIZE is set, but OMPI_COMM_WORLD_RANK is not");
-  expect_refused("RANK=1 WORLD_SIZE=2 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", NULL, "LOCAL_RANK is 2 among 2 of this host");
-  expect_refused("RANK=1 WORLD_SIZE=2 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3", NULL, "which cannot be");
-  expect_refused("RANK=1 WORLD_SIZE=2", NULL, "nothing says where the 2 ranks meet");
+  expect_refused("RANK=1 WORLD_SIZE=2 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", NULL,
+                 "LOCAL_RANK is 2, but this host has 2 processes");
+  expect_refused("RANK=1 WORLD_SIZE=2 LOCAL_RANK=2 LOCAL_WORLD_SIZE=3", NULL, "contradict each other");
+  expect_refused("RANK=1 WORLD_SIZE=2", NULL,
+                 "the rendezvous of the 2 ranks is unknown: set MASTER_ADDR and MASTER_PORT to rank 0's host and a "
+                 "free port there, or give --rendezvous");
   expect_refused("RANK=1 WORLD_SIZE=2 MASTER_ADDR=h", NULL, "MASTER_PORT is not set");
-  expect_refused("RANK=1 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=70000", NULL, "there is no port 70000");
+  expect_refused("RANK=1 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=70000", NULL,
+                 ": 70000 is not a valid port; use 1 to 65535");
   expect_refused("RANK=1 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=65535 TORCHELASTIC_USE_AGENT_STORE=True", NULL,
-                 "there is no port 65536");
-  expect_refused(MPIRUN "OMPI_COMM_WORLD_LOCAL_SIZE=3", NULL, "nothing says where the 4 ranks meet");
-  expect_refused("", "tcp:h:1", "nothing says which of them this is");
-  expect_refused("", "h:1", "--rendezvous h:1 is neither tcp:HOST:PORT nor file:PATH");
-  expect_refused("", "file:", "is neither");
+                 ": 65536 is not a valid port; use 1 to 65535");
+  expect_refused(MPIRUN "OMPI_COMM_WORLD_LOCAL_SIZE=3", NULL,
+                 "the rendezvous of the 4 ranks is unknown: set MASTER_ADDR and MASTER_PORT to rank 0's host and a "
+                 "free port there, or give --rendezvous");
+  expect_refused("", "tcp:h:1",
+                 "--rendezvous is given, but the rank of this process is unknown: start it with torchrun, srun or "
+                 "mpirun, or set RANK and WORLD_SIZE");
+  expect_refused("", "h:1", "--rendezvous h:1: expected tcp:HOST:PORT or file:PATH");
+  expect_refused("", "file:", "expected tcp:HOST:PORT");
   static const char *const bad[] = {"tcp:h", "tcp::1", "tcp:h:0", "tcp:h:65536", "tcp:h:1x", "tcp:::1:7", "tcp:h:-1"};
-  for (int i = 0; i < COUNT(bad); i++) expect_refused("RANK=1 WORLD_SIZE=2", bad[i], "is no HOST:PORT");
+  for (int i = 0; i < COUNT(bad); i++)
+    expect_refused("RANK=1 WORLD_SIZE=2", bad[i],
+                   "\": expected HOST:PORT, such as node1:29500 or [fe80::1]:29500, with a port from 1 to 65535");
 }

@@ -18,7 +18,7 @@ TEST(nccl_of_this_machine) {
     return;
   }
   if (strstr(err.msg, "too old")) return;
-  EXPECT(strstr(err.msg, "there is neither libnccl.so.2 nor libnccl.so (libnccl.so.2: cannot open"));
+  EXPECT(strstr(err.msg, "neither libnccl.so.2 nor libnccl.so can be loaded (libnccl.so.2: cannot open"));
   EXPECT(strstr(err.msg, "apt install libnccl2, or pip install nvidia-nccl-cu13 and MASKRCNN_NCCL="));
 }
 
@@ -58,9 +58,10 @@ TEST(nccl_missing_or_old) {
                  "MASKRCNN_NCCL: cannot open NCCL: /nowhere/libnccl.so.2: cannot open shared object file: No such "
                  "file or directory; apt install libnccl2, or pip install");
   expect_refused(&(Loading){"Makefile", {NULL}}, "MASKRCNN_NCCL: cannot open NCCL: ");
-  expect_refused(&(Loading){"libm.so.6", {NULL}}, "libm.so.6 has no function ncclGetVersion, so it is no NCCL");
+  expect_refused(&(Loading){"libm.so.6", {NULL}},
+                 "libm.so.6 lacks the function ncclGetVersion and cannot be used as NCCL: ");
   expect_refused(&(Loading){NULL, {"NCCL_STUB_VERSION=21602"}}, "NCCL 2.16.2 (");
-  expect_refused(&(Loading){NULL, {"NCCL_STUB_VERSION=21602"}}, ") is too old: 2.17 or newer is needed; apt install");
+  expect_refused(&(Loading){NULL, {"NCCL_STUB_VERSION=21602"}}, ") is too old: 2.17 or newer is needed: apt install");
   expect_refused(&(Loading){NULL, {"NCCL_STUB_VERSION=2804"}}, "NCCL 2.8.4 (");
   const char *said;
   EXPECT_INT(run_in_child(only_load, &(Loading){NULL, {"NCCL_STUB_VERSION=21700"}}, &said), 0);
@@ -96,22 +97,21 @@ TEST(nccl_failing_calls) {
   test_limit(60);
   expect_ended(&(Loading){NULL, {NULL}}, 0, "");
   expect_ended(&(Loading){NULL, {"NCCL_STUB_FAULT=GetUniqueId:1:3"}}, 2,
-               ": NCCL: ncclGetUniqueId: internal error; NCCL_DEBUG=INFO tells more\n");
+               ": NCCL: ncclGetUniqueId: internal error; set NCCL_DEBUG=INFO for details\n");
   expect_ended(&(Loading){NULL, {"NCCL_STUB_FAULT=CommInitRankConfig:1:1", "NCCL_STUB_TEXT=no\nmemory"}}, 2,
-               ": NCCL: ncclCommInitRankConfig: unhandled cuda error: no?memory; NCCL_DEBUG=INFO tells more\n");
+               ": NCCL: ncclCommInitRankConfig: unhandled cuda error: no?memory; set NCCL_DEBUG=INFO for details\n");
   expect_ended(&(Loading){NULL, {"NCCL_STUB_FAULT=AllReduce:2:1"}}, 1, ": NCCL: ncclAllReduce: unhandled cuda error; ");
   expect_ended(&(Loading){NULL, {"NCCL_STUB_FAULT=CommDestroy:1:3"}}, 1, ": NCCL: ncclCommDestroy: internal error; ");
   expect_ended(&(Loading){NULL,
                           {"NCCL_STUB_FAULT=CommInitRankConfig:1:5",
                            "NCCL_STUB_TEXT=Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000"}},
                2,
-               ": two ranks were given the same GPU (NCCL: Duplicate GPU detected : rank 1 and rank 0 both on CUDA "
-               "device 1b000): start as many processes on a host as it has GPUs");
+               ": two ranks use the same GPU (NCCL: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device "
+               "1b000): start one process per GPU of a host");
   expect_ended(&(Loading){NULL,
                           {"NCCL_STUB_FAULT=CommInitRankConfig:1:5",
                            "NCCL_STUB_TEXT=Multiple Ranks are using the same GPU/Partition. Set …"}},
-               2,
-               ": two ranks were given the same GPU (NCCL: Multiple Ranks are using the same GPU/Partition. Set …): ");
+               2, ": two ranks use the same GPU (NCCL: Multiple Ranks are using the same GPU/Partition. Set …): ");
 }
 
 // Where a rank ended, its end is to be said: what its end makes NCCL report waits.
@@ -143,6 +143,7 @@ TEST(nccl_async_errors) {
   const char *said;
   EXPECT_INT(run_in_child(look_beside, &(Loading){NULL, {"NCCL_STUB_FAULT=async:1:1", "NCCL_STUB_TEXT=Xid 79"}}, &said),
              1);
-  EXPECT(strstr(said, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; NCCL_DEBUG=INFO tells more\n"));
+  EXPECT(
+      strstr(said, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; set NCCL_DEBUG=INFO for details\n"));
   EXPECT_INT(run_in_child(look_beside, &(Loading){NULL, {"NCCL_STUB_FAULT=async:1:7"}}, &said), 2); // in progress
 }

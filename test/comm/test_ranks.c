@@ -11,7 +11,7 @@ TEST(ranks_on_the_cpu_are_those_asked_for) {
   EXPECT(ranks_count(1, "auto", &list, &ranks, &err) && ranks == 1 && list.count == 0);
   EXPECT(ranks_count(3, "cpu", &list, &ranks, &err) && ranks == 3 && list.count == 0);
   EXPECT(!ranks_count(0, "cpu", &list, &ranks, &err));
-  EXPECT_STR(err.msg, "--gpus all counts GPUs: with --device cpu say how many processes, as --gpus 2");
+  EXPECT_STR(err.msg, "--gpus all cannot be used with --device cpu: give the number of processes, such as --gpus 2");
 }
 
 TEST(ranks_take_gpus_from_the_first_on) {
@@ -20,7 +20,7 @@ TEST(ranks_take_gpus_from_the_first_on) {
   int ranks;
   EXPECT(!ranks_count(2, "cuda:1", &list, &ranks, &err));
   EXPECT_STR(err.msg,
-             "--gpus 2 takes GPUs from cuda:0 on: leave out --device cuda:1; CUDA_VISIBLE_DEVICES chooses some");
+             "--gpus 2 always starts at cuda:0: leave out --device cuda:1, and choose GPUs by CUDA_VISIBLE_DEVICES");
   char name[16];
   list = (GpuList){.count = 4};
   ranks_device(name, sizeof name, "auto", &list, 3);

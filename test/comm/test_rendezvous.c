@@ -45,7 +45,7 @@ TEST(rendezvous_names_who_is_missing) {
   processes_fork(&r, 0);
   processes_fork(&r, 3);
   char says[128];
-  snprintf(says, sizeof says, ": ranks 1-2, 4-6 of 7 have not come to 127.0.0.1:%d within 1 s\n", port_of_ranks(&r));
+  snprintf(says, sizeof says, ": ranks 1-2, 4-6 of 7 have not joined at 127.0.0.1:%d within 1 s\n", port_of_ranks(&r));
   expect_said(&r, 1, says);
   expect_status(&r, EXIT_USAGE);
 }
@@ -77,7 +77,7 @@ TEST(rendezvous_refuses_runs_that_cannot_be) {
   } bad[] = {
       {last_is_rank_1, ": two processes both claim to be rank 1: process "},
       {one_has_another_world, ": rank 2 on "},
-      {all_have_one_gpu, " both have local rank 0: set LOCAL_RANK apart\n"},
+      {all_have_one_gpu, " both have local rank 0: give each its own LOCAL_RANK\n"},
   };
   for (int i = 0; i < COUNT(bad); i++) {
     RankProcesses r;
@@ -100,8 +100,8 @@ TEST(rendezvous_turns_other_jobs_away) {
   r.options.meeting_seconds = 1;
   r.before = rank_1_is_of_another_job;
   processes_fork(&r, -1);
-  expect_said(&r, 2, " is of another job than this rank, whose job is \"other\"\n");
-  EXPECT(strstr(r.said, ": rank 1 of 2 has not come to "));
+  expect_said(&r, 2, " belongs to another job; this rank's job is \"other\"\n");
+  EXPECT(strstr(r.said, ": rank 1 of 2 has not joined at "));
   expect_status(&r, EXIT_USAGE);
 }
 
@@ -115,7 +115,7 @@ TEST(rendezvous_refuses_other_builds) {
   snprintf(hello.build, sizeof hello.build, "of last week");
   Wire w = connect_raw(&r);
   hello_send(&w, &hello, FOR_CONTROL);
-  expect_said(&r, 1, " is of build of last week, rank 0 on ");
+  expect_said(&r, 1, " runs build of last week, but rank 0 on ");
   expect_status(&r, EXIT_USAGE);
   Frame *frame = xmalloc(sizeof *frame);
   wire_receive(&w);
@@ -188,8 +188,8 @@ TEST_TIER(rendezvous_ends_with_a_rank_that_stays_away, 1) {
     processes_fork(&r, 1);
     usleep(500000);
     kill(r.pid[gone], SIGKILL);
-    expect_said(&r, 1, gone ? ": rank 1 on " : ": rank 1: rank 0 was at 127.0.0.1:");
-    EXPECT(strstr(r.said, " ended "));
+    expect_said(&r, 1, gone ? ": rank 1 on " : ": rank 1: rank 0 at 127.0.0.1:");
+    EXPECT(strstr(r.said, " exited "));
     EXPECT_INT(r.status[1 - gone], EXIT_USAGE);
     EXPECT(now_seconds() - begin < 11);
   }
@@ -203,10 +203,11 @@ TEST(rendezvous_at_an_address_that_cannot_be) {
   r.before = without_listener;
   processes_fork(&r, 0);
   char says[128];
-  snprintf(says, sizeof says, ": another program has port %d; choose another one by --rendezvous ", port_of_ranks(&r));
+  snprintf(says, sizeof says, ": port %d is in use; choose another one by --rendezvous tcp:HOST:PORT or MASTER_PORT",
+           port_of_ranks(&r));
   expect_said(&r, 1, says);
   EXPECT_INT(r.status[0], EXIT_USAGE);
-  static const char *const bad[][2] = {{"tcp:192.0.2.1:29500", "that is no address of "},
+  static const char *const bad[][2] = {{"tcp:192.0.2.1:29500", ": that is not an address of "},
                                        {"tcp:no-such-host.invalid:29500", "rank 0 cannot listen at no-such-host"}};
   for (int i = 0; i < COUNT(bad); i++) {
     processes_init(&r, 2, nothing, NULL, -1);
@@ -279,7 +280,9 @@ TEST(rendezvous_by_file_that_cannot_be) {
   fputs("my own", f);
   fclose(f);
   processes_fork(&r, 0);
-  expect_said(&r, 1, "/notes is there and is no file of a rendezvous; it stays as it is: name another one\n");
+  expect_said(
+      &r, 1,
+      "/notes exists and is not a rendezvous file, so it is not overwritten: choose another --rendezvous file:PATH\n");
   char *text = file_read(file_of(&r), &size, NULL);
   EXPECT_STR(text, "my own");
   free(text);
@@ -289,11 +292,11 @@ TEST(rendezvous_by_file_that_cannot_be) {
   file_ranks(&r, "never");
   r.options.meeting_seconds = 0.3;
   processes_fork(&r, 1);
-  expect_said(&r, 1, "/never within 0.3 s (there is no file ");
+  expect_said(&r, 1, "/never within 0.3 s (cannot read ");
   file_ranks(&r, "in-vain"); // rank 0 takes its file with it
   r.options.meeting_seconds = 0.3;
   processes_fork(&r, 0);
-  expect_said(&r, 1, ": ranks 1-2 of 3 have not come to ");
+  expect_said(&r, 1, ": ranks 1-2 of 3 have not joined at ");
   EXPECT(!path_is_file(file_of(&r)));
 }
 

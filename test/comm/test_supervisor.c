@@ -166,7 +166,7 @@ TEST(supervisor_says_which_rank_was_killed) {
   const char *said;
   char host[256] = "", rank[300];
   gethostname(host, sizeof host - 1);
-  snprintf(rank, sizeof rank, "rank 1 on %s was killed by SIGKILL at step 12 (the system does so", host);
+  snprintf(rank, sizeof rank, "rank 1 on %s was killed by SIGKILL at step 12 (perhaps because memory ran out", host);
   EXPECT_INT(run(&(Job){.ranks = 3, .body = kill_rank_1}, &said), EXIT_RUN);
   EXPECT(one_line_with(said, rank, "; out/checkpoint stands at step 5\n"));
 }
@@ -221,7 +221,7 @@ static void end_without_a_word(const Launch *l, int attempt) {
 TEST(supervisor_tells_of_a_silent_failure) {
   const char *said;
   EXPECT_INT(run(&(Job){.ranks = 2, .body = end_without_a_word}, &said), 7);
-  EXPECT(one_line_with(said, "rank 1 on ", " ended with status 7 and no message before its first step"));
+  EXPECT(one_line_with(said, "rank 1 on ", " exited with status 7 and no message before its first step"));
 }
 
 static void stop_one_and_fail(const Launch *l, int attempt) {
@@ -378,14 +378,14 @@ TEST(supervisor_starts_again) {
   const char *said;
   EXPECT_INT(run(&(Job){.ranks = 2, .restarts = 3, .body = fail_twice}, &said), 0);
   EXPECT_INT(lines_of(said), 6);
-  EXPECT(strstr(said, "starting again, 1 of 3\n") && strstr(said, "starting again, 2 of 3\n"));
+  EXPECT(strstr(said, "restarting, 1 of 3\n") && strstr(said, "restarting, 2 of 3\n"));
   EXPECT(strstr(said, "0 of 2, attempt 2, listens own meets right\n"));
 }
 
 TEST(supervisor_gives_up_after_so_many_restarts) {
   const char *said;
   EXPECT_INT(run(&(Job){.ranks = 2, .restarts = 1, .body = kill_rank_1}, &said), EXIT_RUN);
-  EXPECT(lines_of(said) == 3 && strstr(said, "starting again, 1 of 1\n"));
+  EXPECT(lines_of(said) == 3 && strstr(said, "restarting, 1 of 1\n"));
 }
 
 static void say_nothing_to_anybody(void) {

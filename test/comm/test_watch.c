@@ -57,7 +57,7 @@ static void expect_signal(int which, double silence, const char *says) {
 }
 
 TEST_TIER(watch_killed_rank_ends_all, 1) { expect_signal(SIGKILL, -1, ": it exited without a message"); }
-TEST_TIER(watch_stopped_rank_ends_all, 1) { expect_signal(SIGSTOP, 1.5, ": it has been silent for "); }
+TEST_TIER(watch_stopped_rank_ends_all, 1) { expect_signal(SIGSTOP, 1.5, ": no sign of life for "); }
 
 // ---- failures -----------------------------------------------------------------------------------------------------
 
@@ -252,5 +252,5 @@ static void lose_supervisor(int which, const char *says) {
   munmap(crew, sizeof *crew);
 }
 
-TEST(watch_killed_supervisor_ends_all) { lose_supervisor(SIGKILL, "is gone, and the run ends with it"); }
-TEST_TIER(watch_stopped_supervisor_ends_all, 1) { lose_supervisor(SIGSTOP, "is silent: it is stopped"); }
+TEST(watch_killed_supervisor_ends_all) { lose_supervisor(SIGKILL, "exited, so the run ends"); }
+TEST_TIER(watch_stopped_supervisor_ends_all, 1) { lose_supervisor(SIGSTOP, "is stopped, so the run ends"); }

@@ -11,13 +11,14 @@ TEST(identity_names_the_first_difference) {
   EXPECT(identity_same(was, was, amendable, &err));
   EXPECT(!identity_same(was, "{\"seed\":1,\"steps\":300,\"schedule\":\"step\",\"lr\":0.005,\"exif\":true}", amendable,
                         &err));
-  EXPECT_STR(err.msg,
-             "it was made with \"lr\":0.01, this run has \"lr\":0.005; give the same options, --amend to change "
-             "them, or another --out");
+  EXPECT_STR(err.msg, "it was made with \"lr\":0.01, but this run has \"lr\":0.005: give the same options, add --amend "
+                      "to change them, or choose another --out");
   EXPECT(!identity_same(was, "{\"seed\":2,\"lr\":0.005}", amendable, &err));
-  EXPECT_STR(err.msg, "it was made with \"seed\":1, this run has \"seed\":2; give the same options or another --out");
-  EXPECT(!identity_same("{\"seed\":1", "{\"seed\":1", amendable, &err) && strstr(err.msg, "cannot be read"));
-  EXPECT(!identity_same("no JSON", was, amendable, &err) && strstr(err.msg, "made with \"seed\":null"));
+  EXPECT_STR(err.msg,
+             "it was made with \"seed\":1, but this run has \"seed\":2: give the same options or choose another --out");
+  EXPECT(!identity_same("{\"seed\":1", "{\"seed\":1", amendable, &err) && strstr(err.msg, "is malformed"));
+  EXPECT(!identity_same("no JSON", was, amendable, &err) &&
+         strstr(err.msg, "it was made with \"seed\":null, but this run has \""));
 }
 
 TEST(identity_amends_how_it_learns_alone) {
@@ -31,7 +32,7 @@ TEST(identity_amends_how_it_learns_alone) {
       identity_amend(was, "{\"seed\":1,\"steps\":600,\"schedule\":\"cosine\",\"lr\":0.01}", amendable, &changes, &err));
   EXPECT_STR(record_end(&changes), "{\"steps\":[300,600],\"schedule\":[\"step\",\"cosine\"]}");
   EXPECT(!identity_amend(was, "{\"lr\":1,\"seed\":2}", amendable, &changes, &err));
-  EXPECT_STR(err.msg, "it was made with \"seed\":1, this run has \"seed\":2, which --amend cannot change");
+  EXPECT_STR(err.msg, "it was made with \"seed\":1, but this run has \"seed\":2, which --amend cannot change");
   record_free(&changes);
 }
 
@@ -40,9 +41,8 @@ TEST(identity_knows_older_names) {
   EXPECT(identity_same("{\"recipe\":\"auto\"}", "{\"conventions\":\"own\"}", amendable, &err));
   EXPECT(identity_same("{\"recipe\":\"mlperf\"}", "{\"conventions\":\"mlperf\"}", amendable, &err));
   EXPECT(!identity_same("{\"recipe\":\"auto\"}", "{\"conventions\":\"mlperf\"}", amendable, &err));
-  EXPECT_STR(err.msg,
-             "it was made with \"conventions\":\"own\", this run has \"conventions\":\"mlperf\"; give the same "
-             "options or another --out");
+  EXPECT_STR(err.msg, "it was made with \"conventions\":\"own\", but this run has \"conventions\":\"mlperf\": give the "
+                      "same options or choose another --out");
 }
 
 TEST(identity_numbers) {

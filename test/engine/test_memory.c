@@ -24,9 +24,9 @@ TEST(memory_plan_names_what_is_too_much) {
   memory_add(&m, "names", ON_HOST, (size_t)1 << 49, NULL);
   EXPECT(memory_sum(&m, ON_HOST) == (size_t)1 << 49);
   EXPECT(!fits(&m, &err)); // the CPU's own memory is the host's
-  EXPECT(strstr(err.msg, "too little memory: 1688849860.3 MB asked for, ") == err.msg);
-  EXPECT(strstr(err.msg,
-                " MB free on the host; most of it, 1125899906.8 MB, for the batches: a smaller --threads shrinks it"));
+  EXPECT(strstr(err.msg, "too little memory: 1688849860.3 MB needed, ") == err.msg);
+  EXPECT(
+      strstr(err.msg, " MB free on the host; the largest part, 1125899906.8 MB, is for the batches: reduce --threads"));
   EXPECT_INT(err_exit(&err), EXIT_USAGE);
 }
 
@@ -42,6 +42,6 @@ TEST(memory_plan_warns_of_what_comes_later) {
   EXPECT(fits(&m, &err));
   quiet_end(kept);
   char *said = file_read(path, &size, NULL);
-  EXPECT(said && strstr(said, "memory may run out: 0.0 MB now and about 1125899906.8 MB more later, "));
+  EXPECT(said && strstr(said, "memory may run out: 0.0 MB are needed now and about 1125899906.8 MB more later, but "));
   free(said);
 }

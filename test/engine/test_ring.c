@@ -48,7 +48,7 @@ TEST(ring_holds_the_batches_of_an_evaluation) {
   }
   e.infer.ring.bytes = bytes - 1;
   EXPECT(!evaluate_run(&e, &d, 1, NULL, &results, &err));
-  EXPECT(strstr(err.msg, " asked for a batch of images on the host; a smaller --batch shrinks it"));
+  EXPECT(strstr(err.msg, " for a batch of images on the host; reduce --batch"));
   evaluation_free(&results);
   e.infer.ring.bytes = bytes;
   engine_close(&e);

@@ -66,7 +66,8 @@ TEST(state_of_adam) {
   EXPECT_STR(small_load(&adam, path, (LoadOptions){.momentum = true}).msg, "");
   EXPECT(!memcmp(adam.params.adam_state, want, sizeof want));
   EXPECT_STR(small_load(&sgd, path, (LoadOptions){0}).msg, "");
-  EXPECT(strstr(small_load(&sgd, path, (LoadOptions){.momentum = true}).msg, "give it, too"));
+  EXPECT(strstr(small_load(&sgd, path, (LoadOptions){.momentum = true}).msg,
+                "its run used --optimizer adam or adamw: give the same --optimizer"));
   path = small_save(&sgd, "sgd", true);
   EXPECT(strstr(small_load(&adam, path, (LoadOptions){.momentum = true}).msg, "missing second_moment.backbone.body."));
   engine_close(&adam);
@@ -123,7 +124,7 @@ TEST(state_metadata) {
   // Only the same model and the same options go on where this run stood.
   EXPECT(state_continues(&c, &config, "{\"seed\":1}", nothing, NULL, &err));
   EXPECT(!state_continues(&c, &config, "{\"seed\":12}", nothing, NULL, &err));
-  EXPECT(strstr(err.msg, "made with \"seed\":1, this run has \"seed\":12; "));
+  EXPECT(strstr(err.msg, "it was made with \"seed\":1, but this run has \"seed\":12: "));
   config.max_size++;
   EXPECT(!state_continues(&c, &config, "{\"seed\":1}", nothing, NULL, &err));
   EXPECT(strstr(err.msg, "max_size = "));
@@ -155,7 +156,7 @@ TEST(state_resumes_at_whole_steps) {
   EXPECT_STR(resume_at("0", NULL).msg, "");
   EXPECT_STR(resume_at("123456789012", "65536 3 1").msg, "");
   for (int i = 0; i < COUNT(steps); i++)
-    EXPECT(strstr(resume_at(steps[i], NULL).msg, "is no whole number of at least 0; use an earlier checkpoint"));
+    EXPECT(strstr(resume_at(steps[i], NULL).msg, "' is not a whole number of at least 0; use an earlier checkpoint"));
   for (int i = 0; i < COUNT(scales); i++)
     EXPECT(strstr(resume_at("3", scales[i]).msg, "is not three numbers, the first above 0"));
 }
@@ -175,7 +176,7 @@ TEST(state_continues_with_more_fields) {
   EXPECT(state_continues(&c, &config, "{}", nothing, NULL, &err));
   config.nms = 0.25f;
   EXPECT(!state_continues(&c, &config, "{}", nothing, NULL, &err) &&
-         strstr(err.msg, "nms = 0.5, that of this run 0.25"));
+         strstr(err.msg, "nms = 0.5, but this run's has 0.25"));
   ckpt_close(&c);
 }
 
@@ -193,7 +194,9 @@ TEST(state_of_another_program) {
   Category *category;
   RunState state;
   EXPECT(!state_config(&c, &config, &category, &err));
-  EXPECT(strstr(err.msg, "neither a Mask R-CNN nor a classification network of torchvision's") != NULL);
+  EXPECT(strstr(err.msg, "not a Mask R-CNN or a supported classification network of torchvision (found no "
+                         "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight "
+                         "with the rest of its network); build/inspect lists the tensors") != NULL);
   EXPECT(!state_resume(&c, &state, &err));
   EXPECT(strstr(err.msg, "--resume") != NULL);
   ckpt_close(&c);
@@ -210,7 +213,7 @@ TEST(state_of_another_model) {
   small_engine(&other, &wider);
   Err err = small_load(&other, path, (LoadOptions){0});
   EXPECT(strstr(err.msg, "misshaped roi_heads.box_head.fc6.weight (F32 [") != NULL);
-  EXPECT(strstr(err.msg, "tensors that do not fit: ") != NULL);
+  EXPECT(strstr(err.msg, "; tensors that do not match: ") != NULL);
   engine_close(&other);
 
   ModelConfig normed = small_config(NORM_BN, CLASSES);
@@ -267,9 +270,9 @@ TEST(state_reset_heads) {
   EXPECT_INT(heads, 6);
   Err err = small_load(&other, path, (LoadOptions){0});
   EXPECT(strstr(err.msg, "roi_heads.box_predictor.cls_score.weight") != NULL);
-  EXPECT(strstr(err.msg, "tensors that do not fit: 6, ") != NULL);
+  EXPECT(strstr(err.msg, "; tensors that do not match: 6, ") != NULL);
   err = small_load(&saved, small_save(&other, "more-heads", false), (LoadOptions){0}); // larger ones fit no better
-  EXPECT(strstr(err.msg, "tensors that do not fit: 6, ") != NULL);
+  EXPECT(strstr(err.msg, "; tensors that do not match: 6, ") != NULL);
   engine_close(&saved);
   engine_close(&other);
   engine_close(&fresh);
@@ -356,7 +359,11 @@ TEST(state_of_a_classifier) {
   Checkpoint c;
   Category *category;
   if (EXPECT(state_open(&c, path, &err))) {
-    EXPECT(!state_config(&c, &told, &category, &err) && strstr(err.msg, "it holds a ResNet without heads"));
+    EXPECT(
+        !state_config(&c, &told, &category, &err) &&
+        strstr(
+            err.msg,
+            "it holds a ResNet backbone without detection heads; train a model from it first, with ./train --weights"));
     ckpt_close(&c);
   }
   engine_close(&saved);
@@ -391,9 +398,10 @@ TEST(state_names_what_does_not_fit) {
   EXPECT_INT(missing, 10);
   EXPECT_INT(unexpected, 10);
   char all[64];
-  snprintf(all, sizeof all, "tensors that do not fit: %d, ", 2 * body);
+  snprintf(all, sizeof all, "; tensors that do not match: %d, ", 2 * body);
   EXPECT(strstr(err.msg, all) != NULL);
-  const char *advice = strstr(err.msg, "--model and --norm must agree with it"); // where a caller's 512 bytes hold it
+  // Near the beginning, where a caller's 512 bytes hold it.
+  const char *advice = strstr(err.msg, "build/inspect lists the file's tensors; choose --model and --norm to match");
   EXPECT(advice && advice - err.msg < 200);
   engine_close(&e);
 }

@@ -74,15 +74,18 @@ TEST(state_of_torchvisions_that_are_not_ours) {
                    {"layer1.0.conv2.weight", {4, 4, 3, 3}}, {"layer3.0.conv1.weight", {1, 1, 1, 1}},
                    {"layer3.1.conv1.weight", {1, 1, 1, 1}}, {"fc.weight", {2, 4, 1, 1}}};
   resnet[2].dims[0] = resnet[2].dims[1] = 8; // wide
-  expect_unknown(resnet, COUNT(resnet), "neither wide ones nor ResNeXts");
+  expect_unknown(resnet, COUNT(resnet), "no wide ResNets or ResNeXts");
   resnet[2].dims[0] = 4;
   resnet[2].dims[1] = 1; // four groups
-  expect_unknown(resnet, COUNT(resnet), "neither wide ones nor ResNeXts");
+  expect_unknown(resnet, COUNT(resnet), "no wide ResNets or ResNeXts");
   const Bare vgg[] = {{"features.0.weight", {4, 1, 3, 3}},
                       {"features.1.weight", {4, 1, 1, 1}}, // of batch norm
                       {"features.18.weight", {1, 1, 1, 1}},
                       {"classifier.6.weight", {2, 4, 1, 1}}};
-  expect_unknown(vgg, COUNT(vgg), "neither a Mask R-CNN nor a classification network of torchvision's");
+  expect_unknown(vgg, COUNT(vgg),
+                 "not a Mask R-CNN or a supported classification network of torchvision (found no "
+                 "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight with the "
+                 "rest of its network); build/inspect lists the tensors");
 }
 
 TEST(state_of_another_net_names_what_does_not_fit) {
@@ -94,7 +97,7 @@ TEST(state_of_another_net_names_what_does_not_fit) {
   Checkpoint c;
   if (EXPECT(state_open(&c, small_save_bare(&saved, "other", NULL), &err))) {
     EXPECT(!state_load(&loaded, &c, &(LoadOptions){0}, &err));
-    EXPECT(strstr(err.msg, "the weights are of another model: "));
+    EXPECT(strstr(err.msg, "the weights do not fit the model: "));
     EXPECT(strstr(err.msg, "missing features.0.weight"));
     EXPECT(!strchr(err.msg, '\n'));
     ckpt_close(&c);
@@ -144,7 +147,7 @@ TEST(state_backbone_is_a_resnet) {
   Checkpoint c;
   if (EXPECT(state_open(&c, small_save(&saved, "vgg", false), &err))) {
     EXPECT(!state_config_for(&c, &detector, &told, &err));
-    EXPECT_STR(err.msg, "its model, vgg, is no backbone of a detector; a ResNet is");
+    EXPECT_STR(err.msg, "its model, vgg, cannot be a detector's backbone; use a ResNet's weights");
     ckpt_close(&c);
   }
   engine_close(&saved);

@@ -48,9 +48,11 @@ TEST(sources_refuse_an_empty_folder_and_two_lists) {
   Err err;
   const char *folder = in_tmp("no-images");
   CHECK(!command(NULL, "mkdir -p %s && touch %s/photo.bmp", folder, folder));
-  EXPECT(!sources_open(&folder, 1, -1, &err) && strstr(err.msg, "holds no .jpg, .jpeg or .png file"));
+  EXPECT(!sources_open(&folder, 1, -1, &err) &&
+         strstr(err.msg, ": no .jpg, .jpeg or .png file in this folder; subfolders are not searched, so name them or "
+                         "pass a list: find "));
   const char *const lists[] = {"-", "-"};
-  EXPECT(!sources_open(lists, 2, 0, &err) && strstr(err.msg, "- is named twice"));
+  EXPECT(!sources_open(lists, 2, 0, &err) && strstr(err.msg, "- is given twice, but there is only one standard input"));
 }
 
 // Lines come in pieces; what stands before and after the list keeps its place.
@@ -138,7 +140,8 @@ TEST(sources_refuse_nul_amidst_lines) {
   expect_next(s, "a.jpg");
   CHECK(write(ends[1], "b.jpg\0c.jpg\n", 12) == 12);
   EXPECT_INT(sources_next(s, 10, &path, &err), SOURCE_FAILS);
-  EXPECT(strstr(err.msg, "NUL amidst its lines"));
+  EXPECT(strstr(err.msg, "the list on standard input mixes NUL and newline: end all names with newlines, or all with "
+                         "NUL as find -print0 does"));
   sources_close(s);
   close(ends[0]);
   close(ends[1]);

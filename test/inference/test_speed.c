@@ -34,10 +34,10 @@ TEST(speed_leaves_the_warm_up_out) {
   s.decoders = 91.26;
   EXPECT(s.n == 100 && s.left_out == 4 && s.images == 832 && s.images_first == 8);
   char *said = said_by(&s, 8, 3);
-  EXPECT(strstr(said, ": 0.25 to open the model, "));
+  EXPECT(strstr(said, " s: 0.25 to load the model, "));
   EXPECT(strstr(said, "\nthe other 824 images: ") &&
-         strstr(said, ", 0.13 of them to open the model for images of other sizes, "));
-  EXPECT(strstr(said, " images/s\nthe decoders alone reach 91.3 images/s\n"));
+         strstr(said, ", 0.13 of it to set up the model for other image sizes, "));
+  EXPECT(strstr(said, " images/s\ndecoding alone: 91.3 images/s\n"));
   EXPECT(strstr(said, "\nlatency of 100 batches of 8, from decoded images to masks, 3 in flight\n"
                       "  without 4 warm-up batches, the first 2 of each shape\n"));
   // Quantiles as numpy's of 1 … 100.

@@ -260,9 +260,9 @@ TEST(library_refuses_images_and_goes_on) {
              {{good.rgb, 0, 64, 0}, "image 1: it has 0 x 64 pixels"},
              {{good.rgb, 64, -1, 0}, "image 1: it has 64 x -1 pixels"},
              {{good.rgb, 64, 64, -192}, "image 1: pitch is -192"},
-             {{good.rgb, 64, 64, 191}, "image 1: pitch is 191: rows of 64 pixels have 192 bytes"},
-             {{good.rgb, 257, 256, 0}, "image 1: it has 257 x 256 pixels, more than max_pixels allows"},
-             {{good.rgb, INT32_MAX, INT32_MAX, 0}, "more than max_pixels allows"}};
+             {{good.rgb, 64, 64, 191}, "image 1: pitch is 191, but rows of 64 pixels have 192 bytes"},
+             {{good.rgb, 257, 256, 0}, "image 1: it has 257 x 256 pixels, more than max_pixels ("},
+             {{good.rgb, INT32_MAX, INT32_MAX, 0}, " pixels, more than max_pixels ("}};
   for (int i = 0; i < COUNT(bad); i++) {
     const maskrcnn_image images[] = {good, bad[i].image};
     EXPECT_INT(maskrcnn_run(m, images, 2, &r), MASKRCNN_BAD_IMAGE);
@@ -281,7 +281,7 @@ TEST(library_refuses_images_and_goes_on) {
   EXPECT(strstr(maskrcnn_message(NULL), "NULL"));
   const maskrcnn_image five[] = {good, good, good, good, good};
   EXPECT_INT(maskrcnn_submit(m, five, 5, 0), MASKRCNN_BAD_ARGUMENT); // the queue has four places
-  expect_message(m, "more than the queue of 4");
+  expect_message(m, "more than the queue's length of 4");
   EXPECT_INT(maskrcnn_run(m, NULL, 0, &r), MASKRCNN_OK);
   EXPECT_INT(r->n, 0);
   maskrcnn_results_free(r);
@@ -349,10 +349,11 @@ TEST(library_refuses_what_cannot_be_opened) {
   expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "garbage.safetensors");
   o.weights = other_classes();
   expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, ", misshaped roi_heads.box_predictor.");
-  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS, "do not agree: save it again"); // and no option of ./train
+  expect_open_fails(&o, MASKRCNN_BAD_WEIGHTS,
+                    "its tensors do not match its model configuration: save it again"); // and no option of ./train
   o = library_options();
   o.device = "tpu";
-  expect_open_fails(&o, MASKRCNN_BAD_DEVICE, "device tpu: this build knows");
+  expect_open_fails(&o, MASKRCNN_BAD_DEVICE, "device tpu: this build supports ");
   o = library_options();
   o.amp = "bf16";
   expect_open_fails(&o, MASKRCNN_BAD_ARGUMENT, "amp needs a GPU");
@@ -363,7 +364,7 @@ TEST(library_refuses_what_cannot_be_opened) {
   o.canvases = huge;
   o.num_canvases = 1;
   o.batch = 1024;
-  expect_open_fails(&o, MASKRCNN_NO_MEMORY, "a smaller batch");
+  expect_open_fails(&o, MASKRCNN_NO_MEMORY, "reduce batch");
   o = library_options();
   o.canvases = small;
   o.num_canvases = 1;
@@ -371,7 +372,8 @@ TEST(library_refuses_what_cannot_be_opened) {
   maskrcnn_image image = library_image(64, 64, 0, 1);
   maskrcnn_results *r;
   EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_BAD_IMAGE);
-  expect_message(m, "it becomes 64 x 64 (h x w) and no canvas holds it");
+  expect_message(
+      m, "it is resized to 64 x 64 (h x w), which fits no canvas: open with a larger canvas, or with canvases NULL");
   maskrcnn_close(m);
   library_free(&image);
 }

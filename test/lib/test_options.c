@@ -47,7 +47,8 @@ TEST(options_of_another_size) {
   EXPECT(!options_take(&own, &(maskrcnn_options){.weights = "w"}, &err));
   EXPECT(strstr(err.msg, "maskrcnn_options_init"));
   older.size = offsetof(maskrcnn_options, device) + 1; // a byte of a pointer
-  EXPECT(!options_take(&own, &older, &err) && strstr(err.msg, "end amidst a member"));
+  EXPECT(!options_take(&own, &older, &err) &&
+         strstr(err.msg, " bytes, which ends inside a member: call maskrcnn_options_init(&options, sizeof options)"));
   EXPECT(!options_take(&own, NULL, &err));
   maskrcnn_options_init(NULL, sizeof own);
 }
@@ -77,7 +78,7 @@ TEST(options_out_of_range_are_refused) {
   REFUSED(image_size, -5, "image_size is -5")
   REFUSED(max_pixels, 0, "max_pixels is 0")
   REFUSED(threads, -1, "threads is -1")
-  REFUSED(num_canvases, 2, "canvases NULL")
+  REFUSED(num_canvases, 2, "canvases is NULL")
 #undef REFUSED
   maskrcnn_options o = usable();
   const maskrcnn_size odd[] = {{64, 64}, {64, 70}};

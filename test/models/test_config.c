@@ -224,7 +224,7 @@ TEST(config_fields_are_apart) {
         EXPECT(rounded || !strcmp(text, texts[t]));
         taken++;
       } else {
-        snprintf(text, sizeof text, "model configuration: %s = '%s' is not usable", name, texts[t]);
+        snprintf(text, sizeof text, "model configuration: %s = '%s' is not a valid value", name, texts[t]);
         EXPECT_STR(err.msg, text);
       }
       const char *first;
@@ -340,7 +340,7 @@ TEST(config_ranges_of_other_fields) {
     c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
     c.box_extra = floats[i].value;
     EXPECT(config_check(&c, &err) == floats[i].extra);
-    if (!floats[i].extra) EXPECT(strstr(err.msg, "is neither 0 nor 1") && strstr(err.msg, "box_extra = "));
+    if (!floats[i].extra) EXPECT(strstr(err.msg, ": expected 0 or 1") && strstr(err.msg, "box_extra = "));
   }
   c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   c.roi_positive = 1.5f; // more objects than RoIs
@@ -354,7 +354,7 @@ TEST(config_ranges_of_other_fields) {
     c.depth = depth;
     bool known = depth == 10 || depth == 18 || depth == 34 || depth == 50 || depth == 101 || depth == 152;
     EXPECT(config_check(&c, &err) == known);
-    if (!known) EXPECT(strstr(err.msg, "there is no maskrcnn of depth"));
+    if (!known) EXPECT(strstr(err.msg, "model configuration: maskrcnn has no variant of depth "));
   }
 }
 
@@ -367,13 +367,13 @@ TEST(config_values_that_mean_nothing) {
                   {"anchor_size", "32,64,128,256,inf", "anchor_size = inf is outside"},
                   {"anchor_ratio", "0,1,2", "anchor_ratio = 0 is outside 0.01 … 100"},
                   {"anchor_ratio", "0.5,nan,2", "anchor_ratio = nan is outside"},
-                  {"mean", "0,nan,0", "mean = nan is no finite number"},
-                  {"mean", "0,0,-inf", "mean = -inf is no finite number"},
+                  {"mean", "0,nan,0", "mean = nan is not a finite number"},
+                  {"mean", "0,0,-inf", "mean = -inf is not a finite number"},
                   {"std", "1,0,1", "std must be above 0"},
                   {"std", "-1,1,1", "std must be above 0"},
                   {"std", "1,1,nan", "std must be above 0"},
-                  {"std", "1,inf,1", "std = inf is no finite number"},
-                  {"pixel_unit", "inf", "pixel_unit = inf is no finite number"},
+                  {"std", "1,inf,1", "std = inf is not a finite number"},
+                  {"pixel_unit", "inf", "pixel_unit = inf is not a finite number"},
                   {"box_weight", "10,10,0,5", "box_weight must be above 0"},
                   {"norm_eps", "-1", "norm_eps = -1 is outside 0 … 1"},
                   {"nms", "nan", "nms = nan is outside 0 … 1"},
@@ -383,9 +383,9 @@ TEST(config_values_that_mean_nothing) {
                   {"rpn_beta", "-1", "rpn_beta = -1 is outside"},
                   {"roi_canonical_size", "0", "roi_canonical_size must be above 0"},
                   {"roi_level_eps", "nan", "roi_level_eps = nan is outside"},
-                  {"box_extra", "nan", "box_extra = nan is neither 0 nor 1"},
+                  {"box_extra", "nan", "model configuration: box_extra = nan: expected 0 or 1"},
                   {"classes", "1", "classes = 1 is outside 2 … 65536"},
-                  {"classes", "-3", "classes = '-3' is not usable"}};
+                  {"classes", "-3", "classes = '-3' is not a valid value"}};
   for (int i = 0; i < COUNT(unusable); i++) {
     ModelConfig c = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
     Err err = {""};
@@ -409,6 +409,7 @@ TEST(config_refuses_what_cannot_be) {
   EXPECT(!config_check(&c, &err) && strstr(err.msg, "mask_least_side"));
   c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   c.norm_groups = 7; // of 24 channels
-  EXPECT(!config_check(&c, &err) && strstr(err.msg, "width 24 does not divide into 7 groups"));
+  EXPECT(!config_check(&c, &err) &&
+         strstr(err.msg, "model configuration: width 24 is not divisible by norm_groups = 7"));
   EXPECT(!config_init(&c, "resnet", &err) && strstr(err.msg, "--model resnet"));
 }

@@ -47,15 +47,15 @@ TEST(device_resolves_a_rung_s_tile) {
   Device *dev = device_with_ladder();
   Err err;
   EXPECT(!device_choose_rung(dev, "auto/wide", &err));
-  EXPECT(!strcmp(err.msg, "--conv auto/wide: tiles that can be asked for are none"));
+  EXPECT(!strcmp(err.msg, "--conv auto/wide: this tile is not available; choose from none"));
   dev->conv_rungs = rungs;
   EXPECT(device_choose_rung(dev, "tiled/2*wide", &err) && dev->conv_rung == &tiled && dev->conv_tile == tiles[1]);
   EXPECT(device_choose_rung(dev, "auto/wide", &err) && !dev->conv_rung && dev->conv_tile == tiles[0]);
   EXPECT(device_choose_rung(dev, "tiled", &err) && dev->conv_rung == &tiled && !dev->conv_tile);
   EXPECT(!device_choose_rung(dev, "low/wide", &err) && !dev->conv_rung && !dev->conv_tile);
-  EXPECT(!strcmp(err.msg, "--conv low/wide: tiles that can be asked for are none"));
+  EXPECT(!strcmp(err.msg, "--conv low/wide: this tile is not available; choose from none"));
   EXPECT(!device_choose_rung(dev, "auto/narrow", &err));
-  EXPECT(!strcmp(err.msg, "--conv auto/narrow: tiles that can be asked for are wide, 2*wide"));
+  EXPECT(!strcmp(err.msg, "--conv auto/narrow: this tile is not available; choose from wide, 2*wide"));
   EXPECT(!device_choose_rung(dev, "narrow/wide", &err) && !dev->conv_tile);
   device_close(dev);
 }
@@ -73,7 +73,7 @@ TEST(device_names_are_read_to_their_end) {
   for (int i = 0; i < COUNT(wrong); i++) {
     Err err = {""};
     char says[64];
-    snprintf(says, sizeof says, "--device %s: this build knows cpu", wrong[i]);
+    snprintf(says, sizeof says, "--device %s: this build supports cpu", wrong[i]);
     if (!EXPECT(!device_open(wrong[i], &err) && strstr(err.msg, says))) printf("    %s\n", wrong[i]);
   }
 }

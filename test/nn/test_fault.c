@@ -20,26 +20,29 @@ TEST(fault_of_a_gpu_that_cannot_be_opened) {
   two.count = 2;
   expect_opening(&none, "cudaErrorInsufficientDriver", "no NVIDIA driver on this machine");
   expect_opening(&older, "cudaErrorInsufficientDriver",
-                 "the driver supports CUDA 12.4, this build needs 13.0: update the driver");
-  expect_opening(&older, "cudaErrorUnknown", "the driver supports CUDA 12.4, this build needs 13.0: update the driver");
+                 "the driver supports CUDA 12.4, but this build needs 13.0: update the driver");
+  expect_opening(&older, "cudaErrorUnknown",
+                 "the driver supports CUDA 12.4, but this build needs 13.0: update the driver");
   expect_opening(&empty, "cudaErrorNoDevice",
-                 "no GPU found; a container has to be given one, and CUDA_VISIBLE_DEVICES must not hide it (nvidia-smi "
-                 "-L lists them) (cudaErrorNoDevice)");
+                 "no GPU found: in a container, pass one through; check that CUDA_VISIBLE_DEVICES does not hide it "
+                 "(nvidia-smi -L lists GPUs) (cudaErrorNoDevice)");
   expect_opening(&one, "cudaSuccess", "this machine has 1 GPU, counted from cuda:0");
   expect_opening(&two, "cudaSuccess", "this machine has 2 GPUs, counted from cuda:0");
   expect_opening(&h200, "cudaErrorDevicesUnavailable",
-                 "NVIDIA H200: busy: another process has it for itself (nvidia-smi names it); wait for that, or take "
-                 "--device cuda:N (cudaErrorDevicesUnavailable)");
+                 "NVIDIA H200: busy: another process uses it exclusively (see nvidia-smi); wait for it to end, or "
+                 "choose another GPU with --device cuda:N (cudaErrorDevicesUnavailable)");
   expect_opening(&h200, "cudaErrorMemoryAllocation",
-                 "NVIDIA H200: its memory is full: other processes hold it (nvidia-smi names them) "
+                 "NVIDIA H200: its memory is in use by other processes (see nvidia-smi) "
                  "(cudaErrorMemoryAllocation)");
-  expect_opening(&t4, "cudaErrorNoKernelImageForDevice", "Tesla T4 has compute capability 7.5, the kernels need 8.0");
-  expect_opening(&t4, "cudaErrorUnsupportedPtxVersion", "Tesla T4 has compute capability 7.5, the kernels need 8.0");
+  expect_opening(&t4, "cudaErrorNoKernelImageForDevice",
+                 "Tesla T4 has compute capability 7.5, but the kernels need 8.0 or later");
+  expect_opening(&t4, "cudaErrorUnsupportedPtxVersion",
+                 "Tesla T4 has compute capability 7.5, but the kernels need 8.0 or later");
   expect_opening(&h200, "cudaErrorNoKernelImageForDevice",
                  "this build has no code for NVIDIA H200 (compute capability 9.0; the text of CUDA): rebuild with make "
                  "ARCH=90");
   expect_opening(&h200, "cudaErrorUnsupportedPtxVersion",
-                 "the driver, of CUDA 13.0, is too old to compile this build for NVIDIA H200 (compute capability 9.0): "
+                 "the driver (CUDA 13.0) is too old to compile this build for NVIDIA H200 (compute capability 9.0): "
                  "update it, or rebuild with make ARCH=90");
   expect_opening(&h200, "cudaErrorOfAnotherTime", "NVIDIA H200: the text of CUDA (cudaErrorOfAnotherTime)");
 }
@@ -52,7 +55,7 @@ typedef struct Failure {
 static void fail(void *context) {
   const Failure *f = context;
   fault_context(f->exact, "%s", f->computes ? "the recorded step" : "");
-  die_context("step 7; R holds step 5");
+  die_context("step 7; R has step 5");
   fault_die(f->error, "the text of CUDA", "cudaSomething(x)", "cuda/some.cu", 12);
 }
 
@@ -66,21 +69,21 @@ static void expect_failure(const Failure *f, const char *says) {
 
 TEST(fault_of_a_gpu_that_computes) {
   expect_failure(&(Failure){"cudaErrorIllegalAddress", true, false},
-                 "a kernel read or wrote outside its memory; a bug in this program, please report it; --sync-nodes "
-                 "finds the kernel (cudaErrorIllegalAddress in cudaSomething(x) at cuda/some.cu:12; queued last, up to "
-                 "two steps ahead of the GPU: the recorded step) (step 7; R holds step 5)\n");
-  expect_failure(&(Failure){"cudaErrorIllegalAddress", true, true},
-                 "a kernel read or wrote outside its memory; a bug in this program, please report it "
-                 "(cudaErrorIllegalAddress in cudaSomething(x) at cuda/some.cu:12; in the recorded step) (step 7; R "
-                 "holds step 5)\n");
+                 "a kernel accessed memory out of bounds; a bug in this program, please report it; --sync-nodes names "
+                 "the layer (cudaErrorIllegalAddress in cudaSomething(x) at cuda/some.cu:12; last queued, up to two "
+                 "steps ahead of the GPU: the recorded step) (step 7; R has step 5)\n");
+  expect_failure(
+      &(Failure){"cudaErrorIllegalAddress", true, true},
+      "a kernel accessed memory out of bounds; a bug in this program, please report it (cudaErrorIllegalAddress in "
+      "cudaSomething(x) at cuda/some.cu:12; in the recorded step) (step 7; R has step 5)\n");
   expect_failure(&(Failure){"cudaErrorUnknown", true, false},
-                 "the GPU is lost: it fell off the bus or its driver was reset; dmesg has a line with Xid that says "
-                 "why (cudaErrorUnknown in cudaSomething(x) at cuda/some.cu:12; queued last, up to two steps ahead of "
-                 "the GPU: the recorded step) (step 7; R holds step 5)\n");
+                 "the GPU was lost: it fell off the bus or its driver was reset; look for a line with Xid in dmesg "
+                 "(cudaErrorUnknown in cudaSomething(x) at cuda/some.cu:12; last queued, up to two steps ahead of the "
+                 "GPU: the recorded step) (step 7; R has step 5)\n");
   expect_failure(&(Failure){"cudaErrorMemoryAllocation", false, false},
-                 "out of memory on the GPU; a smaller --batch, --size or --max-size shrinks it "
-                 "(cudaErrorMemoryAllocation in cudaSomething(x) at cuda/some.cu:12) (step 7; R holds step 5)\n");
-  expect_failure(&(Failure){"cudaErrorOfAnotherTime", false, false},
-                 "the text of CUDA (cudaErrorOfAnotherTime in cudaSomething(x) at cuda/some.cu:12) (step 7; R holds "
-                 "step 5)\n");
+                 "out of memory on the GPU; reduce --batch, --size or --max-size (cudaErrorMemoryAllocation in "
+                 "cudaSomething(x) at cuda/some.cu:12) (step 7; R has step 5)\n");
+  expect_failure(
+      &(Failure){"cudaErrorOfAnotherTime", false, false},
+      "the text of CUDA (cudaErrorOfAnotherTime in cudaSomething(x) at cuda/some.cu:12) (step 7; R has step 5)\n");
 }

@@ -117,8 +117,9 @@ TEST_TIER(profile_rows, 1) {
   CHECK(out);
   profile_print(&p, &net.graph, out);
   fclose(out);
-  static const char *const expected[] = {"ceiling of CPU", "\na  ",        "\nb  ",         "\ninput  ",    "TFLOP/s",
-                                         "GB/s",           "\nall conv  ", "\nall nodes  ", "a step takes "};
+  static const char *const expected[] = {"limits of CPU", "\na  ",         "\nb  ",
+                                         "\ninput  ",     "TFLOP/s",       "GB/s",
+                                         "\nall conv  ",  "\nall nodes  ", " ms per step in all nodes (mean of "};
   for (int i = 0; i < COUNT(expected); i++)
     if (!EXPECT(strstr(text, expected[i]))) fprintf(stderr, "  not there: %s\n", expected[i]);
   free(text);

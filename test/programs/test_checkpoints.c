@@ -37,8 +37,8 @@ TEST_TIER(checkpoints_of_the_best_and_the_last, 1) {
   const char *said;
   if (!EXPECT_INT(train("best", "--lr 1e-12 --iters 100 --eval-every 2 --patience 2 --keep 2 --val-loss", &said), 0))
     printf("    %s\n", said);
-  EXPECT(strstr(said, "step 2: best so far, saved as best-bbox.safetensors, best-segm.safetensors\n"));
-  EXPECT(strstr(said, "stopped early: no improvement in 2 evaluations"));
+  EXPECT(strstr(said, "step 2: best result so far, saved as best-bbox.safetensors, best-segm.safetensors\n"));
+  EXPECT(strstr(said, "stopped early: no improvement in 2 evaluations; best weights: best-*.safetensors"));
   EXPECT_INT(lines_with("best", "\"kind\":\"train\""), 6);
   EXPECT_INT(lines_with("best", "\"val_loss\":"), 3);
   static const char *const there[] = {"best-bbox.safetensors",
@@ -62,7 +62,8 @@ TEST_TIER(checkpoints_are_amended_when_asked, 1) {
   const char *said;
   EXPECT_INT(train("amended", "--iters 4 --eval-every never", &said), 0);
   EXPECT_INT(train("amended", "--iters 6 --eval-every never --resume", &said), 2);
-  EXPECT(strstr(said, "it was made with \"steps\":4, this run has \"steps\":6; give the same options, --amend to"));
+  EXPECT(strstr(said,
+                "it was made with \"steps\":4, but this run has \"steps\":6: give the same options, add --amend to"));
   EXPECT_INT(train("amended", "--iters 6 --eval-every never --amend", &said), 2);
   EXPECT(strstr(said, "--amend needs --resume"));
   EXPECT_INT(train("amended", "--iters 6 --lr 0.005 --eval-every never --resume --amend", &said), 0);
@@ -70,9 +71,9 @@ TEST_TIER(checkpoints_are_amended_when_asked, 1) {
   EXPECT_INT(lines_with("amended", "\"kind\":\"amend\",\"changes\":{\"steps\":[4,6]"), 1);
   EXPECT_INT(lines_with("amended", "\"kind\":\"train\""), 6);
   EXPECT_INT(train("amended", "--iters 5 --eval-every never --resume --amend", &said), 2);
-  EXPECT(strstr(said, "stands at step 6 already, past the 5 of this run"));
+  EXPECT(strstr(said, " is already at step 6, past the 5 steps of this run: increase --epochs or --iters"));
   EXPECT_INT(train("amended", "--iters 8 --eval-every never --resume --amend --seed 6", &said), 2);
-  EXPECT(strstr(said, "\"seed\":5, this run has \"seed\":6, which --amend cannot change"));
+  EXPECT(strstr(said, "it was made with \"seed\":5, but this run has \"seed\":6, which --amend cannot change"));
   EXPECT_INT(train("amended", "--iters 8 --eval-every never --resume=previous", &said), 2);
   EXPECT_INT(train("none-yet", "--iters 8 --eval-every never --resume=previous", &said), 2);
   EXPECT(strstr(said, "--resume=previous: there is no ") && strstr(said, "none-yet/checkpoint-previous.safetensors\n"));

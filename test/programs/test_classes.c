@@ -209,7 +209,7 @@ TEST_TIER(classes_of_folders, 1) {
   EXPECT(strstr(said, "stopped early: step 6 reached the targets, val_top1 ") &&
          strstr(said, "\"target_val_top1\":0,"));
   EXPECT_INT(command(&said, "%s --plan", line), 0);
-  EXPECT(strstr(said, "class_loss") && strstr(said, "probabilities of batches under way"));
+  EXPECT(strstr(said, "class_loss") && strstr(said, "probabilities of batches in flight"));
   CHECK(!command(NULL, "rm -r %s/val", in_tmp("tree")));
   EXPECT_INT(command(&said, "%s --out %s --iters 2", line, in_tmp("no-val")), 0);
   EXPECT(strstr(said, "no evaluation: ") && strstr(said, "--val-fraction 0.2 would"));
@@ -229,7 +229,7 @@ TEST_TIER(classes_of_another_size, 1) {
   EXPECT_INT(command(&said, "%s --weights %s --data %s --out %s --size 12 --device cpu", tool("infer"),
                      file_of("of-size", "model.safetensors"), idx_set(), in_tmp("sized")),
              2);
-  EXPECT(strstr(said, "have the shape that their size of images gives them: leave --size out; "));
+  EXPECT(strstr(said, "the shape of fully connected layers depends on the image size: leave --size out; "));
 }
 
 // Names as long as those of iNaturalist, and longer: what was trained finds its classes again by them.
@@ -277,18 +277,21 @@ TEST_TIER(classes_mistakes, 1) {
   const char *d = idx_set(), *cut = in_tmp("cut-set");
   expect_mistake("no such folder", "--data /nowhere");
   expect_mistake("neither IDX files", "--data %s", shapes_set());
-  expect_mistake("which detectors cannot learn from", "--data %s --model tiny", d);
-  expect_mistake("has train, val and test", "--data %s --val-split validation", d);
+  expect_mistake(", which detectors cannot train on: choose --model among ", "--data %s --model tiny", d);
+  expect_mistake(": data sets of images by class have the splits train, val and test",
+                 "--data %s --val-split validation", d);
   expect_mistake("expected EPOCHS@RATE", "--data %s --phases 10", d);
-  expect_mistake("exclude each other", "--data %s --phases 1@1 --epochs 3", d);
+  expect_mistake("cannot be combined", "--data %s --phases 1@1 --epochs 3", d);
   expect_mistake("--sizes is for detectors", "--data %s --sizes 12,16", d);
   expect_mistake("--conventions is for detectors", "--data %s --conventions mlperf", d);
   expect_mistake("--label-smoothing takes", "--data %s --label-smoothing 2", d);
   expect_mistake("--optimizer takes", "--data %s --optimizer rmsprop", d);
   expect_mistake("--beta2 takes", "--data %s --beta2 1", d);
-  expect_mistake("--split-seed draws the images of", "--data %s --split-seed 3", d);
-  expect_mistake("--train-split and --val-fraction exclude", "--data %s --val-fraction 0.2 --train-split test", d);
-  expect_mistake("--val-split train and --val-fraction exclude", "--data %s --val-fraction 0.2 --val-split train", d);
+  expect_mistake("--split-seed needs --val-fraction P", "--data %s --split-seed 3", d);
+  expect_mistake("--train-split and --val-fraction cannot be combined",
+                 "--data %s --val-fraction 0.2 --train-split test", d);
+  expect_mistake("--val-split train and --val-fraction cannot be combined",
+                 "--data %s --val-fraction 0.2 --val-split train", d);
   expect_mistake("--patience counts", "--data %s --patience 2 --eval-every never", d);
   CHECK(!command(NULL,
                  "cp -r %s %s && head -c 900 %s/train-images-idx3-ubyte.gz >%s/t && mv %s/t "
@@ -303,9 +306,10 @@ TEST_TIER(classes_runs_go_on_as_they_began, 1) {
   const char *said;
   EXPECT_INT(run("classes-other", "--stop-after 2", &said), 0);
   EXPECT_INT(run("classes-other", "--optimizer sgd", &said), 2);
-  EXPECT(strstr(said, "--optimizer adam or adamw: give it, too") || strstr(said, "\"weight_decay\""));
+  EXPECT(strstr(said, "its run used --optimizer adam or adamw: give the same --optimizer") ||
+         strstr(said, "\"weight_decay\""));
   EXPECT_INT(run("classes-other", "--beta2 0.99", &said), 2);
-  EXPECT(strstr(said, "\"beta2\":0.999, this run has \"beta2\":0.99"));
+  EXPECT(strstr(said, "it was made with \"beta2\":0.999, but this run has \"beta2\":0.99: "));
   EXPECT_INT(run("classes-other", "--zoom 0.3", &said), 2);
   EXPECT(strstr(said, "\"zoom\":0.08"));
   EXPECT_INT(run("classes-other", "--phases 1@1e-2,1@1e-3", &said), 2);

@@ -213,7 +213,7 @@ static void check_request(int which, const char *out) {
   EXPECT_INT(saved_step(out), steps); // no step is lost
   free(log);
   char *said = said_by(out);
-  if (!EXPECT(strstr(said, "stopped: ") && strstr(said, ", --resume continues\n"))) printf("    %s\n", said);
+  if (!EXPECT(strstr(said, "stopped: ") && strstr(said, "; continue with --resume\n"))) printf("    %s\n", said);
   free(said);
 }
 TEST_TIER(durable_interrupt_saves_and_stops, 1) { check_request(SIGTERM, "interrupted"); }
@@ -252,7 +252,7 @@ static void check_interrupt_in_evaluation(const char *out, int save_every) {
   EXPECT_INT(wait_for(pid), 1);
   EXPECT_INT(saved_step(out), 2);
   EXPECT(!holds_text(path_of(out, "log.jsonl"), "\"eval\""));
-  char *kept = xasprintf("stopped: %s holds step 2, --resume", path_of(out, "checkpoint.safetensors"));
+  char *kept = xasprintf("stopped: %s has step 2; continue with --resume", path_of(out, "checkpoint.safetensors"));
   char *log = said_by(out);
   EXPECT(strstr(log, kept) != NULL);
   free(log);
@@ -308,7 +308,8 @@ TEST_TIER(durable_full_disk_keeps_what_was_saved, 1) {
   CHECK(!command(NULL, "cp %s %s", path_of("full", "checkpoint.safetensors"), path_of("full", "before")));
   EXPECT_INT(command(&said, "ulimit -f 4096; %s", train_line("full", "")), 1);
   if (!EXPECT(strstr(said, "step 6: the checkpoint could not be written: ") &&
-              strstr(said, "checkpoint.safetensors holds step 4 and checkpoint-previous.safetensors step 3, --resume")))
+              strstr(said, "checkpoint.safetensors has step 4, and checkpoint-previous.safetensors has step 3; "
+                           "continue with --resume")))
     printf("    %s\n", said);
   EXPECT(same_file(path_of("full", "checkpoint.safetensors"), path_of("full", "before")));
   EXPECT(!path_is_file(path_of("full", "checkpoint.safetensors.tmp")));
@@ -335,7 +336,7 @@ TEST_TIER(durable_checkpoint_waits_for_room, 1) {
       "(%2$s) >%3$s 2>&1 & pid=$!; "
       "until [ -s %1$s/run/checkpoint.safetensors ]; do sleep 0.01; done; "
       "dd if=/dev/zero of=%1$s/filler bs=1M 2>/dev/null; "
-      "until grep -q 'No space left on device; trying again' %3$s || ! kill -0 $pid 2>/dev/null; do sleep 0.01; "
+      "until grep -q 'No space left on device; retrying' %3$s || ! kill -0 $pid 2>/dev/null; do sleep 0.01; "
       "done; "
       "rm %1$s/filler; wait $pid; echo ended $?; cp %1$s/run/*.safetensors %1$s/run/log.jsonl %4$s";
   char *said = said_path("no-room"), *to = xstrdup(path_of("no-room", "")), *more = xasprintf("--out %s/run", disk),
@@ -349,7 +350,7 @@ TEST_TIER(durable_checkpoint_waits_for_room, 1) {
     _exit(127);
   }
   EXPECT_INT(wait_for(pid), 0);
-  EXPECT(holds_text(said, "No space left on device; trying again\n"));
+  EXPECT(holds_text(said, "No space left on device; retrying\n"));
   expect_same_run("no-room", "durable-whole");
   char *all[] = {disk, said, to, more, line, in_shell};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
@@ -366,7 +367,7 @@ TEST_TIER(durable_log_waits_for_room, 1) {
   none = before;
   none.rlim_cur = 16384; // what it says has room
   CHECK(!prlimit(pid, RLIMIT_FSIZE, &none, NULL));
-  EXPECT(wait_for_text(said, "log.jsonl: could not be written to its end: File too large; trying again\n"));
+  EXPECT(wait_for_text(said, "log.jsonl: could not be written completely: File too large; retrying\n"));
   CHECK(!prlimit(pid, RLIMIT_FSIZE, &before, NULL));
   kill(pid, SIGTERM);
   EXPECT_INT(wait_for(pid), 1);
@@ -388,7 +389,7 @@ TEST_TIER(durable_data_that_is_away, 1) {
   pid_t pid = start("away", more);
   EXPECT(wait_for_file(path_of("away", "log.jsonl")));
   CHECK(!command(NULL, "mv %s/train %s/away", set, set));
-  EXPECT(wait_for_text(said, "trying again for up to 10 s\n"));
+  EXPECT(wait_for_text(said, "; retrying for up to 10 s\n"));
   CHECK(!command(NULL, "mv %s/away %s/train", set, set));
   char *log = file_read(path_of("away", "log.jsonl"), &(size_t){0}, NULL);
   long steps = 0, saved;
@@ -399,7 +400,7 @@ TEST_TIER(durable_data_that_is_away, 1) {
   EXPECT_INT(wait_for(pid), 2);
   EXPECT((saved = saved_step("away")) > steps + 6);
   char *want =
-      xasprintf("No such file or directory; %s holds step %ld", path_of("away", "checkpoint.safetensors"), saved);
+      xasprintf("No such file or directory; %s has step %ld", path_of("away", "checkpoint.safetensors"), saved);
   if (!EXPECT(holds_text(said, want) && !holds_text(said, "bad image"))) command(NULL, "cat %s", said);
   char *all[] = {set, said, more, log, later, want};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
@@ -409,8 +410,8 @@ TEST_TIER(durable_data_that_is_away, 1) {
 TEST_TIER(durable_divergence_stops, 1) {
   const char *said;
   EXPECT_INT(train("diverged", "--iters 40 --lr 1e6 --warmup 0 --clip-grad 0 --checkpoint-every 1", &said), 1);
-  const char *stop = strstr(said, ": not finite (");
-  if (!EXPECT(stop && strstr(stop, "nothing was updated, ") && strstr(stop, " on 0000"))) printf("    %s\n", said);
+  const char *stop = strstr(said, ": loss or gradient not finite (");
+  if (!EXPECT(stop && strstr(stop, "; nothing was updated; ") && strstr(stop, " on 0000"))) printf("    %s\n", said);
   EXPECT(holds_text(path_of("diverged", "log.jsonl"), "{\"step\":1,"));
   EXPECT(!path_is_file(path_of("diverged", "model.safetensors")));
 }
@@ -426,14 +427,14 @@ TEST_TIER(durable_divergence_can_be_gone_back_on, 1) {
     char *more = xasprintf("%s --on-divergence %s", high, by_itself ? "rollback" : "stop");
     EXPECT_INT(train(out, more, &said), 1);
     free(more);
-    const char *command_line = strstr(said, "; with half the rate: ");
-    if (!EXPECT(command_line && strstr(said, "nothing was updated, "))) printf("    %s\n", said);
+    const char *command_line = strstr(said, "; to retry with half the learning rate: ");
+    if (!EXPECT(command_line && strstr(said, "; nothing was updated; "))) printf("    %s\n", said);
     EXPECT(holds_text(path_of(out, "log.jsonl"), "\"kind\":\"amend\""));
     if (by_itself) {
       EXPECT(strstr(said, "rolling back, 3 of 3") && strstr(said, "\"lr\":[0.01,125]"));
       continue;
     }
-    char *again = xstrdup(command_line + strlen("; with half the rate: "));
+    char *again = xstrdup(command_line + strlen("; to retry with half the learning rate: "));
     again[strcspn(again, "\n")] = '\0';
     EXPECT(strstr(again, "--resume=previous --amend --lr 500"));
     EXPECT_INT(command(&said, "%s --lr 0.005", again), 0);

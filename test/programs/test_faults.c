@@ -58,10 +58,11 @@ static long step_saved(const char *out) {
 static void expect_report(const char *said, const char *out, const char *sentence, const char *queued) {
   expect_said(said, sentence);
   expect_said(said, queued);
-  const char *behind = strstr(said, ") (step "), *holds = behind ? strstr(behind, " holds step ") : NULL;
+  const char *behind = strstr(said, ") (step "), *holds = behind ? strstr(behind, " has step ") : NULL;
   long step = -1, kept = -1;
-  if (!EXPECT(holds && sscanf(behind, ") (step %ld;", &step) == 1 && strstr(holds, ", --resume continues)\n"))) return;
-  sscanf(holds, " holds step %ld,", &kept);
+  if (!EXPECT(holds && sscanf(behind, ") (step %ld;", &step) == 1 && strstr(holds, "; continue with --resume)\n")))
+    return;
+  sscanf(holds, " has step %ld,", &kept);
   EXPECT(kept >= 2 && step >= kept && step - kept <= 4); // what was being written is waited for
   EXPECT(step_saved(out) >= kept && step_saved(out) <= step);
 }
@@ -71,16 +72,16 @@ TEST_TIER(faults_in_a_step_leave_the_checkpoint, 1) {
     const char *fault, *sentence, *queued;
     bool replays; // what the stand-in replays computes nothing: no whole run follows
   } cases[] = {
-      {"kernel:100:cudaErrorIllegalAddress", "a kernel read or wrote outside its memory; a bug in this program",
-       "queued last, up to two steps ahead of the GPU: the training step of canvas 64 x 64 (h x w)", false},
-      {"replay:2:cudaErrorLaunchFailure", "; --sync-nodes finds the kernel (cudaErrorLaunchFailure in replay() at ",
+      {"kernel:100:cudaErrorIllegalAddress", "a kernel accessed memory out of bounds; a bug in this program",
+       "last queued, up to two steps ahead of the GPU: the training step of canvas 64 x 64 (h x w)", false},
+      {"replay:2:cudaErrorLaunchFailure", "; --sync-nodes names the layer (cudaErrorLaunchFailure in replay() at ",
        "the recorded training step of canvas 64 x 64", true},
-      {"stage_wait:3:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in stage_wait() at", false},
-      {"stage:15:cudaErrorDevicesUnavailable", "train: the GPU is lost: it fell off the bus", "in stage() at", false},
+      {"stage_wait:3:cudaErrorUnknown", "train: the GPU was lost: it fell off the bus", "in stage_wait() at", false},
+      {"stage:15:cudaErrorDevicesUnavailable", "train: the GPU was lost: it fell off the bus", "in stage() at", false},
       {"fetch:20:cudaErrorECCUncorrectable", "train: the GPU's memory failed", "in fetch() at", false},
-      {"sync:2:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in sync() at", false}, // for results
+      {"sync:2:cudaErrorUnknown", "train: the GPU was lost: it fell off the bus", "in sync() at", false}, // for results
       {"copy:20:cudaErrorNvlinkUncorrectable", "train: a link between GPUs failed", "in copy() at", false},
-      {"save:3:cudaErrorUnknown", "train: the GPU is lost: it fell off the bus", "in save() at", false},
+      {"save:3:cudaErrorUnknown", "train: the GPU was lost: it fell off the bus", "in save() at", false},
   };
   const char *said;
   make_whole_run();
@@ -103,8 +104,8 @@ TEST_TIER(faults_in_a_save_leave_the_checkpoint, 1) {
   begin_run("fault-save");
   EXPECT_INT(train_with("save_wait:1:cudaErrorUnknown", "fault-save", "", &said), 1);
   expect_said(said, "the checkpoint could not be written: ");
-  expect_said(said, ": the device failed before it was copied; ");
-  expect_said(said, "checkpoint.safetensors holds step 2, --resume continues\n");
+  expect_said(said, ": not written: the device failed before the state was copied; ");
+  expect_said(said, "checkpoint.safetensors has step 2; continue with --resume\n");
   EXPECT_INT(step_saved("fault-save"), 2);
   if (!EXPECT_INT(train_with("", "fault-save", "", &said), 0)) printf("    %s\n", said);
   expect_same_as_whole("fault-save");
@@ -119,33 +120,38 @@ TEST_TIER(faults_are_named_node_by_node, 1) {
   EXPECT_INT(train_with("kernel:100:cudaErrorIllegalAddress", "node", "--sync-nodes", &said), 1);
   expect_report(said, "node", "(cudaErrorIllegalAddress in conv_kernel() at test/harness/faulty_device.c:",
                 "; in the forward pass of ");
-  EXPECT(strstr(said, " (conv)) (step ") && !strstr(said, "finds the kernel"));
+  EXPECT(strstr(said, " (conv)) (step ") && !strstr(said, "; --sync-nodes names the layer"));
   // A library that queues kernels of its own: found by waiting for the node.
   begin_run("node-waits");
   EXPECT_INT(train_with("sync:300:cudaErrorLaunchTimeout", "node-waits", "--sync-nodes", &said), 1);
-  expect_report(said, "node-waits", "a kernel ran for longer than the driver allows", " pass of ");
+  expect_report(
+      said, "node-waits",
+      "a kernel ran longer than the driver allows on a GPU with a display: use another GPU or a smaller --batch",
+      " pass of ");
 }
 
 TEST_TIER(faults_while_opening_say_what_to_do, 1) {
   const char *said, *busy = "open:1:cudaErrorDevicesUnavailable";
   EXPECT_INT(train_with(busy, "busy", "--device cuda", &said), 2);
-  EXPECT_STR(said,
-             "train: --device cuda: test: busy: another process has it for itself (nvidia-smi names it); wait for "
-             "that, or take --device cuda:N (cudaErrorDevicesUnavailable); --device cpu needs no GPU\n");
+  EXPECT_STR(said, "train: --device cuda: test: busy: another process uses it exclusively (see nvidia-smi); wait for "
+                   "it to end, or choose another GPU with --device cuda:N (cudaErrorDevicesUnavailable); to run "
+                   "without a GPU, use --device cpu\n");
   EXPECT_INT(train_with("", "busy", "--device cuda:5", &said), 2);
-  EXPECT_STR(said, "train: --device cuda:5: this machine has 1 GPU, counted from cuda:0; --device cpu needs no GPU\n");
+  EXPECT_STR(
+      said,
+      "train: --device cuda:5: this machine has 1 GPU, counted from cuda:0; to run without a GPU, use --device cpu\n");
   EXPECT_INT(train_with("", "busy", "--device cuda:0x", &said), 2);
-  EXPECT_STR(said, "train: --device cuda:0x: this build knows cpu and cuda:N\n");
+  EXPECT_STR(said, "train: --device cuda:0x: this build supports cpu and cuda:N\n");
   EXPECT_INT(train_with(busy, "busy", "--stop-after 1", &said), 0);
-  expect_said(said, "\ndevice: CPU, 1 threads; not a GPU: test: busy: another process has it for itself (");
+  expect_said(said, "\ndevice: CPU, 1 threads; no GPU is used: test: busy: another process uses it exclusively (");
   // A mistake gets its one line, without a word on the device.
   EXPECT_INT(train_with(busy, "busy", "--tf32", &said), 2);
-  EXPECT_STR(said, "train: --tf32 needs a GPU, and this runs on the CPU\n");
+  EXPECT_STR(said, "train: --tf32 needs a GPU, but this run uses the CPU\n");
   make_whole_run();
   EXPECT_INT(command(&said, "FAULT=%s %s --data %s --weights %s --out %s", busy, tool("faulty/infer"), shapes_set(),
                      file_of("unfaulted", "model.safetensors"), in_tmp("busy-found")),
              0);
-  expect_said(said, "; not a GPU: test: busy: ");
+  expect_said(said, "; no GPU is used: test: busy: ");
 }
 
 TEST_TIER(faults_of_inference_name_what_was_queued, 1) {
@@ -154,8 +160,8 @@ TEST_TIER(faults_of_inference_name_what_was_queued, 1) {
   EXPECT_INT(command(&said, "FAULT=kernel:100:cudaErrorIllegalAddress %s --data %s --weights %s --out %s",
                      tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("faulted")),
              1);
-  expect_said(said, "infer: a kernel read or wrote outside its memory; ");
-  expect_said(said, "queued last, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))");
+  expect_said(said, "infer: a kernel accessed memory out of bounds; ");
+  expect_said(said, "last queued, up to two steps ahead of the GPU: the inference of canvas 64 x 64 (h x w))");
   // Images that are named: the device is asked what it is before their handle is open.
   EXPECT_INT(command(&said, "FAULT=kernel:20:cudaErrorIllegalAddress %s %s/val --sync-nodes --weights %s --out %s",
                      tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("named")),
@@ -173,7 +179,7 @@ static int infer_with(const char *fault, const char **said) {
 }
 
 // The first, the second, … allocation of a program finds no memory, until the program makes none that could. Each ends
-// it with one line: how much, what for and, unless it is a few bytes, what shrinks it. What is saved stays as it is.
+// it with one line: how much, what for and, unless it is a few bytes, what reduces it. What is saved stays as it is.
 static void expect_each_refused(int (*run)(const char *fault, const char **said), const char *call) {
   const char *said;
   char fault[32];
@@ -183,7 +189,7 @@ static void expect_each_refused(int (*run)(const char *fault, const char **said)
     status = run(fault, &said);
     if (status == 0) break;
     const char *what = strstr(said, ": out of memory: "), *end = strchr(said, '\n');
-    bool says = what && strstr(what, " asked for ") && (strstr(what, " bytes asked") || strstr(what, " shrinks it"));
+    bool says = what && strstr(what, "cannot allocate ") && (strstr(what, " bytes") || strstr(what, "; reduce "));
     if (!EXPECT(status == 1 && says && end && !end[1])) printf("    %s: %s\n", fault, said);
     EXPECT(same_file(file_of("no-memory", "checkpoint.safetensors"), file_of("no-memory", "before")));
   }

@@ -18,7 +18,7 @@ static void copy_set(const char *name) { CHECK(!command(NULL, "cp -r %s %s/%s", 
 // Whatever would be overwritten is refused by what it is, not by its name.
 TEST_TIER(infer_spares_what_it_reads, 1) {
   char image[512], *set = xstrdup(in_tmp("spared"));
-  static const char reads[] = " is read by this run, which would overwrite it; ";
+  static const char reads[] = " is an input of this run and would be overwritten; choose another output file or folder";
   copy_set("spared");
   snprintf(image, sizeof image, "%s", in_tmp("spared/val/000001.png"));
   expect_refused(reads, image, "spared/val", "%s", image);
@@ -31,12 +31,15 @@ TEST_TIER(infer_spares_what_it_reads, 1) {
                  "--data %s --json %s/annotations/instances_val.json", set, set);
   expect_refused(reads, image, "spared-out", "--data %s --json %s", set, image);
   // The folder of the images, with overlays or without.
-  expect_refused("that is the folder of the images", image, "spared/val", "--data %s", set);
-  expect_refused("that is the folder of the images", image, "spared/val", "--data %s --overlays 0", set);
+  expect_refused(" is the folder of the input images; choose another one", image, "spared/val", "--data %s", set);
+  expect_refused(" is the folder of the input images; choose another one", image, "spared/val",
+                 "--data %s --overlays 0", set);
   EXPECT(access(in_tmp("spared/val/lock"), F_OK) != 0);
   // The folder of images that are not read but share names with those that are.
-  expect_refused("is there and is no overlay", image, "spared/val", "--data %s --split train", set);
-  expect_refused("is there and is no overlay", image, "spared/val", "%s/train/000001.png", set);
+  expect_refused(" exists and is not an overlay of this program, so it is not overwritten; choose another folder",
+                 image, "spared/val", "--data %s --split train", set);
+  expect_refused(" exists and is not an overlay of this program, so it is not overwritten; choose another folder",
+                 image, "spared/val", "%s/train/000001.png", set);
   CHECK(!command(NULL, "rm -f %s/val/lock %s/val/index-*", set, set));
   // A folder below that, which file_name leads to.
   CHECK(!command(NULL, "cd %s && mkdir val/sub && mv val/*.png val/sub && sed -i 's|\"0000|\"sub/0000|g' %s", set,
@@ -108,7 +111,7 @@ TEST_TIER(infer_keeps_what_it_found_on_a_full_disk, 1) {
   EXPECT(same_file(in_tmp("brim/detections.json"), in_tmp("brim-before")));
   // The next run keeps them.
   EXPECT_INT(command(&said, "%s %s", infer_line("brim"), line), 0);
-  EXPECT(strstr(said, "detections.json.partial of a run that did not end is kept as ") &&
+  EXPECT(strstr(said, "detections.json.partial, left by a run that did not finish, was renamed to ") &&
          strstr(said, "brim/detections.json.partial-1\n"));
   EXPECT_INT(results_in(in_tmp("brim/detections.json.partial-1")), some);
   EXPECT(access(in_tmp("brim/detections.json.partial"), F_OK) != 0);
@@ -136,7 +139,7 @@ TEST_TIER(infer_ends_where_pictures_fill_the_disk, 1) {
                        "head -c 1000000 /dev/zero >%1$s/filler 2>/dev/null; (%4$s %5$s %1$s/to %6$s/val)'",
                        disk, test_tmp(), out, infer_line(out), options[i], shapes_set()),
                1);
-    const char *full = strstr(said, ": No space left on device: make room there, or give another folder for it (");
+    const char *full = strstr(said, ": No space left on device: free space there, or choose another folder (");
     if (!EXPECT(full && !strstr(full + 3, "No space left") && strstr(full, "partial holds the detections of ") &&
                 !strstr(said, "left out") && results_in(partial) > 0))
       fprintf(stderr, "%s\n", said);
@@ -252,7 +255,8 @@ TEST_TIER(infer_scores_on_a_page, 1) {
   EXPECT_INT(command(&said, "mkdir -p %s && ln -s %s %s/evaluation.html", in_tmp("page-linked"), infer_weights(),
                      in_tmp("page-linked")),
              0);
-  expect_refused("is read by this run", infer_weights(), "page-linked", "--eval --data %s", shapes_set());
+  expect_refused(" is an input of this run and would be overwritten; choose another output file or folder",
+                 infer_weights(), "page-linked", "--eval --data %s", shapes_set());
 }
 
 TEST_TIER(infer_on_ranks_stops_when_asked, 1) {
@@ -302,8 +306,8 @@ TEST_TIER(infer_on_ranks_is_timed_together, 1) {
 }
 
 TEST_TIER(infer_of_images_is_for_one_rank, 1) {
-  expect_refused("--gpus shares out --data DIR", infer_weights(), "images-ranks", "--gpus 2 %s/val/000001.png",
-                 shapes_set());
+  expect_refused("--gpus needs --data DIR: named images are processed on one GPU", infer_weights(), "images-ranks",
+                 "--gpus 2 %s/val/000001.png", shapes_set());
 }
 
 // Two in one folder would share its files.
@@ -340,7 +344,8 @@ TEST_TIER(infer_of_odd_files, 1) {
   char line[1024];
   CHECK(!mkfifo(in_tmp("fifo"), 0600));
   expect_refused("not a regular file", infer_weights(), "odd", "%s", in_tmp("fifo"));
-  expect_refused("no regular file", infer_weights(), "odd", "--weights %s x.png", in_tmp("fifo"));
+  expect_refused(": not a valid file of weights: it is empty or not a regular file", infer_weights(), "odd",
+                 "--weights %s x.png", in_tmp("fifo"));
   CHECK(!command(NULL, "cp %s/val/000001.png \"%s/$(printf 'a\\033[2Jb').png\"", shapes_set(), test_tmp()));
   EXPECT_INT(command(&said, "%s %s/a*b.png", infer_line("odd"), test_tmp()), 0);
   EXPECT(strstr(said, "/a?[2Jb.png: ") && !strchr(said, '\033'));

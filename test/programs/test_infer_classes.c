@@ -127,11 +127,11 @@ TEST(infer_scores_classes_of_idx) {
   char wanted[96];
   EXPECT_INT(command(&said, "%s --idx --train 7 --val 30 --out %s", tool("shapes"), in_tmp("infer-idx")), 0);
   EXPECT_INT(command(&said, "%s --data %s", line("idx-out"), in_tmp("infer-idx")), 2);
-  EXPECT(strstr(said, "classes.txt: class 0 is disc, but of ") &&
-         strstr(said, " it is kind 0; these are other classes"));
+  EXPECT(strstr(said, "/classes.txt: class 0 is disc, but in ") &&
+         strstr(said, " it is kind 0; the two sets have different classes"));
   CHECK(!command(NULL, "rm %s/classes.txt", in_tmp("infer-idx")));
   EXPECT_INT(command(&said, "%s --data %s --split tset", line("idx-out"), in_tmp("infer-idx")), 2);
-  EXPECT(strstr(said, "split tset: a set of classes has train, val and test"));
+  EXPECT(strstr(said, "split tset: data sets of images by class have the splits train, val and test"));
   EXPECT_INT(command(&said, "%s --top 1 --data %s", line("idx-out"), in_tmp("infer-idx")), 0);
   char *text = read_out("idx-out/classes.jsonl"), *out = xstrdup(said);
   const Read r = read_lines(text);
@@ -184,21 +184,22 @@ TEST(infer_refuses_a_detector_s_options_for_a_classifier) {
                                         "--classes cat", "--overlays 3", "--max-size 99", "--score 0.5"};
   for (int i = 0; i < COUNT(options); i++) {
     char says[96];
-    snprintf(says, sizeof says, "infer: %.*s is about objects in images, and ", (int)strcspn(options[i], " "),
-             options[i]);
+    snprintf(says, sizeof says, "infer: %.*s is for detectors, but ", (int)strcspn(options[i], " "), options[i]);
     expect_refused(says, "%s %s/val/*", options[i], folders());
   }
   char *set = xstrdup(in_tmp("strangers"));
   CHECK(!command(NULL, "cp -r %s %s && mv '%s/val/kind 2' %s/val/dog", folders(), set, set, set));
-  expect_refused("/val/dog: no class of training, ", "--data %s", set);
+  expect_refused("/val/dog: not a class of the training set, ", "--data %s", set);
   expect_refused("neither IDX files", "--data %s/val", shapes_set());
   CHECK(!command(NULL, "mv %s/val/dog '%s/val/kind 2'", set, set));
-  expect_refused("that is the folder of the images", "--data %s --out %s", set, set);
-  expect_refused(" is read by this run, which would overwrite it; ", "--data %s --json %s", set, library_classifier());
-  expect_refused("is not of a run that held images out; give --split-seed N", "--data %s --val-fraction 0.2", set);
-  expect_refused("--split-seed draws the images of", "--data %s --split-seed 3", set);
-  expect_refused("--val-fraction splits --data DIR", "%s/val/* --val-fraction 0.2", folders());
-  expect_refused("neither JPEG nor PNG", "%s", library_classifier());
+  expect_refused(" is the folder of the input images; choose another one", "--data %s --out %s", set, set);
+  expect_refused(" is an input of this run and would be overwritten; choose another output file or folder",
+                 "--data %s --json %s", set, library_classifier());
+  expect_refused(" held no images out; give --split-seed N to draw a split", "--data %s --val-fraction 0.2", set);
+  expect_refused("--split-seed needs --val-fraction P", "--data %s --split-seed 3", set);
+  expect_refused("--val-fraction needs --data DIR: leave it out for named images", "%s/val/* --val-fraction 0.2",
+                 folders());
+  expect_refused("not a JPEG or PNG file; convert it", "%s", library_classifier());
   EXPECT(access(in_tmp("refused-classes"), F_OK) != 0);
   free(set);
 }
@@ -260,7 +261,7 @@ TEST_TIER(infer_scores_what_training_held_out, 1) {
   EXPECT_INT(command(&said, "%s --val-fraction 0.1", line), 0); // a part of what was held out
   EXPECT(!strstr(said, "note: the run"));
   EXPECT_INT(command(&said, "%s --val-fraction 0.4 --split-seed 8", line), 0);
-  EXPECT(strstr(said, " held others out, by --val-fraction 0.4 --split-seed 7\n"));
+  EXPECT(strstr(said, " held out other images, with --val-fraction 0.4 --split-seed 7\n"));
   EXPECT(!same_file(in_tmp("flat-run/confusion.json"), in_tmp("flat-infer/confusion.json")));
   free(line);
 }

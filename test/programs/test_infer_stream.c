@@ -26,7 +26,7 @@ TEST_TIER(infer_of_a_folder, 1) {
                  folder, shapes_set(), folder, folder, folder));
   CHECK(!command(NULL, "cd %s && mv 000002.png b.PNG && echo no image >a.jpg && touch notes.txt", folder));
   EXPECT_INT(command(&said, "%s --format jsonl %s", infer_line("of-a-folder"), folder), 2);
-  EXPECT(strstr(said, "a.jpg: cannot read the image: neither JPEG nor PNG") &&
+  EXPECT(strstr(said, "a.jpg: cannot read the image: not a JPEG or PNG file") &&
          strstr(said, "\ninfer: 1 of 5 images left out\n"));
   EXPECT(strstr(said, "\nstart-up ") && strstr(said, "\nthe other ") &&
          strstr(said, "\n  without 2 warm-up batches, "));
@@ -37,7 +37,9 @@ TEST_TIER(infer_of_a_folder, 1) {
   for (int i = 0; i < COUNT(starts); i++) EXPECT_INT(lines_with(lines, starts[i]), 1);
   EXPECT(lines_with(lines, "/b.PNG\"") == 1 && lines_with(lines, "below") == 0);
   EXPECT(is_picture(in_tmp("of-a-folder/b.png")));
-  expect_refused("the folder holds no .jpg, .jpeg or .png file", infer_weights(), "of-a-folder", "%s/empty", folder);
+  expect_refused(
+      ": no .jpg, .jpeg or .png file in this folder; subfolders are not searched, so name them or pass a list: find ",
+      infer_weights(), "of-a-folder", "%s/empty", folder);
 }
 
 // As a folder of the same images, in the list's order, with pictures that are called by their places.
@@ -52,12 +54,12 @@ TEST_TIER(infer_of_a_list, 1) {
   EXPECT(is_picture(in_tmp("listed/000001-000001.png")) && is_picture(in_tmp("listed/000002-000002.png")));
   EXPECT(access(in_tmp("listed/000003-000003.png"), F_OK) != 0);
   EXPECT_INT(command(&said, "(%s) </dev/null", infer_line("listed -")), 2);
-  EXPECT(strstr(said, "the list on standard input names no image"));
+  EXPECT(strstr(said, "the list of images on standard input is empty"));
   // What is read is not written over, although nobody knew.
   char *image = xstrdup(in_tmp("listed.png"));
   CHECK(!command(NULL, "cp %s/val/000001.png %s", shapes_set(), image));
   EXPECT_INT(command(&said, "echo %s | (%s --json %s -)", image, infer_line("listed"), image), 2);
-  EXPECT(strstr(said, "listed.png is read by this run, which would overwrite it") && is_picture(image));
+  EXPECT(strstr(said, "listed.png is an input of this run and would be overwritten") && is_picture(image));
   free(image);
   free(list);
   free(from_folder);
@@ -142,10 +144,10 @@ TEST_TIER(infer_of_some_classes, 1) {
   size_t size;
   char *image = xasprintf("%s/val/000001.png", shapes_set()), *out = xstrdup(in_tmp("some"));
   const char *line = infer_line("some");
-  expect_refused("\"no-such-class\" is neither a name nor an id", infer_weights(), "some", "--classes no-such-class %s",
-                 image);
-  expect_refused("--labels is for images that are named", infer_weights(), "some", "--labels x --data %s",
-                 shapes_set());
+  expect_refused("\"no-such-class\" is not the name or id of any of the model's ", infer_weights(), "some",
+                 "--classes no-such-class %s", image);
+  expect_refused("--labels works on named images only: instead of --data, name the folder with its images",
+                 infer_weights(), "some", "--labels x --data %s", shapes_set());
   EXPECT_INT(command(&said, "%s --score 0 --top 3 --labels %s/maps --crops %s/crops %s", line, out, out, image), 0);
   EXPECT(strstr(said, "000001.png: 3 detections, "));
   EXPECT_INT(results_in(in_tmp("some/detections.json")), 3);
@@ -178,12 +180,12 @@ TEST_TIER(infer_refuses_outputs_that_mean_nothing, 1) {
   static const char *const folders[] = {"--crops", "--labels", "--out"};
   for (int i = 0; i < COUNT(folders); i++) {
     char *image = xasprintf("%s/val/000001.png", shapes_set());
-    char *says =
-        xasprintf("%s: cannot create folder /dev/null: there is a file of that name; give another one\n", folders[i]);
+    char *says = xasprintf("%s: cannot create folder /dev/null: a file of that name exists; choose another folder\n",
+                           folders[i]);
     expect_refused(says, infer_weights(), "folder-none", "%s /dev/null %s", folders[i], image);
     free(says);
-    says =
-        xasprintf("%s: cannot create folder %s: there is a file of that name; give another one\n", folders[i], image);
+    says = xasprintf("%s: cannot create folder %s: a file of that name exists; choose another folder\n", folders[i],
+                     image);
     expect_refused(says, image, "folder-none", "%s %s %s", folders[i], image, image);
     free(says);
     free(image);

@@ -31,7 +31,7 @@ TEST_TIER(memory_plan_has_the_host, 1) {
                                      "loader's batches in inference",
                                      "checkpoint, written in the background",
                                      "offsets of mask runs",
-                                     "detections of batches under way",
+                                     "detections of batches in flight",
                                      "lists of detections"};
   const char *said;
   double sum = 0;
@@ -48,13 +48,13 @@ TEST_TIER(memory_plan_has_the_host, 1) {
 // Ranks that are not there yet count too.
 TEST_TIER(memory_plan_is_of_all_ranks, 1) {
   static const char plan[] = "%s --data %s --model tiny --size 64 --threads 1 --device cpu --plan --gpus %d | "
-                             "sed -n '/^taken/,$p'";
+                             "sed -n '/^allocated/,$p'";
   const char *said;
   EXPECT_INT(command(&said, plan, tool("train"), shapes_set(), 1), 0);
   EXPECT(!strstr(said, "ranks"));
   const double one = planned(said, "MB of the host");
   EXPECT_INT(command(&said, plan, tool("train"), shapes_set(), 4), 0);
-  if (!EXPECT(strstr(said, " MB of the host by 4 ranks"))) printf("    %s\n", said);
+  if (!EXPECT(strstr(said, " MB of the host for 4 ranks"))) printf("    %s\n", said);
   EXPECT_NEAR(planned(said, "MB of the host"), 4 * one, 1);
 }
 
@@ -68,7 +68,7 @@ TEST_TIER(memory_too_little_is_said_before_it_is_taken, 1) {
            tool("train"), shapes_set());
   EXPECT_INT(command(&said, "(%s --plan) 2>&1 | tail -n 4", line), 0);
   if (!EXPECT(strstr(said, " MB of the host, ") && strstr(said, "train: too little memory: ") &&
-              strstr(said, "for the activations: a smaller --batch, --size or --max-size shrinks it\n")))
+              strstr(said, "for the activations: reduce --batch, --size or --max-size\n")))
     printf("    %s\n", said);
   EXPECT_INT(command(&said, "%s --plan >%s", line, path_in("", "plan")), 2);
   EXPECT_INT(command(&said, "%s --out %s", line, path_in("short", "")), 2);

@@ -24,10 +24,10 @@ TEST_TIER(program_mistakes_of_train, 1) {
   snprintf(train, sizeof train, "%s", tool("train"));
   expect_mistake("--batch", "%s --data %s --bacth 3", train, d);
   expect_mistake("--batch", "%s --data %s --batch zero", train, d);
-  expect_mistake("--recipe is called --conventions since 1.2; give --conventions mlperf", "%s --recipe mlperf", train);
-  expect_mistake("give --conventions own", "%s --recipe=auto", train);
-  expect_mistake("not \"0\"; leave it out for the default", "%s --size 0", train);
-  expect_mistake("not \"auto\"; leave it out for the default", "%s --norm auto", train);
+  expect_mistake("--recipe was renamed to --conventions in 1.2; use --conventions mlperf", "%s --recipe mlperf", train);
+  expect_mistake("use --conventions own", "%s --recipe=auto", train);
+  expect_mistake("not \"0\"; leave the option out to get the default", "%s --size 0", train);
+  expect_mistake("not \"auto\"; leave the option out to get the default", "%s --norm auto", train);
   expect_mistake("an integer from 1 to 1000000, not \"0\"", "%s --benchmark=0", train);
   expect_mistake("--beta1 takes a number from 0 to 0.9999999, not", "%s --beta1 1", train);
   expect_mistake("--seed takes an integer from 0 to 9000000000000000, not", "%s --seed x", train);
@@ -43,7 +43,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("maskrcnn-r", "%s --data %s --model resnet --out %s", train, d, in_tmp("m"));
   expect_mistake("/proc/nowhere", "%s --data %s --model tiny --iters 1 --out /proc/nowhere", train, d);
   expect_mistake("--sizes '64,x': expected numbers", "%s --data %s --sizes 64,x --out %s", train, d, in_tmp("m"));
-  expect_mistake("give a larger --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
+  expect_mistake("; increase --max-size", "%s --data %s --model tiny --size 64 --sizes 64,128 --out %s", train, d,
                  in_tmp("m"));
   expect_mistake("--full-masks needs --benchmark", "%s --data %s --full-masks --out %s", train, d, in_tmp("m"));
   expect_mistake("--trace: cannot write /proc/nowhere", "%s --data %s --model tiny --trace /proc/nowhere --out %s",
@@ -53,7 +53,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--device cpu:1: ", "%s --data %s --model tiny --device cpu:1 --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
   expect_mistake("--patience counts", "%s --data %s --patience 2 --out %s", train, d, in_tmp("m"));
-  expect_mistake("--val-loss is part", "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
+  expect_mistake("--val-loss needs evaluations, but --eval-every never turns them off: leave one of them out",
+                 "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
   // Malformed annotations: file, line, column, what was expected.
@@ -75,7 +76,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
 
 // --data, else $MASKRCNN_DATA, else ./coco where that is a data set; otherwise one line says all this.
 TEST_TIER(program_mistakes_data_default, 1) {
-  static const char nowhere[] = "--data DIR is missing, $MASKRCNN_DATA is not set, and ./coco holds no data set";
+  static const char nowhere[] =
+      "--data DIR is missing, $MASKRCNN_DATA is not set, and there is no data set in ./coco; --help lists the options";
   char *train = realpath(tool("train"), NULL), *set = realpath(shapes_set(), NULL), *here, *plan;
   const char *said;
   here = xstrdup(in_tmp("data-default"));
@@ -94,7 +96,7 @@ TEST_TIER(program_mistakes_data_default, 1) {
   EXPECT_INT(command(&said, "cd %s; rm coco; MASKRCNN_DATA=%s %s", here, set, plan), 0);
   expect_mistake("no /nowhere/annotations/instances_train", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set,
                  train);
-  expect_mistake("name either images or --data", "MASKRCNN_DATA=%s %s --weights x", set, tool("infer"));
+  expect_mistake("give either images or --data DIR", "MASKRCNN_DATA=%s %s --weights x", set, tool("infer"));
   char *all[] = {train, set, here, plan};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
@@ -106,7 +108,7 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   char model[512];
   snprintf(model, sizeof model, "%s", in_tmp("tiny/checkpoint.safetensors"));
   expect_mistake("--weights FILE is missing", "%s image.png", infer);
-  expect_mistake("name either images or --data", "%s --weights %s", infer, model);
+  expect_mistake("give either images or --data DIR", "%s --weights %s", infer, model);
   expect_mistake("--profile needs --benchmark", "%s --weights %s --data %s --profile", infer, model, shapes_set());
   expect_mistake("--energy needs --benchmark", "%s --weights %s --data %s --energy 0.1", infer, model, shapes_set());
   expect_mistake("no-such-image.png", "%s --weights %s --out %s no-such-image.png", infer, model, in_tmp("o"));
@@ -128,14 +130,14 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   EXPECT_INT(command(&said, "%s %s rpn.head.cls_logits.bias --json", tool("inspect"), model), 0);
   EXPECT(strstr(said, "\"shape\":[3],\"bytes\":12,") && strstr(said, "\"infinite\":0,\"nan\":0}"));
   expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
-  expect_mistake("text.png: neither PyTorch nor", "%s %s", tool("inspect"), in_tmp("text.png"));
+  expect_mistake("text.png: not a PyTorch file, and not", "%s %s", tool("inspect"), in_tmp("text.png"));
   // A checkpoint of another model: by its name, or the names of what does not fit.
-  expect_mistake("than --model: maskrcnn, a ResNet-10 of width 24; leave --model out",
+  expect_mistake("the weights are of another model than --model: maskrcnn, a ResNet-10 of width 24; leave --model out",
                  "%s --data %s --weights %s --model maskrcnn-r18-fpn", tool("train"), shapes_set(), model);
   EXPECT_INT(command(&said, "%s --data %s --weights %s --norm frozen-bn --model tiny --size 64 --iters 1 --out %s",
                      tool("train"), shapes_set(), model, in_tmp("other")),
              2);
-  EXPECT(strstr(said, ": build/inspect lists what the file holds, --model and --norm must agree") != NULL);
+  EXPECT(strstr(said, ": build/inspect lists the file's tensors; choose --model and --norm") != NULL);
 }
 
 // A mask that cannot be scored is refused where masks are asked for; what is scored otherwise than it looks is noted.
@@ -157,7 +159,7 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   EXPECT(!strstr(said, "note:"));
   write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4],"
                                 "\"segmentation\":{\"size\":[8,6],\"counts\":[8,4]}}]");
-  expect_mistake("dt.json: detection 1, of image 1: its segmentation cannot be used", "%s --iou segm", eval);
+  expect_mistake("dt.json: detection 1, of image 1: its segmentation is invalid", "%s --iou segm", eval);
   EXPECT_INT(command(&said, "%s", eval), 0);
   static const char *const limits[] = {"1,10", "10,1,100", "1,1,2", "0,1,2", "1,10,100,200", "1,10,x", "1, 2,3"};
   for (int i = 0; i < COUNT(limits); i++)
@@ -170,14 +172,14 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
                                      "\"segmentation\":[[1,1,4,1,4,5]]}]}");
   EXPECT_INT(command(&said, "%s --gt %s --dt %s", tool("cocoeval"), in_tmp("boxless.json"), in_tmp("dt.json")), 0);
   EXPECT(strstr(said, "note: annotations without a box, which none can match, an error in pycocotools: 1\n"));
-  expect_mistake("gt.json is read by this run", "%s --curves %s", eval, in_tmp("gt.json"));
-  expect_mistake("dt.json is read by this run", "%s --confusion %s", eval, in_tmp("dt.json"));
+  expect_mistake("gt.json is an input of this run", "%s --curves %s", eval, in_tmp("gt.json"));
+  expect_mistake("dt.json is an input of this run", "%s --confusion %s", eval, in_tmp("dt.json"));
   EXPECT_INT(command(&said, "cd %s && mkdir -p plots && ln gt.json plots/confusion.json", test_tmp()), 0);
-  expect_mistake("plots/confusion.json is read by this run", "%s --confusion %s", eval, in_tmp("plots"));
+  expect_mistake("plots/confusion.json is an input of this run", "%s --confusion %s", eval, in_tmp("plots"));
   EXPECT_INT(command(&said, "%s --curves %s/both.json --confusion %s/./both.json", eval, test_tmp(), test_tmp()), 2);
   EXPECT(strstr(said, "both.json: --curves has just written it; give another name"));
   write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
-  expect_mistake("boundaries need masks, and no annotation of ", "%s --iou boundary", eval);
+  expect_mistake("boundary IoU needs masks, but no annotation of ", "%s --iou boundary", eval);
   write_text(in_tmp("dt.json"), "[{\"image_id\":2,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
   expect_mistake("detection 1: its image, 2, is without height and width in ", "%s --iou segm", eval);
 }
@@ -198,11 +200,12 @@ TEST_TIER(program_mistakes_about_categories, 1) {
   snprintf(train, sizeof train,
            "%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every never",
            tool("train"));
-  expect_mistake("is 1 (disc), that of the data 1 (circle): give --reset-heads",
+  expect_mistake("is 1 (disc), but that of the data is 1 (circle): use --reset-heads",
                  "%s --data %s --weights %s/checkpoint.safetensors --out %s", train, named, run, in_tmp("m2"));
-  expect_mistake("is 1 (disc), that of the data 1 (circle); give the same annotations",
+  expect_mistake("is 1 (disc), but that of the data is 1 (circle); give the same annotations",
                  "%s --data %s --out %s --resume", train, named, run);
-  expect_mistake("is 6 (ring), that of the data 7 (ring)", "%s --data %s --out %s --resume", train, numbered, run);
+  expect_mistake(" is 6 (ring), but that of the data is 7 (ring)", "%s --data %s --out %s --resume", train, numbered,
+                 run);
   static const char *const fine[] = {"--reset-heads --data", "--data"};
   for (int i = 0; i < COUNT(fine); i++)
     EXPECT_INT(command(NULL, "%s %s %s --weights %s/checkpoint.safetensors --stop-after 1 --out %s-%d", train, fine[i],
@@ -218,7 +221,7 @@ TEST_TIER(program_leaves_weights_of_others_alone, 1) {
   if (!EXPECT_INT(train_shapes("", "finished", ""), 0)) return;
   CHECK(!remove(in_tmp("finished/checkpoint.safetensors")));
   for (int resume = 0; resume < 2; resume++)
-    expect_mistake("model.safetensors is there, but no checkpoint.safetensors to resume",
+    expect_mistake("model.safetensors exists, but there is no checkpoint.safetensors to resume",
                    "%s --data %s --model tiny --size 64 --out %s %s", tool("train"), shapes_set(), in_tmp("finished"),
                    resume ? "--resume" : "");
   EXPECT(path_is_file(in_tmp("finished/model.safetensors")));
@@ -299,7 +302,8 @@ TEST_TIER(program_doctor, 1) {
 
   write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
   EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
+  EXPECT(strstr(said, "train: training stops: ") &&
+         strstr(said, "instances_train.json: there is no category to train on"));
   EXPECT_INT(
       command(&said, "%s --data %s --keep-empty --eval-every never --out %s/none", tool("train"), dir, test_tmp()), 2);
   EXPECT(strstr(said, "no category to train on"));
@@ -335,10 +339,10 @@ TEST_TIER(program_outputs_spare_inputs, 1) {
   CHECK(!command(NULL, "ln -s %s %s && cp %s %s", log, in_tmp("runs.html"), log, in_tmp("runs.before")));
   expect_mistake("--out ", "%s --out %s a=%s", tool("report"), in_tmp("runs.html"), log);
   EXPECT(same_file(log, in_tmp("runs.before")));
-  expect_mistake("which would overwrite it", "%s --data %s --decode=false --html %s/annotations/instances_train.json",
-                 tool("doctor"), set, set);
-  expect_mistake("which would overwrite it", "%s --data %s --decode=false --html %s/val/000002.png", tool("doctor"),
-                 set, set);
+  expect_mistake(" is an input of this run and would be overwritten; choose another output file or folder",
+                 "%s --data %s --decode=false --html %s/annotations/instances_train.json", tool("doctor"), set, set);
+  expect_mistake(" is an input of this run and would be overwritten; choose another output file or folder",
+                 "%s --data %s --decode=false --html %s/val/000002.png", tool("doctor"), set, set);
 }
 
 // Names of categories and files are anybody's: their control characters do not reach the terminal.

@@ -47,13 +47,15 @@ TEST_TIER(ranks_go_on_in_another_world, 1) {
   const char *said;
   EXPECT_INT(rank_job_run("train", "", "ranks-world", "--gpus 2 --stop-after 4", &said), 0);
   EXPECT_INT(rank_job_run("train", "", "ranks-world", "--gpus 1 --resume", &said), 2);
-  expect_one_reason(said, "it was made with \"world\":2, this run has \"world\":1");
+  expect_one_reason(said, "it was made with \"world\":2, but this run has \"world\":1: ");
   EXPECT_INT(rank_job_run("train", "", "ranks-world", "--gpus 1 --batch 4 --resume", &said), 2);
-  expect_one_reason(said, "it was made with \"batch\":2, this run has \"batch\":4");
+  expect_one_reason(said, "it was made with \"batch\":2, but this run has \"batch\":4: ");
   EXPECT_INT(rank_job_run("train", "", "ranks-world", "--gpus 1 --resume --amend", &said), 2);
-  expect_one_reason(said, "it was made with 4 images a step (2 of 2 ranks each): go on with --batch 4");
+  expect_one_reason(said, "it was made with 4 images per step (2 on each of 2 ranks): continue with --batch 4");
   EXPECT_INT(rank_job_run("train", "", "ranks-world", "--gpus 3 --resume --amend", &said), 2);
-  expect_one_reason(said, "it was made with 4 images a step, which 3 ranks cannot share evenly: give another --gpus");
+  expect_one_reason(
+      said,
+      "it was made with 4 images per step, which cannot be divided evenly between 3 ranks: choose another --gpus");
   if (!EXPECT_INT(rank_job_run("train", "", "ranks-world", "--gpus 1 --batch 4 --resume --amend", &said), 0))
     printf("%s\n", said);
   EXPECT(strstr(said, "\"batch\":[2,4],\"world\":[2,1]"));
@@ -68,7 +70,7 @@ static void expect_no_failure_said(const char *out) {
   size_t size;
   snprintf(name, sizeof name, "%s.said", out);
   char *said = file_read(in_tmp(name), &size, NULL);
-  EXPECT(said && !strstr(said, "ended with status"));
+  EXPECT(said && !strstr(said, "exited with status "));
   free(said);
 }
 
@@ -231,8 +233,9 @@ TEST_TIER(ranks_of_others_have_the_same_data, 1) {
   } cases[] = {
       {"sed -i 's/\"bbox\":\\[[0-9.]*,/\"bbox\":[1.5,/' annotations/instances_val.json", "it has \"val_data\":"},
       {"sed -i 's/\"bbox\":\\[[0-9.]*,/\"bbox\":[1.5,/' annotations/instances_train.json", "it has \"train_data\":"},
-      {"rm train/000003.png", "it has \"train_missing_files\":1, the first rank \"train_missing_files\":0: "},
-      {"rm val/000001.png", "it has \"val_missing_files\":1, the first rank \"val_missing_files\":0: "},
+      {"rm train/000003.png", "it has \"train_missing_files\":1, but rank 0 has \"train_missing_files\":0: "},
+      {"rm val/000001.png", "it has \"val_missing_files\":1, but rank 0 has \"val_missing_files\":0: give all ranks "
+                            "the same options and data"},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     char out[64], other[600];
@@ -283,16 +286,17 @@ TEST_TIER(ranks_refuse_what_cannot_be, 1) {
   static const struct {
     const char *program, *env, *more, *reason;
   } cases[] = {
-      {"faulty/train", "", "--gpus 8", "--gpus 8: this machine has 4 GPUs; --gpus all takes what there is"},
+      {"faulty/train", "", "--gpus 8", "--gpus 8: this machine has 4 GPUs; --gpus all uses all of them"},
       {"faulty/train", "FAULTY_GPUS=1 CUDA_VISIBLE_DEVICES=5", "--gpus 2",
        "--gpus 2: this machine has 1 GPU with CUDA_VISIBLE_DEVICES=5; --gpus all"},
-      {"faulty/train", "FAULTY_GPUS=0", "--gpus all", "--gpus all: no GPU found;"},
+      {"faulty/train", "FAULTY_GPUS=0", "--gpus all", "--gpus all: no GPU found:"},
       {"faulty/train", "FAULT=locate:1:cudaErrorUnknown", "--gpus 2", "--gpus 2: the driver does not answer"},
-      {"faulty/train", "FAULT=locate:1:", "--gpus 2", "--gpus 2: the driver does not say which GPUs there are"},
-      {"faulty/train", "", "--gpus 2 --device cuda:0", "--gpus 2 takes GPUs from cuda:0 on"},
+      {"faulty/train", "FAULT=locate:1:", "--gpus 2", "--gpus 2: the driver does not list its GPUs"},
+      {"faulty/train", "", "--gpus 2 --device cuda:0", "--gpus 2 always starts at cuda:0: leave out --device "},
       {"faulty/train", "MASKRCNN_NCCL=/nowhere/libnccl.so.2", "--gpus 2", "/nowhere/libnccl.so.2"},
       {"faulty/train", "NCCL_STUB_VERSION=21000", "--gpus 2", "2.10.0"},
-      {"train", "", "--gpus all", "--gpus all counts GPUs: with --device cpu"},
+      {"train", "", "--gpus all",
+       "--gpus all cannot be used with --device cpu: give the number of processes, such as --gpus 2"},
       {"train", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29611",
        "--rendezvous-timeout 1", "rank 1 of 2"},
       {"train", "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29612",

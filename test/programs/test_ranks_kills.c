@@ -68,7 +68,7 @@ static int run_and_kill(const char *out, int restarts, double seconds, int kills
   expect_folder_free(out);
   char *said = rank_job_said(out);
   // A rank's end has its line; one that had done its part may be killed for nothing, and so may a supervisor.
-  const int again = text_count(said, "train: starting again, "), lines = text_count(said, "train: ") - again;
+  const int again = text_count(said, "train: restarting, "), lines = text_count(said, "train: ") - again;
   EXPECT(lines <= of_ranks + (who == supervisor) && again <= lines);
   if (status > 0) EXPECT(status == 1 && lines == again + 1);
   if (status == 0) EXPECT_INT(lines, again);

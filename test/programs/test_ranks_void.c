@@ -39,10 +39,10 @@ static void mend(const char *image) {
 TEST_TIER(ranks_void_step_is_made_again, 1) {
   static const struct {
     const char *norm, *every, *kept;
-  } cases[] = {{"gn", "2", "holds step 3 and checkpoint-previous.safetensors step 2"},
-               {"gn", "3", "holds step 3, "},
-               {"bn", "2", "holds step 2, "},
-               {"syncbn", "2", "holds step 2, "}};
+  } cases[] = {{"gn", "2", "has step 3, and checkpoint-previous.safetensors has step 2"},
+               {"gn", "3", "has step 3, "},
+               {"bn", "2", "has step 2, "},
+               {"syncbn", "2", "has step 2, "}};
   for (int i = 0; i < COUNT(cases); i++) {
     const char *said, *set = set_without("000003");
     char more[96], out[32], whole[32];
@@ -73,12 +73,12 @@ TEST_TIER(ranks_void_of_images_count_each_once, 1) {
                      "--lr 0.01 --seed 5 --threads 1 --device cpu --eval-every never",
                      tool("train"), set, in_tmp("void-replaced")),
              0);
-  if (!EXPECT(strstr(said, "unreadable images: 2 of 24 in training, replaced"))) printf("    %s\n", said);
+  if (!EXPECT(strstr(said, "unreadable images: 2 of 24 in training (replaced by others), "))) printf("    %s\n", said);
 }
 
 // The checkpoint that was made at the step before is not made again: the older one beside it stays.
 TEST_TIER(ranks_void_step_after_a_checkpoint_keeps_the_older, 1) {
   const char *said, *set = set_without("000018");
   EXPECT_INT(run_of(set, "void-older", "--checkpoint-every 2", &said), 2);
-  if (!EXPECT(strstr(said, "holds step 4 and checkpoint-previous.safetensors step 2"))) printf("    %s\n", said);
+  if (!EXPECT(strstr(said, "has step 4, and checkpoint-previous.safetensors has step 2"))) printf("    %s\n", said);
 }

@@ -91,7 +91,7 @@ TEST_TIER(report_that_cannot_be_drawn, 1) {
   EXPECT_INT(command(&said, "%s --model tiny --data %s --out %s --iters 2 --device cpu --threads 1", tool("train"),
                      shapes_set(), in_tmp("report-undrawn")),
              0);
-  EXPECT(strstr(said, "the page of the run was not written: ") && strstr(said, PAGE_FILE));
+  EXPECT(strstr(said, "warning: could not write the run's report: ") && strstr(said, PAGE_FILE));
   EXPECT(path_is_file(in_tmp("report-undrawn/run.json")) && path_is_file(in_tmp("report-undrawn/evaluation.json")));
   free(page);
 }

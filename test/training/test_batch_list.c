@@ -32,14 +32,14 @@ TEST(batch_list_mistakes) {
   static const char *const none[] = {"",    ",", "1,", ",1", "1,,2", "0", "-1", "1025", "99999999999999999999",
                                      "1 2", "1x"};
   for (int i = 0; i < COUNT(none); i++) expect_refused(none[i], numbers);
-  expect_refused("1,2,…", "a number is missing behind the ellipsis");
-  expect_refused("1,2,…8", "a number is missing behind the ellipsis");
+  expect_refused("1,2,…", "': expected a number after the ellipsis");
+  expect_refused("1,2,…8", "': expected a number after the ellipsis");
   expect_refused("1,2,…,…,8", numbers);
-  expect_refused("…,8", "do not lead to 8");
-  expect_refused("1,…,8", "do not lead to 8");
-  expect_refused("4,7,…,12", "do not lead to 12");
-  expect_refused("8,4,…,1", "do not lead to 1");
-  expect_refused("2,5,…,10", "do not lead to 10"); // 5 is not 2 doubled
-  expect_refused("2,2,…,2", "do not lead to 2");
-  expect_refused("1,2,3,…,1024", "do not lead to 1024"); // too many
+  expect_refused("…,8", "before the ellipsis does not reach 8");
+  expect_refused("1,…,8", "before the ellipsis does not reach 8");
+  expect_refused("4,7,…,12", "before the ellipsis does not reach 12");
+  expect_refused("8,4,…,1", "before the ellipsis does not reach 1");
+  expect_refused("2,5,…,10", "before the ellipsis does not reach 10"); // 5 is not 2 doubled
+  expect_refused("2,2,…,2", "before the ellipsis does not reach 2");
+  expect_refused("1,2,3,…,1024", "before the ellipsis does not reach 1024"); // too many
 }

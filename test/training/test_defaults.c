@@ -124,14 +124,14 @@ TEST(defaults_refuse_what_does_not_go_together) {
   static const struct {
     char *more[6];
     const char *says;
-  } cases[] = {{{"resnet18", "--phases", "1@1", "--lr", "1"}, "--lr and --phases exclude each other"},
-               {{"resnet18", "--phases", "1@1", "--epochs", "1"}, "--epochs and --phases exclude"},
+  } cases[] = {{{"resnet18", "--phases", "1@1", "--lr", "1"}, "--lr and --phases cannot be combined"},
+               {{"resnet18", "--phases", "1@1", "--epochs", "1"}, "--epochs and --phases cannot be combined"},
                {{"resnet18", "--phases", "1@x"}, "--phases 1@x: expected EPOCHS@RATE"},
                {{"resnet18", "--sizes", "64,96"}, "--sizes is for detectors"},
                {{"alexnet", "--trainable-layers", "3"}, "--trainable-layers is for ResNets"},
                {{"googlenet", "--trainable-layers", "5"}, "--trainable-layers is for ResNets"},
-               {{"vgg16", "--norm", "gn"}, "--norm is for models with a choice of norms, and vgg16"},
-               {{"tiny", "--rotate", "8"}, "--rotate is for classifiers, and tiny is a detector: leave it out"},
+               {{"vgg16", "--norm", "gn"}, "--norm is for models with selectable normalization, but vgg16"},
+               {{"tiny", "--rotate", "8"}, "--rotate is for classifiers, but tiny is a detector: leave it out"},
                {{"tiny", "--val-fraction", "0.2"}, "--val-fraction is for classifiers"},
                {{"tiny", "--phases", "1@1+augment"}, "+augment is for classifiers"}};
   for (int i = 0; i < COUNT(cases); i++) {

@@ -42,7 +42,7 @@ TEST(divergence_goes_back_to_what_was_good) {
     SessionStart next = {0};
     Err err;
     divergence_explain(&d, &f, &err);
-    EXPECT_STR(err.msg, "step 10: not finite (loss nan) on a.png; nothing was updated, kept");
+    EXPECT_STR(err.msg, "step 10: loss or gradient not finite (loss nan) on a.png; nothing was updated; kept");
     char *command = divergence_command(&d, &o, &f);
     EXPECT_STR(command, cases[i].how);
     free(command);

@@ -68,7 +68,7 @@ TEST(phases_that_cannot_be) {
                {"10@1e-3+augmented", "EPOCHS@RATE"},
                {"10@1e-3+", "EPOCHS@RATE"},
                {"99999999999999999999@1", "EPOCHS@RATE"},
-               {"1@1+augment,1@1,1@1+augment", "must follow one another"},
+               {"1@1+augment,1@1,1@1+augment", ": phases with +augment must be consecutive"},
                {"1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1", "more than 16 phases"}};
   for (int i = 0; i < COUNT(cases); i++) {
     Phases p;

@@ -29,7 +29,7 @@ static void open_scored_run(Run *r, const char *name, const Task *task) {
   params_randomise(&r->e.params, 1);
   files_name(&r->f, r->folder);
   CHECK(files_lock(&r->f, &err) && files_open(&r->f, "{}", -1, false, task, &err));
-  EXPECT_STR(r->f.kept, "no checkpoint yet");
+  EXPECT_STR(r->f.kept, "there is no checkpoint yet");
   r->f.log.people = fopen("/dev/null", "w");
 }
 
@@ -84,8 +84,8 @@ TEST(files_keep_two_checkpoints) {
   EXPECT(files_settle(&r.f, &err) && files_poll(&r.f, &err));
   EXPECT_INT(step_of(r.f.checkpoint), 3);
   EXPECT_INT(step_of(r.f.previous), 2);
-  char *want =
-      xasprintf("%s holds step 3 and checkpoint-previous.safetensors step 2, --resume continues", r.f.checkpoint);
+  char *want = xasprintf("%s has step 3, and checkpoint-previous.safetensors has step 2; continue with --resume",
+                         r.f.checkpoint);
   EXPECT_STR(r.f.kept, want);
   free(want);
   EXPECT(files_export(&r.f, &r.e, 3, &err));
@@ -173,7 +173,7 @@ TEST(files_go_back_by_one) {
   reopen(&r, 2, true, NULL);
   r.f.keep = 2;
   EXPECT(step_of(r.f.checkpoint) == 2 && step_of(r.f.previous) == 2);
-  char *kept = xasprintf("%s holds step 2, --resume continues", r.f.checkpoint);
+  char *kept = xasprintf("%s has step 2; continue with --resume", r.f.checkpoint);
   EXPECT_STR(r.f.kept, kept);
   free(kept);
   for (int step = 2; step < 6; step += 3) {
@@ -221,7 +221,7 @@ TEST(files_see_failures_at_the_next_step) {
   while (!saver_ready(&r.f.saver)) usleep(1000);
   EXPECT(!files_poll(&r.f, &err));
   EXPECT(strstr(err.msg, "step 2: the checkpoint could not be written: ") == err.msg);
-  EXPECT(strstr(r.f.kept, " holds step 1, "));
+  EXPECT(strstr(r.f.kept, " has step 1; "));
   EXPECT_INT(step_of(r.f.checkpoint), 1);
   free(tmp);
   close_run(&r);

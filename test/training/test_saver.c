@@ -71,7 +71,7 @@ TEST(saver_waits_for_room) {
   int kept = quiet_begin(said);
   saver_take(&s, &e, &third);
   saver_write(&s, &order);
-  EXPECT(!saver_end(&s, &err) && strstr(err.msg, "room.safetensors: could not be written to its end: No space left"));
+  EXPECT(!saver_end(&s, &err) && strstr(err.msg, "room.safetensors: could not be written completely: No space left"));
   order.patience = 60;
   saver_take(&s, &e, &third);
   saver_write(&s, &order);
@@ -81,7 +81,7 @@ TEST(saver_waits_for_room) {
   CHECK(!unlink(path));
   EXPECT(saver_end(&s, &err) && same_file(path, want) && !saver_busy(&s));
   quiet_end(kept);
-  EXPECT_INT(command(NULL, "grep -c '^step 3: .*: No space left on device; trying again$' %s | grep -x 1", said), 0);
+  EXPECT_INT(command(NULL, "grep -c '^step 3: .*: No space left on device; retrying$' %s | grep -x 1", said), 0);
   free(said);
   free(want);
   free(path);

@@ -142,5 +142,5 @@ TEST(spec_of_ranks_differs_in_places_alone) {
   Err err;
   EXPECT(settings_same("  --out=a\n  --batch=2\n  --trace=t\n", "  --batch=2\n  --threads=4\n", &err));
   EXPECT(!settings_same("  --batch=2\n", "  --batch=3\n", &err));
-  EXPECT_STR(err.msg, "it has --batch=3, the first rank --batch=2: give all ranks the same options");
+  EXPECT_STR(err.msg, "it has --batch=3, but rank 0 has --batch=2: give all ranks the same options");
 }

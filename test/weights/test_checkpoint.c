@@ -175,7 +175,7 @@ TEST(checkpoint_rejects_every_truncation) {
   memcpy(longer, golden, GOLDEN);
   longer[GOLDEN] = 0;
   write_bytes(path, longer, sizeof longer);
-  if (EXPECT(!opens(path, &err))) EXPECT(strstr(err.msg, "1 bytes at its end belong to no tensor"));
+  if (EXPECT(!opens(path, &err))) EXPECT(strstr(err.msg, "the last 1 bytes belong to no tensor"));
   free(path);
 }
 
@@ -218,7 +218,7 @@ TEST(checkpoint_rejects_bad_headers) {
       {"{\"x\":{}}", 0, "tensor \"x\" lacks one of dtype, shape, data_offsets"},
       {"{\"__metadata__\":{\"a\":1}}", 0, "byte 29: expected a string"},
       {"{\"__metadata__\":{\"a\":\"b\"},}", 0, "expected a string"},
-      {"{\"__metadata__\":{\"a\":\"b\\q\"}}", 0, "expected an escape that JSON has"},
+      {"{\"__metadata__\":{\"a\":\"b\\q\"}}", 0, "expected a JSON escape sequence"},
       {"{\"__metadata__\":{\"a\":\"\\u00g0\"}}", 0, "expected four hexadecimal digits"},
       {"{\"__metadata__\":{\"a\":\"\\ud800\"}}", 0, "expected the second half of a surrogate pair"},
       {"{\"__metadata__\":{\"a\":\"\\udc00\"}}", 0, "expected a character other than NUL and lone surrogates"},
@@ -227,16 +227,16 @@ TEST(checkpoint_rejects_bad_headers) {
       {"{\"a\\nb\":{}}", 0, "expected a tensor's name without control characters"},
       {"{\"x\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "\"x\" has a type that is not supported"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
-       "\"x\" has offsets that do not agree with its type and shape"},
+       "\"x\" has offsets that do not match its type and shape"},
       {"{\"x\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-       "\"x\" has offsets that do not agree with its type and shape"},
+       "\"x\" has offsets that do not match its type and shape"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 3, "\"x\" ends past the end of the file"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "\"x\" ends before it begins"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "\"x\" has a gap before it"},
-      {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "4 bytes at its end belong to no tensor"},
-      {"{\"x\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "a whole number, not negative"},
+      {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "the last 4 bytes belong to no tensor"},
+      {"{\"x\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "a non-negative whole number"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, "expected ',' or ']'"},
-      {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4, "a whole number, not negative"},
+      {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4, "a non-negative whole number"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":1,\"data_offsets\":[0,4]}}", 4, "expected '['"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
        "at most eight dimensions"},
@@ -247,14 +247,16 @@ TEST(checkpoint_rejects_bad_headers) {
       {"{\"x\":{\"dtype\":\"U8\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,
        "more elements than fit"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0, "more bytes than fit"},
-      {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"shape\":[1]}}", 1, "unknown or there twice"},
-      {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"stride\":[1]}}", 1, "unknown or there twice"},
+      {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"shape\":[1]}}", 1,
+       "has an unknown or duplicate member"},
+      {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"stride\":[1]}}", 1,
+       "has an unknown or duplicate member"},
       {"{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
        "\"y\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
        3, "\"y\" overlaps another"},
       {"{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
        "\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
-       2, "it holds tensor \"x\" twice"},
+       2, ": not a valid file of weights: it contains tensor \"x\" twice"},
   };
   char *path = scratch("header");
   Err err;
@@ -302,7 +304,8 @@ static void expect_no_room(void *of) {
   Err err;
   const struct rlimit none = {1 << 20, 1 << 20}; // the process has more already, so that nothing more is mapped
   CHECK(!setrlimit(RLIMIT_AS, &none));
-  const bool refused = !opens(path, &err) && err_exit(&err) == EXIT_RUN && strstr(err.msg, "out of memory: 1.0 MB");
+  const bool refused =
+      !opens(path, &err) && err_exit(&err) == EXIT_RUN && strstr(err.msg, "out of memory: cannot allocate 1.0 MB");
   _exit(refused ? 0 : 1);
 }
 

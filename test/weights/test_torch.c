@@ -74,7 +74,7 @@ TEST(torch_finds_the_dict_of_tensors) {
     Checkpoint c;
     Err err;
     if (!EXPECT(ckpt_open(&c, corpus(files[i]), &err))) continue;
-    EXPECT_STR(c.note, "the tensors are those of its member \"model\"");
+    EXPECT_STR(c.note, "using the tensors of its member \"model\"");
     EXPECT_INT((long long)c.num_tensors, 7);
     expect_tensor(&c, "0.weight", CKPT_F32, 4, (int64_t[]){2, 1, 1, 1}, (float[]){3, 3});
     expect_tensor(&c, "1.num_batches_tracked", CKPT_I64, 0, NULL, (int64_t[]){0});
@@ -173,12 +173,20 @@ static void check_cases(const Case *cases, int n) {
 
 TEST(torch_runs_nothing) {
   static const Case cases[] = {
-      BODY("\x80\2cposix\nsystem\nU\7echo hi\x85R.", "refuses to run posix.system: "),
-      BODY("\x80\2c__builtin__\neval\nU\1x\x85R.", "refuses to run __builtin__.eval: "),
-      BODY("\x80\2cos\nsys\ttem\n.", "refuses to run os.sys?tem: "),
-      BODY("\x80\2ctorch\nload\n.", "refuses to run torch.load: "),
-      BODY("\x80\2ctorch.models\nNet\n)\x81}b.", "refuses to run torch.models.Net: "),
-      BODY("\x80\4\x8c\5posix\x8c\6system\x93.", "byte 2 of its pickle: not of protocol 2"),
+      BODY("\x80\2cposix\nsystem\nU\7echo hi\x85R.",
+           ": contains posix.system, which is not executed: only tensors in plain containers are read from PyTorch "
+           "files; save model.state_dict()"),
+      BODY("\x80\2c__builtin__\neval\nU\1x\x85R.",
+           ": contains __builtin__.eval, which is not executed: only tensors in plain containers are read from PyTorch "
+           "files; save model.state_dict()"),
+      BODY("\x80\2cos\nsys\ttem\n.", ": contains os.sys?tem, which is not executed: only tensors in plain containers "
+                                     "are read from PyTorch files; save model.state_dict()"),
+      BODY("\x80\2ctorch\nload\n.", ": contains torch.load, which is not executed: only tensors in plain containers "
+                                    "are read from PyTorch files; save model.state_dict()"),
+      BODY("\x80\2ctorch.models\nNet\n)\x81}b.",
+           ": contains torch.models.Net, which is not executed: only tensors in plain containers are read from PyTorch "
+           "files; save model.state_dict()"),
+      BODY("\x80\4\x8c\5posix\x8c\6system\x93.", "byte 2 of its pickle: not protocol 2"),
       BODY("\x80\2U\5posixU\6system\x93.", "an opcode that torch.save does not write"),
       BODY("\x80\2(S'x'\nios\nsystem\n.", "an opcode that torch.save does not write"),
   };
@@ -195,22 +203,22 @@ TEST(torch_rejects_bad_pickles) {
       BODY("\x80\2t.", "a mark is missing"),
       BODY("\x80\2e.", "a mark is missing"),
       BODY("\x80\2)(\x85.", "a value is missing"),
-      BODY("\x80\2K\1K\1a.", "items are added to what takes none"),
+      BODY("\x80\2K\1K\1a.", "items are added to an object that is not a container"),
       BODY("\x80\2}(K\1u.", "a key without a value"),
-      BODY("\x80\2h\0.", "it refers to nothing"),
+      BODY("\x80\2h\0.", "it refers to a missing memo entry"),
       BODY("\x80\2q\0.", "a value is missing"),
       BODY("\x80\2}r\xff\xff\xff\xff.", "its memo is too large"),
-      BODY("\x80\2K\1)R.", "a call of what is no function"),
-      BODY("\x80\2ctorch\nFloatStorage\nK\1R.", "a call of what is no function"),
+      BODY("\x80\2K\1)R.", "a call of an object that is not a function"),
+      BODY("\x80\2ctorch\nFloatStorage\nK\1R.", "a call of an object that is not a function"),
       BODY("\x80\2\x8a\11\1\2\3\4\5\6\7\10\11.", "an integer above 64 bits"),
       BODY("\x80\2U\1\0.", "a string with a NUL in it"),
       BODY("\x80\2cos\nsys\0tem\n.", "a string with a NUL in it"),
       BODY("\x80\2co\0s\nsystem\n.", "a string with a NUL in it"),
-      BODY("\x80\2ccollections\nOrderedDict\n]K\1a\x85R.", "an OrderedDict of something else"),
-      CASE(HEAD LITTLE "\x80\2X\xff\xff\xff\x7fx", "it is cut short"),
-      CASE(HEAD LITTLE "\x80\2ccollections", "it is cut short"),
+      BODY("\x80\2ccollections\nOrderedDict\n]K\1a\x85R.", "an OrderedDict with unexpected contents"),
+      CASE(HEAD LITTLE "\x80\2X\xff\xff\xff\x7fx", "it is truncated"),
+      CASE(HEAD LITTLE "\x80\2ccollections", "it is truncated"),
       CASE(HEAD "\x80\2}U\15little_endian\x89s.", "it is big-endian"),
-      CASE(HEAD "\x80\2}.", "it does not say its byte order"),
+      CASE(HEAD "\x80\2}.", "its byte order is not recorded"),
   };
   check_cases(cases, COUNT(cases));
 }
@@ -218,11 +226,12 @@ TEST(torch_rejects_bad_pickles) {
 TEST(torch_rejects_bad_tensors) {
   static const Case cases[] = {
       BODY("\x80\2}.", "it holds no tensors"),
-      BODY("\x80\2" STORAGE("\2") ".", "it holds no dict of tensors"),
+      BODY("\x80\2" STORAGE("\2") ".", "it contains no dict of tensors; save model.state_dict()"),
       // a dict in itself, and the same tensor under two names
       BODY("\x80\2}q\0U\1xh\0sU\1a" TENSOR("\2", "K\0", "K\2", "K\1") "s.", NULL),
       BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1bh\0s.", NULL),
-      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1ah\0s.", "it holds tensor \"a\" twice"),
+      BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "q\0sU\1ah\0s.",
+           ": not a valid file of weights: it contains tensor \"a\" twice"),
       BODY(ROOT("\n", TENSOR("\2", "K\0", "K\2", "K\1")), "name has control characters"),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\1", "K\1")), NULL),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "K\1")), "\"a\" ends past its storage"),
@@ -237,16 +246,18 @@ TEST(torch_rejects_bad_tensors) {
       BODY(ROOT("a", TENSOR("\2", "K\0", "K\1K\2", "\x8a\10\xff\xff\xff\xff\xff\xff\xff\x7fK\1")), NULL),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "\x8a\10\xff\xff\xff\xff\xff\xff\xff\x7f")), "ends past its storage"),
       BODY(ROOT("a", "ctorch._utils\n_rebuild_tensor\n)R"), "it holds no tensors"),
-      BODY("\x80\2}U\1a" STORAGE("\2") "sU\1bctorch._utils\n_rebuild_tensor\n)Rs.", "is not built as tensors are"),
+      BODY("\x80\2}U\1a" STORAGE("\2") "sU\1bctorch._utils\n_rebuild_tensor\n)Rs.",
+           "is not built by a known tensor constructor"),
       BODY(ROOT("a", TENSOR("\3", "K\0", "K\2", "K\1")), "storage k has 8 bytes, but should have 3 F32"),
       BODY("\x80\2}U\1a" TENSOR("\2", "K\0", "K\2", "K\1") "sU\1b" TENSOR("\1", "K\0", "K\1", "K\1") "s.",
            "two tensors disagree about their storage"),
-      BODY("\x80\2}U\1aK\1Qs.", "it refers to something that is no storage"),
+      BODY("\x80\2}U\1aK\1Qs.", "it refers to an object that is not a storage"),
       CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) "\x80\2].", "storage k is missing"),
       CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) "\x80\2]U\1xa." TWO_FLOATS,
            "it has a storage that no tensor uses"),
-      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS "\2\0\0\0\0\0\0\0", "cut short?"),
-      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS TWO_FLOATS "x", "goes on behind its storages"),
+      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS "\2\0\0\0\0\0\0\0", "truncated?"),
+      CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS TWO_FLOATS "x",
+           "it continues after its storages"),
   };
   check_cases(cases, COUNT(cases));
 }
@@ -290,14 +301,14 @@ static void check_entry(size_t offset, const char *with, size_t n, const char *c
 
 TEST(torch_rejects_bad_archives) {
   check_entry(8, "\1", 1, "is encrypted");
-  check_entry(10, "\10", 1, "is compressed; torch.save stores it as it is");
-  check_entry(20, "\1\0\0", 3, "is compressed; torch.save stores it as it is");
-  check_entry(42, "\1", 1, "is not where the directory says");
+  check_entry(10, "\10", 1, "is compressed, unlike what torch.save writes");
+  check_entry(20, "\1\0\0", 3, "is compressed, unlike what torch.save writes");
+  check_entry(42, "\1", 1, "is not where the directory points");
   check_entry(46, "\1", 1, "name has control characters");
   check_entry(46, "X", 1, "is missing"); // the description alone is in the folder X
   check_entry(20, "\xff\xff\xff\x7f\xff\xff\xff\x7f", 8, "ends past the end of the file");
   check_entry(20, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "lacks its 64-bit size");
-  check_directory("plain-zip/data/0", strlen("plain-zip/data/"), "1", 1, "member \"plain-zip/data/1\" is there twice");
+  check_directory("plain-zip/data/0", strlen("plain-zip/data/"), "1", 1, "member \"plain-zip/data/1\" occurs twice");
 }
 
 // A member of three bytes, with every size and place in 64 bits and a comment at the end.

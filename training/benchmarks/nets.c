@@ -179,7 +179,7 @@ static const StepOptions rates = {.learning_rate = 1e-3f, .momentum = 0.9f, .wei
 // Steps that are made in the engine's own way: they check that what is timed computes something.
 static bool make_step(Engine *e, const Batch *b, StepResult *r, Err *err) {
   engine_step(e, b, &rates, r);
-  return isfinite(r->total) || err_set(err, "the loss of made-up images is not finite");
+  return isfinite(r->total) || err_set(err, "the loss on random images is not finite");
 }
 
 // Of each parameter that is trained the gradient, the master and the moment are read, the latter two and the copy that
@@ -190,7 +190,7 @@ static void print_update(const Engine *e, double seconds, int steps) {
                copy = p->shadow_dtype == e->dev->real ? 0 : dtype_size(p->shadow_dtype);
   Ceiling c;
   e->dev->memory->timing->ceiling(e->dev, &c);
-  printf("the update takes %.3f ms, mean of %d; at the ceiling %.3f ms\n", 1e3 * seconds, steps,
+  printf("%.3f ms per update (mean of %d); %.3f ms at the limits\n", 1e3 * seconds, steps,
          1e3 * (double)(p->trainable * (5 * real + copy)) / c.bytes);
 }
 

@@ -112,10 +112,11 @@ TEST(classes_know_layouts) {
   EXPECT(classes_has(idx, "train") && !classes_has(idx, "val") && !classes_has(idx, "test"));
   write_text(join(idx, "val-labels-idx1-ubyte").s, ""); // half of a split is one that cannot be opened
   EXPECT(classes_has(idx, "val"));
-  expect_refused(idx, "val", &plain, "val-labels-idx1-ubyte: no images beside it; put ");
+  expect_refused(idx, "val", &plain, "val-labels-idx1-ubyte: no images for it; put ");
   EXPECT(classes_has(sorted, "train") && !classes_has(sorted, "val") && !classes_has("/nowhere", "train"));
   expect_refused("/nowhere", "train", &plain, "/nowhere: neither IDX files");
-  expect_refused(idx, "valuation", &plain, "split valuation: a set of classes has train, val and test");
+  expect_refused(idx, "valuation", &plain,
+                 "split valuation: data sets of images by class have the splits train, val and test");
 }
 
 TEST(classes_from_idx) {
@@ -139,20 +140,21 @@ TEST(classes_from_idx) {
     dataset_close(&val);
   }
   write_idx(dir, "test", 6, 4, 2);
-  expect_refused(dir, "test", &(ClassOptions){.like = &d}, "label 3, but the classes of training are 0 to 2");
+  expect_refused(dir, "test", &(ClassOptions){.like = &d},
+                 ": label 3, but the training classes are 0 to 2; remove it here, or add it there");
   write_text(join(dir, "classes.txt").s, "cat\r\ndog\n");
-  expect_refused(dir, "train", &plain, "classes.txt names only 0 to 1");
+  expect_refused(dir, "train", &plain, "/classes.txt names only classes 0 to 1; add a line for each class");
   write_text(join(dir, "classes.txt").s, "cat\ndog\nb\xe9te\n");
   expect_refused(dir, "train", &plain, "classes.txt: not UTF-8; save it as UTF-8");
   write_text(join(dir, "classes.txt").s, "cat\ndog\ncat\n");
-  expect_refused(dir, "train", &plain, "classes.txt: classes 0 and 2 are both called cat; give each a name");
+  expect_refused(dir, "train", &plain, "classes.txt: classes 0 and 2 have the same name, cat; rename one");
   write_text(join(dir, "classes.txt").s, "\xef\xbb\xbf"
                                          "cat\ndog\n\nfly\nnone");
   if (opens(&val, dir, "train", &plain)) {
     EXPECT_INT(val.classes, 4);
     EXPECT_STR(val.coco.categories[0].name, "cat");
     write_text(join(dir, "classes.txt").s, "cat\ndog\nbee\nnone");
-    expect_refused(dir, "train", &(ClassOptions){.like = &val}, "classes.txt: class 2 is bee, but of ");
+    expect_refused(dir, "train", &(ClassOptions){.like = &val}, "/classes.txt: class 2 is bee, but in ");
     EXPECT_STR(val.coco.categories[2].name, "fly");
     dataset_close(&val);
   }
@@ -167,7 +169,7 @@ TEST(classes_from_idx) {
     dataset_close(&d);
   }
   expect_refused(dir, "val", &(ClassOptions){.val_fraction = 1e-9f},
-                 "is left for val by --val-fraction; 0 were bad; give another share");
+                 "is left for val by --val-fraction; 0 were unusable; choose another fraction");
 }
 
 TEST(classes_from_folders) {
@@ -203,7 +205,7 @@ TEST(classes_from_folders) {
     dataset_close(&v);
   }
   write_class(val, "fox", 0, 1);
-  expect_refused(dir, "val", &(ClassOptions){.like = &d}, "val/fox: no class of training, ");
+  expect_refused(dir, "val", &(ClassOptions){.like = &d}, "val/fox: not a class of the training set, ");
   dataset_close(&d);
 }
 
@@ -211,24 +213,28 @@ TEST(classes_refuses_folders) {
   const Path at = scratch_folder("refused"), in = join(at.s, "train");
   const char *root = at.s, *train = in.s;
   write_class(train, "cat", 0, 2);
-  expect_refused(root, "train", &plain, "/train: one class only, cat; ");
+  expect_refused(root, "train", &plain, "/train: only one class, cat; ");
   write_class(train, "dog", 0, 1);
-  expect_refused(root, "val", &plain, "no folder val of folders; put images there by class, or give --val-fraction");
+  expect_refused(root, "val", &plain,
+                 ": no folder val with a folder per class; put images there by class, or use --val-fraction");
   CHECK(dirs_make(join(train, "empty").s, NULL));
-  expect_refused(root, "train", &plain, "/train/empty: no JPEG or PNG that can be read; put images there, or remove");
+  expect_refused(root, "train", &plain,
+                 "/train/empty: no readable JPEG or PNG file; put images there, or remove the folder");
   CHECK(rmdir(join(train, "empty").s) == 0);
   write_class(train, "Cat", 0, 1);
-  expect_refused(root, "train", &plain, "the folders Cat and cat have one name but for case");
+  expect_refused(
+      root, "train", &plain,
+      ": the names of the folders Cat and cat differ only in case or Unicode normalization; rename or merge them");
   CHECK(unlink(join(train, "Cat/0.png").s) == 0 && rmdir(join(train, "Cat").s) == 0);
   write_class(train, "caf\u00e9", 0, 1);
   write_class(train, "CAFE\u0301", 0, 1);
-  expect_refused(root, "train", &plain, "have one name but for case or Unicode's normal form");
+  expect_refused(root, "train", &plain, " differ only in case or Unicode normalization; rename or merge them");
   CHECK(unlink(join(train, "CAFE\u0301/0.png").s) == 0 && rmdir(join(train, "CAFE\u0301").s) == 0);
   CHECK(symlink("cat", join(train, "kitten").s) == 0);
-  expect_refused(root, "train", &plain, "the folders cat and kitten are one and the same; remove the link");
+  expect_refused(root, "train", &plain, ": cat and kitten are the same folder; remove the link");
   CHECK(unlink(join(train, "kitten").s) == 0);
   CHECK(symlink("..", join(train, "cat/back").s) == 0);
-  expect_refused(root, "train", &plain, "folders lie deeper than 16 in each other");
+  expect_refused(root, "train", &plain, ": folders are nested deeper than 16 levels; does a link lead back up?");
   CHECK(unlink(join(train, "cat/back").s) == 0);
   write_class(train, "caf\xe9", 0, 1); // Latin-1
   expect_refused(root, "train", &plain, "the folder's name is not UTF-8; rename it");
@@ -237,9 +243,9 @@ TEST(classes_refuses_folders) {
 TEST(classes_refuse_one_label) {
   const Path at = scratch_folder("one-label");
   write_idx(at.s, "train", 6, 1, 1);
-  expect_refused(at.s, "train", &plain, "one class only, 0; a classifier needs two");
+  expect_refused(at.s, "train", &plain, "only one class, 0; a classifier needs at least two");
   write_labels(at.s, "train", 6, (uint8_t[]){5, 5, 5, 5, 5, 5});
-  expect_refused(at.s, "train", &plain, "one class only, 5; a classifier needs two");
+  expect_refused(at.s, "train", &plain, "only one class, 5; a classifier needs at least two");
 }
 
 TEST(classes_refuse_two_folders_of_a_split) {
@@ -254,9 +260,9 @@ TEST(classes_refuse_two_folders_of_a_split) {
   if (opens(&v, at.s, "val", &o)) dataset_close(&v); // test/ is another split
   write_class(join(at.s, "valid").s, "dog", 0, 1);
   expect_refused(at.s, "val", &o, "/twice/val and ");
-  expect_refused(at.s, "val", &o, "/twice/valid are names of one split; put their images together, or rename one");
+  expect_refused(at.s, "val", &o, "/twice/valid are both names of the same split; merge or rename one");
   write_class(join(at.s, "training").s, "dog", 0, 1);
-  expect_refused(at.s, "train", &plain, "/twice/training are names of one split");
+  expect_refused(at.s, "train", &plain, "/twice/training are both names of the same split");
   dataset_close(&d);
 }
 
@@ -278,10 +284,11 @@ TEST(classes_leave_out_what_has_no_size) {
   }
   write_text(join(train, "cat/0.png").s, "");
   write_text(join(train, "cat/2.png").s, "");
-  expect_refused(root, "train", &plain, "/train/cat: no JPEG or PNG that can be read");
+  expect_refused(root, "train", &plain,
+                 "/train/cat: no readable JPEG or PNG file; put images there, or remove the folder");
   quiet_end(kept);
   char *said = file_read(join(root, "stderr").s, &(size_t){0}, NULL);
-  EXPECT(said && strstr(said, "bad image left out: ") &&
+  EXPECT(said && strstr(said, "unusable image left out: ") &&
          strstr(said, "/train/cat/1.png: cannot read the image: a Git "));
   free(said);
   const ClassOptions strict = {.size = {SIDE, SIDE}, .strict = true};

@@ -101,25 +101,31 @@ TEST(idx_refuses_by_one_line) {
   Err err;
   Idx a;
   expect_refused("", 0, IDX_IMAGES, "F: the file is empty");
-  expect_refused("<html>", 6, IDX_IMAGES, "F: no IDX file: it begins with 3c 68 instead of 00 00");
-  expect_refused("\0\0\x0d\3", 4, IDX_IMAGES, "F: elements of type 0x0d (floats), but only unsigned bytes");
+  expect_refused("<html>", 6, IDX_IMAGES,
+                 "F: not an IDX file: it begins with 3c 68 instead of 00 00; download it again");
+  expect_refused("\0\0\x0d\3", 4, IDX_IMAGES,
+                 "F: elements of type 0x0d (floats), but only unsigned bytes (0x08) are supported; convert it");
   expect_refused("\0\0\x77\3", 4, IDX_IMAGES, "type 0x77 (unknown)");
-  expect_refused("\0\0\x08\1\0\0\0\1\7", 9, IDX_IMAGES, "F: 1 dimensions, but images have 3; exchange the files");
-  expect_refused(two_images, sizeof two_images, IDX_LABELS, "F: 3 dimensions, but labels have 1");
+  expect_refused("\0\0\x08\1\0\0\0\1\7", 9, IDX_IMAGES, "F: 1 dimensions, but files of images have 3; swap the files");
+  expect_refused(two_images, sizeof two_images, IDX_LABELS, "F: 3 dimensions, but files of labels have 1");
   for (size_t cut = 1; cut < 16; cut++)
-    expect_refused(two_images, cut, IDX_IMAGES, "F: the file ends before its header does; fetch it again");
+    expect_refused(two_images, cut, IDX_IMAGES, "F: the file ends within its header; download it again");
   for (size_t cut = 16; cut < sizeof two_images; cut++)
-    expect_refused(two_images, cut, IDX_IMAGES, "F: cut short: its header says 2 of 3 x 2, which are 12 bytes, but ");
+    expect_refused(two_images, cut, IDX_IMAGES,
+                   "F: truncated: the header says 2 images of 3 x 2, which is 12 bytes, but there are ");
   memcpy(b, two_images, sizeof two_images);
-  expect_refused(b, sizeof two_images + 1, IDX_IMAGES, "F: goes on after the 2 of 3 x 2 that its header says");
+  expect_refused(b, sizeof two_images + 1, IDX_IMAGES,
+                 "F: there are more data than the 2 images of 3 x 2 in the header; download it again");
   b[7] = 0;
-  expect_refused(b, sizeof two_images, IDX_IMAGES, "F: holds nothing: 0 of 3 x 2");
+  expect_refused(b, sizeof two_images, IDX_IMAGES, "F: it is empty: 0 images of 3 x 2; download it again");
   b[7] = 2;
   b[4] = 0x80; // 2^31 + 2 images
-  expect_refused(b, sizeof two_images, IDX_IMAGES, "F: cannot be 2147483650 images of 3 x 2 pixels");
+  expect_refused(b, sizeof two_images, IDX_IMAGES,
+                 "F: the header says 2147483650 images of 3 x 2 pixels, but an image has at most ");
   b[4] = 0;
   b[8] = b[12] = 0xff; // sides whose product overflows 32 bits
-  expect_refused(b, sizeof two_images, IDX_IMAGES, "at most 268435456 pixels in one");
+  expect_refused(b, sizeof two_images, IDX_IMAGES,
+                 " pixels, but an image has at most 268435456 pixels; download it again");
   EXPECT(idx_parse(&a, two_images, sizeof two_images, "F", IDX_IMAGES, &err) && a.n == 2 && a.h == 2 && a.w == 3);
   idx_free(&a);
 }
@@ -142,23 +148,24 @@ TEST(idx_refuses_damaged_gzip) {
   EXPECT(idx_parse(&a, z, size, "F", IDX_IMAGES, &err) && a.bytes[11] == 12);
   idx_free(&a);
   for (size_t cut = 2; cut < size; cut++) { // whatever is lacking, its checksum included
-    if (!EXPECT(!idx_parse(&a, z, cut, "F", IDX_IMAGES, &err) && strstr(err.msg, "fetch it again")))
+    if (!EXPECT(!idx_parse(&a, z, cut, "F", IDX_IMAGES, &err) && strstr(err.msg, "download it again")))
       printf("  cut at %zu: %s\n", cut, err.msg);
   }
   for (size_t at = size - 8; at < size; at++) { // checksum and length
     memcpy(b, z, size);
     b[at] ^= 1;
-    expect_refused(b, size, IDX_IMAGES, "F: the gzip data are corrupt; fetch it again");
+    expect_refused(b, size, IDX_IMAGES, "F: the gzip data are corrupt; download it again");
   }
   memcpy(b, two_images, sizeof two_images);
   b[4] = 0x10; // 268 million images in a few bytes
   const size_t bomb = gzipped(z, sizeof z, b, sizeof two_images);
-  expect_refused(z, bomb, IDX_IMAGES, "F: cut short: its header says 268435458 of 3 x 2, more than");
+  expect_refused(z, bomb, IDX_IMAGES, "F: truncated: the header says 268435458 images of 3 x 2, more than ");
   b[4] = 0;
   const size_t longer = gzipped(z, sizeof z, b, sizeof two_images + 3);
-  expect_refused(z, longer, IDX_IMAGES, "F: goes on after the 2 of 3 x 2");
+  expect_refused(z, longer, IDX_IMAGES,
+                 "F: there are more data than the 2 images of 3 x 2 in the header; download it again");
   const size_t shorter = gzipped(z, sizeof z, two_images, sizeof two_images - 2);
-  expect_refused(z, shorter, IDX_IMAGES, "which are 12 bytes, but 10 are there; fetch it again"); // whole as gzip
+  expect_refused(z, shorter, IDX_IMAGES, ", which is 12 bytes, but there are 10; download it again"); // whole as gzip
   // Two members, as gzip's own concatenation makes them.
   const size_t first = gzipped(z, sizeof z, two_images, 20);
   const size_t both = first + gzipped(z + first, sizeof z - first, two_images + 20, sizeof two_images - 20);
@@ -184,10 +191,12 @@ TEST(idx_finds_by_name) {
   char *images, *labels;
   const char *dir = folder("idx-names");
   EXPECT(!idx_in(dir));
-  expect_not_found(dir, train, "no IDX files of train; put train-images-idx3-ubyte and train-labels-idx1-ubyte there");
+  expect_not_found(
+      dir, train,
+      ": no IDX files for train; put train-images-idx3-ubyte and train-labels-idx1-ubyte there, plain or .gz");
   touch(dir, "train-labels-idx1-ubyte");
   EXPECT(idx_in(dir));
-  expect_not_found(dir, train, "train-labels-idx1-ubyte: no images beside it; put ");
+  expect_not_found(dir, train, "train-labels-idx1-ubyte: no images for it; put ");
   touch(dir, "train-images.idx3-ubyte.gz");
   if (EXPECT(idx_find(dir, train, &images, &labels, &err)))
     EXPECT(strstr(images, "/train-images.idx3-ubyte.gz") && strstr(labels, "/train-labels-idx1-ubyte"));
@@ -198,7 +207,7 @@ TEST(idx_finds_by_name) {
   free(images);
   free(labels);
   touch(dir, "t10k-images-idx3-ubyte");
-  expect_not_found(dir, test, "t10k-images-idx3-ubyte: no labels beside it; put ");
+  expect_not_found(dir, test, "t10k-images-idx3-ubyte: no labels for it; put ");
   touch(dir, "emnist-letters-train-images-idx3-ubyte.gz");
   expect_not_found(dir, train, "both emnist-letters-train-images-idx3-ubyte.gz and train-images.idx3-ubyte");
   touch(dir, "constrain-images-idx3-ubyte.gz"); // not of train

@@ -52,8 +52,8 @@ TEST(loader_stops_without_memory) {
     Loader *l = loader_open(&d, &o, &err);
     EXPECT(!loader_next(l, &err));
     allocations_refuse(false);
-    EXPECT(strstr(err.msg, "step 1: out of memory: ") == err.msg && strstr(err.msg, " bytes asked for decoding ") &&
-           strstr(err.msg, ".png; a smaller --threads shrinks it"));
+    EXPECT(strstr(err.msg, "step 1: out of memory: ") == err.msg && strstr(err.msg, " bytes for decoding ") &&
+           strstr(err.msg, ".png; reduce --threads"));
     EXPECT_INT(err_exit(&err), EXIT_RUN);
     EXPECT_INT(loader_bad_images(l), 0);
     loader_close(l);
@@ -92,8 +92,8 @@ TEST(loader_replaces_bad_images) {
   EXPECT_INT(count_of(text, "\n"), BAD); // once each, however many epochs
   EXPECT_INT(count_of(text, "bad/train/0.png"), 1);
   EXPECT_INT(count_of(text, "bad/train/1.png"), 1);
-  EXPECT_INT(count_of(text, "bad/train/2.png: 61 x 42 pixels, but 60 x 42 in "), 1);
-  EXPECT_INT(count_of(text, "bad/train/3.png: 43 x 61 pixels, but 43 x 60 in "), 1);
+  EXPECT_INT(count_of(text, "bad/train/2.png: the image has 61 x 42 pixels, but 60 x 42 in "), 1);
+  EXPECT_INT(count_of(text, "bad/train/3.png: the image has 43 x 61 pixels, but 43 x 60 in "), 1);
   free(text);
 
   kept = quiet_begin(log);
@@ -184,7 +184,7 @@ TEST(loader_waits_for_files_that_were_there) {
   EXPECT_INT(dataset_bad_images(&d), 0);
   char *text = file_read(log, &(size_t){0}, NULL);
   EXPECT_INT(count_of(text, "\n"), 1);
-  EXPECT_INT(count_of(text, ".png: No such file or directory; trying again for up to 60 s"), 1);
+  EXPECT_INT(count_of(text, ".png: No such file or directory; retrying for up to 60 s"), 1);
   char *all[] = {away, train, log, text};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
   dataset_close(&d);

@@ -145,7 +145,7 @@ TEST(boundary_iou_needs_masks) {
   Err err = {{0}};
   s->gt.path = "GT";
   EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_BOUNDARY, &err));
-  EXPECT_STR(err.msg, "boundaries need masks, and no annotation of GT has one");
+  EXPECT_STR(err.msg, "boundary IoU needs masks, but no annotation of GT has one");
   Rle mask = rle_from_bbox((double[]){10, 10, 50, 50}, 480, 640);
   s->anns[0].kind = SEG_RLE;
   s->anns[0].rle_h = 480;
@@ -153,7 +153,7 @@ TEST(boundary_iou_needs_masks) {
   s->anns[0].num_runs = mask.n;
   s->gt.runs = mask.runs;
   EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_BOUNDARY, &err));
-  EXPECT_STR(err.msg, "boundaries need masks, and no detection has one");
+  EXPECT_STR(err.msg, "boundary IoU needs masks, but no detection has one");
   rle_free(&mask);
   free(s);
 }

@@ -38,12 +38,12 @@ TEST(choice_of_classes) {
 
 TEST(choice_says_what_is_near) {
   static const char *const cases[][2] = {
-      {"dgo", "\"dgo\" is neither a name nor an id of the model's 7 classes; near it: dog"},
-      {"person,dol", "\"dol\" is neither a name nor an id of the model's 7 classes; near it: dog, doll"},
-      {"traffic", "\"traffic\" is neither a name nor an id of the model's 7 classes; near it: traffic light"},
-      {"19", "\"19\" is neither a name nor an id of the model's 7 classes"},
-      {"dog,", "\"dog,\" has an empty name between its commas"},
-      {",", "\",\" has an empty name between its commas"},
+      {"dgo", "\"dgo\" is not the name or id of any of the model's 7 classes; did you mean dog?"},
+      {"person,dol", "\"dol\" is not the name or id of any of the model's 7 classes; did you mean dog, doll?"},
+      {"traffic", "\"traffic\" is not the name or id of any of the model's 7 classes; did you mean traffic light?"},
+      {"19", "\"19\" is not the name or id of any of the model's 7 classes"},
+      {"dog,", "\"dog,\" has an empty name between commas"},
+      {",", "\",\" has an empty name between commas"},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     ResultChoice c;

@@ -226,21 +226,21 @@ TEST(coco_rejects_with_position) {
   } cases[] = {
       {"", ":1:1: expected '{', found the end of the file"},
       {"[]", ":1:1: expected '{', found '['"},
-      {"{}", ": no list of \"images\"; is this a COCO annotation file?"},
-      {"{\"annotations\":[]}", ": no list of \"images\"; is this a COCO annotation file?"},
+      {"{}", ": no list \"images\"; is this a COCO annotation file?"},
+      {"{\"annotations\":[]}", ": no list \"images\"; is this a COCO annotation file?"},
       {"{\"images\":{}}", ":1:11: expected '[', found '{'"},
-      {"{\"images\":[{}]}", ":1:14: an image lacks its id"},
+      {"{\"images\":[{}]}", ":1:14: an image without an id"},
       {"{\"images\":[{\"id\":\"seven\"}]}", ":1:25: expected a whole number as an id, found \"seven\""},
       {"{\"images\":[{\"id\":1.5}]}", ":1:18: expected a whole number, found 1.5"},
       {"{\"images\":[{\"id\":1,\n\"width\":-2}]}", ":2:11: expected a size in pixels, found -2"},
-      {"{\"images\":[],\"categories\":[{\"name\":\"x\"}]}", ":1:40: a category lacks its id"},
+      {"{\"images\":[],\"categories\":[{\"name\":\"x\"}]}", ":1:40: a category without an id"},
       {"{\"images\":[],\"annotations\":[{\"image_id\":1}]}",
-       ":1:43: an annotation or detection lacks its image_id or category_id"},
+       ":1:43: an annotation or detection without image_id or category_id"},
       {"{\"images\":[],\"annotations\":[{\"bbox\":[1,2,3]}]}", ":1:44: expected 4 numbers in bbox, found 3"},
       {"{\"images\":[],\"annotations\":[{\"bbox\":[1,NaN,3,4]}]}", ":1:40: expected a number, found 'NaN'"},
       {"{\"images\":[],\"annotations\":[{\"iscrowd\":2}]}", ":1:40: expected true, false, 1 or 0, found '2'"},
       {"{\"images\":[]}}", ":1:14: expected the end of the file, found '}'"},
-      {"{\"images\":[],\"images\":[]}", ":1:23: a second list of \"images\"; merge the two"},
+      {"{\"images\":[],\"images\":[]}", ":1:23: a second list \"images\"; merge the two"},
       {"{\"images\":[{\"id\":1e30}]}", ":1:18: expected a whole number, found 1e30"},
       {"{\"images\":[],\"annotations\":[{\"bbox\":[1,1e999,3,4]}]}",
        ":1:40: expected a number below 1.8e308, found 1e999"},
@@ -333,7 +333,7 @@ TEST(coco_find_split_by_prefix) {
       {"val2017", "annotations/instances_val2017.json", "val2017", NULL},
       {"train2014", "annotations/instances_train2014.json", "train2014", NULL},
       {"test", "annotations/test.json", "test", NULL},
-      {"train", NULL, NULL, "name the split in full"},
+      {"train", NULL, NULL, " match; give the split's full name"},
       {"lost", NULL, NULL, "/splits/lost*/ with the images of "},
       {"none", NULL, NULL, "/annotations/instances_none*.json; a data set needs its annotations there"},
   };
@@ -361,13 +361,14 @@ TEST(coco_find_split_names_what_is_elsewhere) {
     Err err = {0};
     char *root = xasprintf("%s/exported-%d", test_tmp(), i), *train = xasprintf("%s/train", root);
     char *folder = xasprintf("%s/annotations", root), *name = xasprintf("exported-%d/%s", i, places[i]);
-    char *want = xasprintf("if %s/%s is meant, put it there as instances_train.json, ", root, places[i]);
+    char *want = xasprintf("*.json; if you mean %s/%s, move it there as instances_train.json and its images into ",
+                           root, places[i]);
     char *annotations, *images;
     CHECK(dirs_make(train, &err) && dirs_make(folder, &err));
     write_file(name, "{\"annotations\":[]}", 18);
     EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
     if (!EXPECT(strstr(err.msg, want))) printf("  %s\n", err.msg);
-    EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !strstr(err.msg, "is meant"));
+    EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !strstr(err.msg, "if you mean"));
     free(root);
     free(train);
     free(folder);
@@ -381,7 +382,9 @@ TEST(coco_find_split_reads_no_pictures_of_masks) {
   char *root = xasprintf("%s/drawn", test_tmp()), *masks = xasprintf("%s/train/masks", root), *annotations, *images;
   CHECK(dirs_make(masks, &err));
   EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
-  EXPECT(strstr(err.msg, "needs its annotations there, masks as polygons or runs: pictures of masks are not read"));
+  EXPECT(
+      strstr(err.msg,
+             "needs its annotations there, with masks as polygons or run-length codes: mask images are not supported"));
   free(root);
   free(masks);
 }
@@ -393,7 +396,7 @@ TEST(coco_find_split_says_what_cannot_be_read) {
   char *annotations, *images;
   CHECK(dirs_make(root, &err) && !symlink("annotations", folder)); // to itself
   EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !annotations && !images);
-  EXPECT(strstr(err.msg, "cannot look into ") && strstr(err.msg, "/annotations: "));
+  EXPECT(strstr(err.msg, "cannot list folder ") && strstr(err.msg, "/annotations: "));
   free(root);
   free(folder);
 }

@@ -156,13 +156,13 @@ TEST(coco_results_reject) {
   static const struct {
     const char *text, *message; // after the path
   } cases[] = {
-      {"{}", ": neither an array of detections nor an object with \"detections\""},
+      {"{}", ": expected an array of detections or an object with \"detections\""},
       {"3", ":1:1: expected '[', found '3'"},
       {"[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,2,3,4]}]", ": detection 1, of image 1, has no score"},
       {"[{\"image_id\":1,\"category_id\":1,\"score\":1}]",
-       ": detection 1, of image 1, has no bbox or usable segmentation"},
+       ": detection 1, of image 1, has no bbox or valid segmentation"},
       {"[{\"image_id\":1,\"category_id\":1,\"score\":NaN}]", ":1:40: expected a number, found 'NaN'"},
-      {"[{\"image_id\":1,\"score\":1}]", ":1:26: an annotation or detection lacks its image_id or category_id"},
+      {"[{\"image_id\":1,\"score\":1}]", ":1:26: an annotation or detection without image_id or category_id"},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     CocoResults r;

@@ -244,7 +244,7 @@ TEST(cocoeval_refuses_masks_that_cannot_be_scored) {
   EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
   cocoeval_free(&e);
   EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_SEGM, &err));
-  EXPECT_STR(err.msg, "detection 2, of image 10: its segmentation cannot be used; correct it, or leave it out");
+  EXPECT_STR(err.msg, "detection 2, of image 10: its segmentation is invalid; correct it, or remove it");
   s->results[1].bad_segm = false;
   s->gt.path = "GT";
   s->images[0].h = 0;

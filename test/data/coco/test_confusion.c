@@ -54,7 +54,7 @@ TEST(confusion_lists_the_commonest_mistakes) {
 TEST(confusion_as_text) {
   char *text = printed(&three);
   EXPECT_STR(text, "top-1 80.00 %: 12 of 15 images of 3 classes\n\n"
-                   "rows are the truth, columns what was predicted\n"
+                   "rows: true class; columns: predicted class\n"
                    "           0 1 2     recall  precision\n"
                    "0 cat      8 2 .    80.00 %    88.89 %\n"
                    "1 a<b>&\"?\xff 1 4 .    80.00 %    66.67 %\n"
@@ -77,7 +77,7 @@ TEST(confusion_of_many_classes_as_text) {
   EXPECT(strstr(text, "  83.33 %   100.00 %      12  9\n"));
   EXPECT(strstr(text, "       4   100.00 %  7                         3\n"));
   EXPECT(strstr(text, "       2    16.67 %  9                         30\n"));
-  EXPECT(!strstr(text, "rows are the truth"));
+  EXPECT(!strstr(text, "rows: true class"));
   free(text);
 }
 
@@ -125,7 +125,7 @@ TEST(confusion_with_background) {
   EXPECT(isnan(none.recall) && isnan(none.precision) && isnan(none.f1));
   char *text = printed(&c);
   EXPECT_STR(text, "recall 33.33 %: 1 of 3 objects of 2 classes; precision 25.00 %: 1 of 4 detections; all\n\n"
-                   "rows are the truth, columns what was detected\n"
+                   "rows: true class; columns: detected class\n"
                    "             0 1 2     recall  precision\n"
                    "0 cat        1 1 .    50.00 %    33.33 %\n"
                    "1 dog        . . 1     0.00 %     0.00 %\n"

@@ -347,12 +347,12 @@ TEST(rle_string_rejects_malformed) {
   expect_runs(&r, good.runs, 5);
   rle_free(&r);
   EXPECT(!rle_from_string(&r, s, len, 50, 50, &err));
-  EXPECT_STR(err.msg, "run-length string does not add up to its size, 50 x 50 pixels (h x w)");
+  EXPECT_STR(err.msg, "the runs of the run-length string do not add up to its size, 50 x 50 pixels (h x w)");
   static const char *malformed[] = {"", "0", " ", "oooooooooooo", "pp", "\xff\xff", "O", "0O", "1P"};
   for (int i = 0; i < COUNT(malformed); i++)
     if (!EXPECT(!rle_from_string(&r, malformed[i], strlen(malformed[i]), 40, 50, &err))) rle_free(&r);
   EXPECT(!rle_from_counts(&r, (uint32_t[]){1999, 2}, 2, 40, 50, &err));
-  EXPECT_STR(err.msg, "runs add up to 2001, not to their size, 40 x 50 pixels (h x w)");
+  EXPECT_STR(err.msg, "the runs add up to 2001 instead of their size, 40 x 50 pixels (h x w)");
   EXPECT(!rle_from_counts(&r, (uint32_t[]){UINT32_MAX, UINT32_MAX}, 2, 40, 50, &err));
   free(s);
 }

@@ -51,7 +51,7 @@ TEST(crops_are_cut_along_boxes) {
     free(fifth);
   }
   crops_close(&c);
-  EXPECT(!crops_open(&c, folder, true, &classes, 0, &err) && strstr(err.msg, "/crops: there are files in it, and"));
+  EXPECT(!crops_open(&c, folder, true, &classes, 0, &err) && strstr(err.msg, "/crops is not empty, and"));
   EXPECT(crops_open(&c, folder, false, &classes, 1, &err)); // another rank has begun already
   EXPECT(!crops_write(&c, "no/folder", &image, found, 1, 0, &err) && strstr(err.msg, "cannot write"));
   crops_close(&c);

@@ -47,11 +47,13 @@ TEST(labels_say_which_detection) {
   // What is no label map may be the user's.
   CHECK(png_write(path, &(Image){.h = 1, .w = 1, .rgb = (uint8_t[3]){0}}, PNG_FAST, &err));
   EXPECT(!labels_write(&l, "x", H, W, found, COUNT(found), 0, &err) &&
-         strstr(err.msg, "/x.png is there and is none of"));
+         strstr(err.msg, "/x.png exists and was not written by"));
   EXPECT(!labels_write(&l, "no/folder", H, W, NULL, 0, 0, &err) && strstr(err.msg, "cannot write"));
   labels_close(&l);
   EXPECT(!labels_open(&l, folder, LABELS_CLASSES, &(ResultClasses){bad, COUNT(bad)}, 0, &err));
-  EXPECT_STR(err.msg, "category id 0 (zero) is none of a label map's values, 1 to 65535: ask for instances");
+  EXPECT_STR(
+      err.msg,
+      "category id 0 (zero) does not fit into a label map, whose values are 1 to 65535: use --label-values instances");
   for (int i = 0; i < COUNT(found); i++) rle_free(&found[i].rle);
   free(path);
   free(folder);

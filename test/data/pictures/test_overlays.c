@@ -46,12 +46,12 @@ TEST(overlays_replace_whole_files) {
   if (EXPECT(image_load(&read, at, &err))) image_free(&read);
   EXPECT(!path_is_file(tmp));
   file_set_add(&inputs, at);
-  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png is read by this run"));
+  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png is an input of this run"));
   // What is no overlay may be the user's.
   file_set_free(&inputs);
   EXPECT(overlays_spare(&o, &inputs, &err));
   CHECK(png_write(at, &image, PNG_FAST, &err));
-  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png is there and is no overlay"));
+  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png exists and is not an overlay"));
   CHECK(!truncate(at, 0));
   EXPECT(!overlays_spare(&o, &inputs, &err));
   overlays_close(&o);

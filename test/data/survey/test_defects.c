@@ -78,8 +78,8 @@ TEST(defects_are_found) {
                                 1 << DEFECT_MASK_ODD | 1 << DEFECT_MASK_SIZE | 1 << DEFECT_MASK_EMPTY |
                                 1 << DEFECT_MASK_UNIT);
   EXPECT(!f.reason[0] && !f.reason[1]);
-  EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: 60 x 47 pixels, but 47 x 60 in"));
-  EXPECT(f.reason[3] && strstr(f.reason[3], "/train/8.png: cannot read the image: the file ends before"));
+  EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
+  EXPECT(f.reason[3] && strstr(f.reason[3], "/train/8.png: cannot read the image: the file is truncated"));
   EXPECT(f.decode_ms > 0 && f.turned == 0);
   defects_free(&f, &d);
   dataset_close(&d);
@@ -95,7 +95,7 @@ TEST(defects_of_a_pipe) {
   CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
   if (!open_set(&d, dir, &small_options)) return;
   defects_find(&f, &d, true, NULL);
-  EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular one"));
+  EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular file"));
   EXPECT_INT(f.found[DEFECT_FILE].count, 1);
   EXPECT_INT(f.found[DEFECT_MISSING].count, 1);
   EXPECT_INT(f.found[DEFECT_MISSING].id, 8);
@@ -165,13 +165,13 @@ TEST(defects_are_treated) {
   dataset_print(&d, f);
   CHECK(!fclose(f));
   static const char *const said[] = {"; 1 crowd annotations left out",
-                                     "; 2 boxes without area left out",
-                                     "; 1 annotations of an unknown category left out",
-                                     "; 1 annotations of an unknown image left out",
-                                     "; 1 images whose id comes again left out",
-                                     "; 1 categories whose id comes again left out",
-                                     "; 2 masks that cannot be used in whole or in part",
-                                     "; 3 objects without a usable mask: their box stands in"};
+                                     "; 2 empty boxes left out",
+                                     "; 1 annotations with an unknown category left out",
+                                     "; 1 annotations with an unknown image left out",
+                                     "; 1 images with a duplicate id left out",
+                                     "; 1 categories with a duplicate id left out",
+                                     "; 2 masks that are invalid in whole or in part",
+                                     "; 3 objects without a valid mask, trained with their box as mask"};
   for (int i = 0; i < COUNT(said); i++)
     if (!EXPECT(strstr(text, said[i]))) printf("  no \"%s\" in %s", said[i], text);
   free(text);
