@@ -285,7 +285,8 @@ class Lab:
             if subprocess.run(self.confine + ["true"], env=self.environment, stderr=subprocess.DEVNULL).returncode:
                 sys.exit("mutate.py: unshare cannot confine the tests here, and a mutant may delete files or kill "
                          "processes: run as root, or in a container of your own with --unconfined")
-        subprocess.run(["make", "-s", *self.given, self.build + "/test_all"], check=True)
+        if subprocess.run(["make", "-s", *self.given, self.build + "/test_all"]).returncode:
+            sys.exit("mutate.py: the tree does not build, see above. CUDA, B, CC, CFLAGS and ARCH are as for make")
         listed = subprocess.check_output([self.build + "/test_all", "--tier", "1", "--list"], text=True)
         self.registered = {name: int(tier) for tier, name in map(str.split, listed.splitlines())}
 
@@ -442,6 +443,8 @@ def main():
     parser.add_argument("--unconfined", action="store_true", help="run the tests without namespaces, so that they can "
                         "delete and kill whatever you can")
     options = parser.parse_args()
+    if not os.path.exists("Makefile") or not os.path.isdir("test"):
+        parser.error("run it from the root of the tree")
     if options.folder and options.folder not in folders():
         parser.error("no folder %s; there are %s" % (options.folder, " ".join(folders())))
     chosen = drawn(options.seed, options.folder)[: options.count]
