@@ -152,12 +152,7 @@ function doctorPage(facts) {
   ];
 }
 
-// Names may hold characters that turn the direction of what stands behind them: they are shown as unknown ones.
-function withoutTurns(key, value) {
-  return typeof value === "string" ? value.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd") : value;
-}
-
 const page = document.getElementById("page");
 page.replaceChildren();
-add(page, doctorPage(JSON.parse(document.getElementById("facts").textContent, withoutTurns)));
+add(page, doctorPage(readFacts()));
 document.documentElement.dataset.ready = "1";

@@ -16,6 +16,13 @@ function add(e, children) {
   return e;
 }
 
+// The page's facts. Names may hold characters that turn the direction of what stands behind them: these are shown as
+// unknown ones.
+function readFacts() {
+  const plain = (_, value) => typeof value === "string" ? value.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd") : value;
+  return JSON.parse(document.getElementById("facts").textContent, plain);
+}
+
 // An element of SVG with these attributes.
 function svg(tag, attributes, ...children) {
   const e = document.createElementNS("http://www.w3.org/2000/svg", tag);

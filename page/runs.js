@@ -136,7 +136,7 @@ function pageOfRun(facts, run) {
 }
 
 function main() {
-  const facts = JSON.parse(document.getElementById("facts").textContent), page = document.getElementById("page");
+  const facts = readFacts(), page = document.getElementById("page");
   const runs = facts.runs.map(r => new Run(r));
   page.replaceChildren();
   add(page, runs.length === 1 ? pageOfRun(facts, runs[0]) : pageOfRuns(facts, runs));
