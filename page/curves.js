@@ -2,7 +2,7 @@
 
 function marksOf(run) {
   const loss = run.loss();
-  return loss && loss.diverges ? [{x: loss.diverges, text: `diverges at step ${loss.diverges.toLocaleString("en")}`}] : [];
+  return loss && loss.diverges ? [{x: loss.diverges, text: `diverges from step ${loss.diverges.toLocaleString("en")}`}] : [];
 }
 
 // The labels of losses, by what follows "loss" in their keys.
@@ -60,6 +60,6 @@ function curvesSection(run, prefix) {
   const shown = [loss, metrics].filter(hasPoints).map(spec => plotWithLegend(spec, group));
   if (!shown.length) return section(`${prefix}curves`, "Curves", el("p.faint", "There is no log of steps, so that there are no curves."));
   const more = parts.lines.filter(l => l.points.length).length > 1 ? plotWithLegend(parts, group) : null;
-  return section(`${prefix}curves`, "Curves", more ? el("div.charts", el("div", shown), el("div", more)) : el("div", shown),
+  return section(`${prefix}curves`, "Curves", more ? el("div.charts", el("div", shown), el("div", more)) : el("div.alone", shown),
                  el("p.faint", "Faint: as recorded; strong: the mean of neighbouring steps; ring: the best. Drag over a plot to zoom, click a name to hide its line."));
 }

@@ -99,6 +99,9 @@ function formatFixed(v, digits) {
   return Math.abs(v) >= 1e7 ? v.toExponential(2) : v.toFixed(digits);
 }
 
+// A score between 0 and 1: three decimals, and as many as show that it is not 0.
+function formatScore(v) { return v > 0 && v < 0.0005 ? formatShort(v, 1) : v.toFixed(3); }
+
 // With about `digits` significant digits, as short as it goes: 0.000125, 3.2k, 4e+20.
 function formatShort(v, digits = 3) {
   if (!isNumber(v)) return "–";

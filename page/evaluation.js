@@ -140,7 +140,7 @@ function confusionSection(evaluation, prefix) {
   };
   const key = el("p.faint", el("i.key.r"), "right", el("i.key.w"), c.nothing >= 0 ? "another class, or missed" : "another class", c.nothing >= 0 ? [el("i.key.f"), "false detections, shaded among themselves"] : null,
                  "; the darker, the larger the share of its row.");
-  const parts = [el("p.faint", textOf(evaluation.rule))];
+  const parts = [], rule = textOf(evaluation.rule) ? details("How this is counted", el("p.faint", textOf(evaluation.rule))) : null;
   if (c.scores) {
     const input = withAttributes(el("input"), {type: "range", min: 0, max: c.scores.length - 1, step: 1, value: c.opensAt, "aria-label": "least score"});
     const out = el("output"), update = () => {
@@ -153,7 +153,7 @@ function confusionSection(evaluation, prefix) {
     parts.push(el("label.slider", out, input), el("p.faint", opens));
     update();
   } else draw(0);
-  return section(`${prefix}confusion`, "Confusion", parts, says, key, body);
+  return section(`${prefix}confusion`, "Confusion", parts, says, key, body, rule);
 }
 
 // ---- figures ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 // Whether it learnt, in a sentence.
 function verdict(run) {
-  const loss = run.loss(), m = run.main, parts = [], score = v => v.toFixed(3), step = x => `step ${x.toLocaleString("en")}`;
+  const loss = run.loss(), m = run.main, parts = [], score = formatScore, step = x => `step ${x.toLocaleString("en")}`;
   if (loss && run.state.diverged)
     parts.push(`It diverged: the last sound loss was ${formatShort(loss.sound.y, 4)} at ${step(loss.sound.x)}.`);
   if (m) {
@@ -40,8 +40,8 @@ function progressText(run) {
 
 function metricTile(run, m) {
   const at = (p, file) => [`step ${p.x.toLocaleString("en")}`, file ? [el("br"), file] : ""], tile = el("div.tile", el("div.name", m.label));
-  const best = el("div.best", el("b", m.best.y.toFixed(3)), el("small", "best, ", at(m.best, run.fileOfBest(m))));
-  const last = el("div.last", el("b", m.last.y.toFixed(3)), el("small", m.last.x === m.best.x ? "last, the same" : ["last, ", at(m.last, run.fileOfLast(m.last.x))]));
+  const best = el("div.best", el("b", formatScore(m.best.y)), el("small", "best, ", at(m.best, run.fileOfBest(m))));
+  const last = el("div.last", el("b", formatScore(m.last.y)), el("small", m.last.x === m.best.x ? "last, the same" : ["last, ", at(m.last, run.fileOfLast(m.last.x))]));
   best.firstChild.dataset.best = m.key;
   last.firstChild.dataset.last = m.key;
   return add(tile, [el("div.pair", best, last)]);
@@ -78,7 +78,7 @@ function scoreTiles(run) {
   const list = [["bbox_AP", "box AP"], ["segm_AP", "mask AP"], ["val_top1", "top-1"], ["val_top5", "top-5"]].map(([key, label]) => {
     const v = metricOf(objectOf(run.evaluation.metrics)[key]);
     if (!isNumber(v)) return null;
-    const b = el("b", v.toFixed(3));
+    const b = el("b", formatScore(v));
     b.dataset.best = key;
     return el("div.tile", el("div.name", label), b);
   });

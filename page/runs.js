@@ -21,8 +21,8 @@ function overviewRows(runs) {
   for (const r of runs) for (const m of r.headline()) keys.set(m.key, m.label);
   for (const [key, label] of keys) {
     const of = r => r.metrics.find(m => m.key === key && m.points.length);
-    rows.push(valueRow(`${label}, best`, runs, r => of(r)?.best.y, (v, r) => `${v.toFixed(3)} at step ${of(r).best.x.toLocaleString("en")}`));
-    rows.push(valueRow(`${label}, last`, runs, r => of(r)?.last.y, v => v.toFixed(3)));
+    rows.push(valueRow(`${label}, best`, runs, r => of(r)?.best.y, (v, r) => `${formatScore(v)} at step ${of(r).best.x.toLocaleString("en")}`));
+    rows.push(valueRow(`${label}, last`, runs, r => of(r)?.last.y, formatScore));
   }
   rows.push(valueRow("training loss", runs, r => r.loss() && (r.state.diverged ? r.loss().sound.y : r.loss().last), v => formatShort(v, 4), true));
   rows.push(valueRow("images per second", runs, r => r.points("img_s").slice(-1)[0]?.y, v => formatShort(v)));
