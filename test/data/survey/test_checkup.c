@@ -1,0 +1,97 @@
+// What doctor says of a data set of objects: every line, the categories of both splits, and why training would stop.
+#include <string.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/survey/checkup.h"
+#include "test/harness/small_set.h"
+#include "test/harness/test.h"
+
+static const CheckupOptions usual = {
+    .train_split = "train", .val_split = "val", .size = 96, .max_size = 160, .canvases = 2, .decode = true};
+
+static void look(Checkup *c, Diagnosis *f, const CheckupOptions *o, const char *dir) {
+  CheckupOptions here = *o;
+  here.data = dir;
+  checkup_take(c, &here);
+  checkup_diagnosis(f, c, &here);
+}
+
+static void forget(Checkup *c, Diagnosis *f) {
+  diagnosis_free(f);
+  checkup_free(c);
+}
+
+static const char *said(const FoundSplit *s, const char *name) {
+  for (int i = 0; i < s->num_said; i++)
+    if (!strcmp(s->said[i].name, name)) return s->said[i].text;
+  return NULL;
+}
+
+// A split to evaluate on with one image and these categories; its object has the first.
+static void write_val(const char *dir, const char *categories, int first) {
+  char *images = xasprintf("%s/val", dir), *copy = xasprintf("cp %s/train/1.png %s/x.png", dir, images);
+  char *path = xasprintf("%s/annotations/instances_val.json", dir);
+  char *text =
+      xasprintf("{\"categories\":[%s],\"images\":[{\"id\":1,\"file_name\":\"x.png\",\"height\":41,\"width\":60}],"
+                "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":%d,\"bbox\":[1,1,30,30]}]}",
+                categories, first);
+  CHECK(dirs_make(images, NULL) && system(copy) == 0);
+  write_text(path, text);
+  char *all[] = {images, copy, path, text};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+TEST(checkup_says_what_there_is) {
+  Checkup c;
+  Diagnosis f;
+  look(&c, &f, &usual, small_set("checkup"));
+  const FoundSplit *s = &f.split[0];
+  EXPECT_STR(said(s, "images"), "12; without an object: 2; the median one 60 x 47 pixels, the largest 60 x 53");
+  EXPECT_STR(said(s, "resized"), "by 2.1 (median) onto canvases 160 x 96, 96 x 160, of which 22 % is padding");
+  EXPECT_STR(said(s, "objects"), "24 in 2 of 2 categories; most in an image: 3; crowds, which are left out: 2");
+  EXPECT_STR(said(s, "their size"), "15, 16, 19 pixels (a tenth, half, nine tenths of the objects are smaller)");
+  EXPECT(said(s, "decoding") && !s->stop);
+  EXPECT_STR(f.read_as, "as ./train reads it with --size 96 --max-size 160 --canvases 2");
+  EXPECT_STR(f.absent, "no split val to evaluate on");
+  EXPECT(!f.unseen && !f.split[1].name);
+  EXPECT_INT(f.categories, 2);
+  EXPECT(!strcmp(f.category[0].name, "a") && f.category[0].count[0] == 16 && f.category[0].count[1] == -1);
+  EXPECT(!strcmp(f.category[1].name, "b") && f.category[1].count[0] == 8 && f.category[1].images == 8);
+  forget(&c, &f);
+}
+
+// Categories are the same where their ids are; the one with most objects stands first.
+TEST(checkup_joins_the_categories_of_both_splits) {
+  Checkup c;
+  Diagnosis f;
+  CheckupOptions o = usual;
+  const char *dir = small_set("checkup-both");
+  write_val(dir, "{\"id\":8,\"name\":\"b\"}", 8);
+  o.decode = false;
+  o.exif = o.keep_empty = true;
+  look(&c, &f, &o, dir);
+  EXPECT_STR(f.read_as, "as ./train reads it with --size 96 --max-size 160 --canvases 2 --exif --keep-empty");
+  EXPECT_STR(f.unseen, " in the annotations; image files and masks were not looked at");
+  EXPECT(!f.absent && !f.split[1].stop && !said(&f.split[1], "decoding"));
+  EXPECT_INT(f.categories, 2);
+  EXPECT(f.category[0].id == 3 && f.category[0].count[0] == 16 && f.category[0].count[1] == -1);
+  EXPECT(f.category[1].id == 8 && f.category[1].count[0] == 8 && f.category[1].count[1] == 1);
+  EXPECT(f.split[0].category[0] == 0 && f.split[0].category[1] == 1 && f.split[1].category[0] == 1);
+  forget(&c, &f);
+}
+
+TEST(checkup_says_why_training_would_stop) {
+  Checkup c;
+  Diagnosis f;
+  CheckupOptions o = usual;
+  const char *dir = small_set("checkup-stop");
+  write_val(dir, "{\"id\":8,\"name\":\"b\"},{\"id\":9,\"name\":\"c\"}", 9);
+  look(&c, &f, &o, dir);
+  EXPECT(!f.sound && !f.split[0].stop && f.split[1].stop && strstr(f.split[1].stop, ": category 9 (c) is not in "));
+  EXPECT_INT(f.categories, 3);
+  forget(&c, &f);
+  o.val_split = "test"; // asked for, and not there
+  look(&c, &f, &o, dir);
+  EXPECT(!f.sound && !f.absent && f.split[1].stop && strstr(f.split[1].stop, "instances_test"));
+  forget(&c, &f);
+}
