@@ -4,8 +4,10 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "classification/data/class_advice.h"
+#include "classification/data/class_report.h"
 #include "classification/data/idx.h"
 #include "data/images/png.h"
+#include "data/survey/diagnosis.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 
@@ -134,6 +136,86 @@ TEST(class_advice_by_set) {
   expect_advice("--model resnet50 --size 160 --batch 128", &many, (Size){640, 191}, 0, true);
   expect_advice("--model resnet18 --size 64 --batch 8", &few, (Size){9, 9}, 0, true);
   expect_advice("--model resnet18 --size 100 --batch 8", &few, (Size){9, 9}, 100, true);
+}
+
+typedef struct Told {
+  char *text, *json;
+} Told;
+
+static void tell(const Diagnosis *f, const char *json, const void *context) {
+  Told *t = *(Told *const *)context;
+  size_t size;
+  FILE *out = open_memstream(&t->text, &size);
+  diagnosis_print(out, f);
+  fclose(out);
+  t->json = xstrdup(json);
+}
+
+static Told told_of(bool decode, bool sound) {
+  Told told = {0}, *to = &told;
+  const SourceSurvey survey = {.dir = ill_set(), .canvas = {50, 50}, .decode = decode, .report = tell, .context = &to};
+  EXPECT(class_report(&survey) == sound);
+  return told;
+}
+
+static void expect_lines(const char *text, const char *const *line, int n) {
+  for (int i = 0; i < n; i++)
+    if (!EXPECT(strstr(text, line[i]))) printf("  missing: %s  in: %s\n", line[i], text);
+}
+
+static void forget(Told *t) {
+  free(t->text);
+  free(t->json);
+}
+
+#define SIZES                                                                                                          \
+  "    images      10 of 2 classes; the median one 33 x 23 pixels, the smallest 30 x 20, the largest 37 x 27\n"
+#define SMALL " smaller than half the input size and will be upscaled more than 2x\n"
+
+TEST(class_report_of_what_is_wrong) {
+  static const char *const text[] = {
+      ", folders of images by class\n",
+      SIZES "    canvas      50 x 50\n    decoding    ",
+      "\n  cat                                       6          3\n  dog                                       4       "
+      "   0\n",
+      "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
+      "dog/6.png: cannot read the image: ",
+      "  train: images that are there again under another class: 1; both are taken as they are\n"
+      "    first: dog/cat.png (dog), as cat/2.png (cat)\n"
+      "  images of val that are in train, too: 1; scores are higher than they should be\n"
+      "    first: cat/seen.png (cat), as cat/3.png (cat)\n",
+      "what will hurt\n"
+      "  images of train that are copies of another one there: 1\n"
+      "  7 images of train are" SMALL "  1 images of val are" SMALL
+      "  few images, 10: start from weights of another data set (--weights FILE --reset-heads)\n"
+      "  classes without an image in val: 1\n",
+      " --model resnet18 --size 50 --batch 8\n"};
+  static const char *const json[] = {
+      "\"layout\":\"folders\",\"sound\":false,\"train\":{\"stop\":null,\"images\":10,\"canvas\":[50,50],"
+      "\"smallest_image\":[20,30],\"median_image\":[23,33],\"largest_image\":[27,37],\"small\":7,\"left_out\":0,"
+      "\"unreadable\":1,\"first_unreadable\":\"",
+      "\"copies\":2,\"conflicts\":1,\"other_files\":0,\"decode_ms\":0.",
+      "\"classes\":[{\"label\":0,\"name\":\"cat\",\"images\":6},{\"label\":1,\"name\":\"dog\",\"images\":4}]},\"val\":"
+      "{",
+      "\"unreadable\":0,\"first_unreadable\":null,\"copies\":0,\"conflicts\":0,",
+      "\"shared\":1,\"flags\":\"--model resnet18 --size 50 --batch 8\"}"};
+  Told told = told_of(true, false);
+  expect_lines(told.text, text, COUNT(text));
+  expect_lines(told.json, json, COUNT(json));
+  forget(&told);
+}
+
+// Where files are not read, nothing is said of what they hold.
+TEST(class_report_of_names_and_sizes) {
+  static const char *const text[] = {
+      SIZES "    canvas      50 x 50\n  val\n", "\n  nothing in names and sizes; image files were not looked at\n",
+      "what will hurt\n  7 images of train are" SMALL "  1 images of val are" SMALL "  few images, 10: "};
+  static const char *const json[] = {"\"sound\":true,", "\"first_unreadable\":null,\"copies\":0,",
+                                     "\"decode_ms\":null,", "\"shared\":0,"};
+  Told told = told_of(false, true);
+  expect_lines(told.text, text, COUNT(text));
+  expect_lines(told.json, json, COUNT(json));
+  forget(&told);
 }
 
 TEST_TIER(class_survey_of_doctor, 1) {
