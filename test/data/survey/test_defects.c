@@ -289,6 +289,25 @@ TEST(survey_counts_and_measures) {
   dataset_close(&d);
 }
 
+// Of a single object every percentile is its size.
+TEST(survey_measures_a_single_object) {
+  Dataset d;
+  Survey s;
+  char path[1024];
+  const char *dir = small_set("survey-one");
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, "{\"categories\":[{\"id\":3,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\","
+                   "\"height\":41,\"width\":60}],\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":3,"
+                   "\"bbox\":[1,1,30,30]}]}");
+  if (!open_set(&d, dir, &small_options)) return;
+  survey_take(&s, &d);
+  EXPECT_NEAR(s.size50, 30 * 96 / 41., 0.5); // 41 pixels become 96
+  EXPECT(s.size10 == s.size50 && s.size90 == s.size50 && s.category[0].size == s.size50);
+  EXPECT(s.objects == 1 && s.image50.h == 41 && s.image100.w == 60);
+  survey_free(&s);
+  dataset_close(&d);
+}
+
 static bool open_split(Split *s, const char *dir, const char *name, int size) {
   *s = (Split){.name = name};
   s->open = dataset_open(
