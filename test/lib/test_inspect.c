@@ -1,4 +1,4 @@
-// A look inside a handle: it is made by the handle's thread, at the engine, and between batches.
+// Catches a look inside a handle that is never made, made by another thread or loses results, and counters that are off.
 #include <pthread.h>
 #include "lib/inspect.h"
 #include "models/maskrcnn.h"

@@ -1,4 +1,4 @@
-// What doctor says of a data set of objects: every line, the categories of both splits, and why training would stop.
+// Catches a line of doctor that is missing or wrong, categories of two splits mixed up, and mistakes that it overlooks.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
