@@ -1,4 +1,4 @@
-// Catches a look inside a handle that is never made, made by another thread or loses results, and counters that are off.
+// Catches a look inside a handle that is not made, made by another thread or loses results, and wrong counters.
 #include <pthread.h>
 #include "lib/inspect.h"
 #include "models/maskrcnn.h"
