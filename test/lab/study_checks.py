@@ -469,6 +469,17 @@ class Changes(Fixture):
         self.study(plan, "--rerun", "changed")
         self.assertAll(self.tables(), "| 2 | 20 |", "from 6 of 6 runs.")
 
+    def test_a_measure_that_is_read_from_elsewhere(self):
+        """Why there is no figure is what the plan of today says."""
+        text = f"title: T\n{ONCE}[command c]\nrun: echo '{{\"w\": 1}}'\n[measure m]\nread: %s\n"
+        self.study(self.plan(text % "v"), status=1)
+        self.assertIn("no record has v; the last has w", self.tables())
+        self.study(self.plan(text % "u"), status=1)
+        self.assertIn("no record has u; the last has w", self.tables())
+        self.study(self.plan(text % "w"))
+        self.assertAll(self.tables(), "| 1 |", "from 1 of 1 runs")
+        self.assertEqual(len(self.records()), 1)
+
     def test_records_of_other_machines_are_merged(self):
         text = ("title: S\n[given]\ndriver: 550\n%s[setting n]\nvalues: 1, 2\n[command c]\n"
                 "run: echo '{\"v\": {n}.{repeat}, \"commit\": \"of {driver}\", \"machine\": {\"driver\": \"{driver}\", "
