@@ -388,7 +388,7 @@ read: v
 """
 
 
-class Ended(Fixture):
+class Ending(Fixture):
     def end(self, which):
         """Ends the study in its third run; what is left of it then is alive in no process."""
         self.put("hold", "")
@@ -413,6 +413,8 @@ class Ended(Fixture):
         self.assertEqual((len(begun), len(set(begun))), (7, 6))
         self.assertEqual((len(self.records()), len(self.records("plan"))), (6, 1))
 
+
+class Ended(Ending):
     def test_a_kill_costs_the_run_under_way(self):
         plan, status, _ = self.end(signal.SIGKILL)
         self.assertEqual(status, -signal.SIGKILL)
@@ -423,15 +425,13 @@ class Ended(Fixture):
     def test_an_interrupt_keeps_what_is_done(self):
         for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with self.subTest(which):
-                if which == signal.SIGTERM:
-                    self.put("deaf", "")  # ten seconds are given to it
                 plan, status, said = self.end(which)
                 self.assertEqual(status, 1)
                 self.assertIn("interrupted: 4 of 6 runs are left; the same call continues with them", said)
                 self.assertIn("from 2 of 6 runs", self.tables())
                 self.expect_the_rest(plan)
                 shutil.rmtree(os.path.join(self.root, "out"))
-                for name in {"begun", "held", "ids", "deaf"} & set(os.listdir(self.root)):
+                for name in ("begun", "held", "ids"):
                     os.unlink(os.path.join(self.root, name))
 
     def test_a_watcher_that_is_killed_leaves_nothing_either(self):
@@ -449,6 +449,15 @@ class Ended(Fixture):
                          "while [ ! -s TMP/ids ]; do sleep 0.01; done; echo '{\"v\": 1}'\n[measure v]\nread: v\n")
         self.study(plan)
         self.assertFalse(is_alive(self.text("ids").strip()))
+
+
+class Deaf(Ending):
+    def test_what_ignores_a_request_is_killed(self):
+        """After ten seconds, although the shell is gone at once."""
+        self.put("deaf", "")
+        begin = time.monotonic()
+        self.expect_the_rest(self.end(signal.SIGTERM)[0])
+        self.assertGreater(time.monotonic() - begin, study_run.PATIENCE)
 
 
 # ---- plans that change, other machines ------------------------------------------------------------------------------

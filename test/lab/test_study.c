@@ -18,5 +18,6 @@ TEST(study_computes_figures_tables_and_plots) { run_checks("Figures"); }
 TEST(study_says_what_is_wrong_in_a_plan) { run_checks("Plans"); }
 TEST_TIER(study_runs_commands_and_records_what_came_of_them, 1) { run_checks("Runs"); }
 TEST_TIER(study_leaves_no_process_and_continues_after_a_kill, 1) { run_checks("Ended"); }
+TEST_TIER(study_kills_what_ignores_a_request_to_end, 2) { run_checks("Deaf"); }
 TEST_TIER(study_notices_changed_plans_and_merges_machines, 1) { run_checks("Changes"); }
 TEST_TIER(study_sweeps_values_by_one_command, 1) { run_checks("Sweeps"); }
