@@ -295,11 +295,12 @@ def report_twice(definitions, what):
 
 
 def test_of_nothing(path, paths):
-    """test/D/test_S.c tests the file of D whose stem S begins with."""
+    """test/D/test_S.c tests the file of D whose stem S begins with; test/ops, those of cpu/ and cuda/."""
     match = re.match(r"test/(.+)/test_(\w+)\.c$", path)
     if not match or match.group(1) in ("harness", "fuzz", "peers", "programs"):
         return False
     folder, name = match.groups()
+    folder = re.sub(r"^ops\b", "cpu", folder)  # of an op, for all devices; the GPU's has the same name
     stems = {os.path.splitext(p)[0] for p in os.listdir(folder)}  # a script's test is in C, too
     return not any(name == stem or name.startswith(stem + "_") for stem in stems)
 

@@ -225,12 +225,13 @@ class Tests:
         self.headers = collections.defaultdict(list)  # a file: what it includes
         self.text = {}
         for path in glob.glob("**/*.[ch]", recursive=True):
+            tested = re.sub(r"^test/ops\b", "test/cpu", path)  # an op's test is of both devices
             self.text[path] = text = open(path, encoding="utf-8").read()
             for header in re.findall(r'^#include "([^"]+)"', text, re.M):
-                self.users[header].add(os.path.dirname(path))
+                self.users[header].add(os.path.dirname(tested))
                 self.headers[path].append(header)
             if os.path.basename(path).startswith("test_"):
-                self.named[path] = re.findall(r"^TEST\w*\((\w+)", text, re.M)
+                self.named[tested] = re.findall(r"^TEST\w*\((\w+)", text, re.M)
         self.known = set(folders()) | {"fuzz"}
 
     def of(self, path):

@@ -1,7 +1,7 @@
 // Catches anchors, IoU and box codes that differ from torchvision's.
 #include "exact/geometry.h"
 #include "models/anchors.h"
-#include "test/harness/detect.h"
+#include "test/harness/op_fixture.h"
 
 // ---- anchors --------------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,14 @@ static void decode(DType t, float *dst, const void *src, size_t n) {
     dst[i] = t == F32 ? ((const float *)src)[i] : t == BF16 ? from_bf16(h) : from_f16(h);
   }
 }
+float float_at(const Tensor *t, size_t i) {
+  float value;
+  decode(t->dtype, &value, (const char *)t->data + i * dtype_size(t->dtype), 1);
+  return value;
+}
+void float_set(const Tensor *t, size_t i, float value) {
+  encode(t->dtype, (char *)t->data + i * dtype_size(t->dtype), &value, 1);
+}
 static double eps(DType t) { return t == F32 ? 0x1p-24 : t == BF16 ? 0x1p-8 : 0x1p-11; } // half the step above 1
 // Half the distance between numbers below the normal range, where errors stop being relative.
 static double tiny(DType t) { return t == F16 ? 0x1p-25 : 1e-30; }

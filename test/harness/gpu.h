@@ -54,6 +54,9 @@ static inline void *twin_array_data(const TwinArray *a, bool gpu) { return gpu ?
 TwinArray twin_array(size_t n, size_t size, const void *values); // values NULL: filled with 0xFF
 void twin_array_free(TwinArray *a);
 void twin_array_check_equal(const TwinArray *a, size_t n); // the first n elements, bit for bit
+// Element i of a tensor in memory of the host, of any type but F64.
+float float_at(const Tensor *t, size_t i);
+void float_set(const Tensor *t, size_t i, float value); // rounded to the type
 // Downloads; caller frees.
 void *gpu_fetch(const void *gpu, size_t bytes);
 float *gpu_fetch_floats(const Tensor *gpu); // all elements, padding lanes included

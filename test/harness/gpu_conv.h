@@ -5,6 +5,7 @@
 #include "nn/device.h"
 #include "nn/rung.h"
 #include "test/harness/gpu.h"
+#include "test/harness/op_fixture.h"
 
 enum { MAX_TEST_PAIRS = 3, MAX_MODES = 64 };
 
@@ -54,11 +55,6 @@ typedef struct Problem {
   int h[MAX_TEST_PAIRS], w[MAX_TEST_PAIRS]; // of x
   int rows[MAX_TEST_PAIRS];                 // -1: no count
 } Problem;
-
-typedef struct Draw {
-  uint64_t key, i;
-} Draw;
-static inline int below(Draw *d, int limit) { return (int)(rng_u32(d->key, d->i++) % (uint32_t)limit); }
 
 static inline int out_size(int in, int taps, const Conv *conv) {
   return (in + 2 * conv->pad - taps) / conv->stride + 1;

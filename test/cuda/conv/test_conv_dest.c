@@ -14,7 +14,7 @@ static void run_dest(Device *dev, bool gpu, void *context, const Dest *d) {
     dev->ops->conv_forward(dev, &a->conv, 1, twin_side(&a->in, gpu), twin_side(&a->w, gpu), d);
 }
 
-static void check_dests(const Mode *m, bool backward, uint64_t seed) {
+static void check_every_dest(const Mode *m, bool backward, uint64_t seed) {
   Device *gpu = gpu_device();
   Draw d = {.key = rng_key(seed, RNG_TEST)};
   ConvArgs a = {.conv = {1, 1}, .backward = backward};
@@ -40,7 +40,7 @@ static void check_all_dests(Side side, bool all) {
   for (int i = 0; i < num_modes; i++)
     for (int backward = 0; backward < 2; backward++)
       if (all || (modes[i].rung && (!i || modes[i].rung != modes[i - 1].rung)))
-        check_dests(&modes[i], backward, (uint64_t)i);
+        check_every_dest(&modes[i], backward, (uint64_t)i);
 }
 TEST(cuda_conv_honours_every_dest) {
   if (gpu_device()) check_all_dests(RACECHECKED, false);

@@ -1,9 +1,53 @@
 // Catches masks predicted in one pass that differ from those of the separate ops.
 //
-// The mask predictor on the GPU against the CPU reference. Operands are small whole numbers, weights of classes and
-// their bias such over a power of two: hidden values have room in 16 bits, every sum is exact in any order, and logits
-// are the same; only the sigmoid may differ.
+// mask_predict against the ops that it stands for, and on the GPU against the CPU. Operands are small whole numbers,
+// weights of classes and their bias such over a power of two: hidden values have room in 16 bits, all sums are exact in
+// any order, and logits are the same; only the GPU's sigmoid may differ.
 #include "test/harness/gpu_conv.h"
+#include "test/harness/op_fixture.h"
+
+static void fill_whole(Draw *r, const Tensor *t, double unit) {
+  for (size_t i = 0; i < tensor_elements(t); i++)
+    set_at(t, i, i % (size_t)t->ldc < (size_t)t->c ? (below(r, 5) - 2) * unit : 0);
+}
+
+TEST_CPUS(mask_predict_is_its_parts) {
+  enum { GROUPS = 3, CAPACITY = 2, ROWS = 4, H = 3, W = 5, C = 20, HIDDEN = 41, CLASSES = 7 };
+  static const int counts[GROUPS] = {1, 0, 2};
+  Draw r = draw_begin(161);
+  Boxes detections = fixture_boxes(f, GROUPS, CAPACITY);
+  memcpy(detections.count, counts, sizeof counts);
+  for (int i = 0; i < GROUPS * CAPACITY; i++) detections.index[i] = CLASSES * below(&r, 100) + 1 + i;
+  Tensor x = fixture_map(f, ROWS, H, W, C), hidden = fixture_map(f, ROWS, 2 * H, 2 * W, HIDDEN),
+         logits = fixture_map(f, ROWS, 2 * H, 2 * W, CLASSES), expected = fixture_single(f, ROWS, 2 * H, 2 * W),
+         probs = fixture_single(f, ROWS, 2 * H, 2 * W), bias = fixture_packed(f, 1, HIDDEN),
+         class_bias = fixture_packed(f, 1, CLASSES);
+  MaskPredictor p = {.filter = fixture_map(f, C, 2, 2, HIDDEN),
+                     .classes = fixture_map(f, CLASSES, 1, 1, HIDDEN),
+                     .bias = bias.data,
+                     .class_bias = class_bias.data};
+  fill_whole(&r, &x, 1);
+  fill_whole(&r, &p.filter, 1);
+  fill_whole(&r, &bias, 1);
+  fill_whole(&r, &p.classes, 1. / 64);
+  fill_whole(&r, &class_bias, 1. / 64);
+  RUN(f, mask_predict, &detections, &x, &p, &probs);
+  const Conv up = {.stride = 2}, one = {.stride = 1};
+  const Dest to_hidden = {.t = hidden, .bias = p.bias, .relu = true}, to_logits = {.t = logits, .bias = p.class_bias};
+  RUN(f, conv_dgrad, &up, 1, &x, &p.filter, &to_hidden);
+  RUN(f, conv_forward, &one, 1, &hidden, &p.classes, &to_logits);
+  RUN(f, mask_select, &detections, &logits, &expected);
+  const size_t valid = (size_t)3 * 2 * H * 2 * W;
+  int between = 0;
+  for (size_t i = 0; i < valid; i++) {
+    EXPECT(get_at(&probs, i) == get_at(&expected, i));
+    between += get_at(&probs, i) > 0.01 && get_at(&probs, i) < 0.99;
+  }
+  EXPECT(between > (int)valid / 4);
+  EXPECT(isnan(get_at(&probs, valid)));
+}
+
+// ---- on the GPU -----------------------------------------------------------------------------------------------------
 
 enum { MOST_GROUPS = 8 };
 
@@ -28,7 +72,7 @@ static Twin drawn_vector(Draw *d, int c, float unit) {
 }
 
 static void check_case(Device *gpu, DType dtype, const PredictCase *p, uint64_t seed) {
-  Draw d = {.key = rng_key(seed, RNG_TEST)};
+  Draw d = draw_begin((int)seed);
   const int places = p->groups * p->capacity;
   int rows = 0, *classes = xmalloc((size_t)places * sizeof *classes);
   for (int i = 0; i < p->groups; i++) rows += p->counts[i];
