@@ -98,7 +98,8 @@ static void read_numbers(Json *j, LogFacts *l, int point) {
         continue;
       }
       Column *c = column_of(l, key, i);
-      column_take(c, point, json_number(j));
+      const double value = json_number(j);
+      if (!j->failed) column_take(c, point, value); // 1e400 is none
     }
 }
 
