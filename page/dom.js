@@ -9,10 +9,16 @@ function el(what, ...children) {
   return e;
 }
 
+// What may be of any kind, as a text.
+function textOf(v) {
+  if (v === null || v === undefined) return "";
+  return typeof v === "boolean" ? (v ? "yes" : "no") : Array.isArray(v) ? v.map(textOf).join(", ") : typeof v === "object" ? JSON.stringify(v) : String(v);
+}
+
 function add(e, children) {
   for (const child of children)
     if (Array.isArray(child)) add(e, child);
-    else if (child !== null && child !== undefined && child !== false) e.append(child);
+    else if (child !== null && child !== undefined && child !== false) e.append(child instanceof Node ? child : textOf(child));
   return e;
 }
 
@@ -38,6 +44,13 @@ function withAttributes(e, attributes) {
 // A section with a heading, and an id to be linked to.
 function section(id, heading, ...children) {
   return withAttributes(el("section", el("h2", heading), children), {id});
+}
+
+// What is costly to draw is drawn when it is opened.
+function detailsLater(summary, draw) {
+  const fold = details(summary);
+  fold.addEventListener("toggle", () => { if (fold.open && fold.childElementCount === 1) add(fold, [draw()]); });
+  return fold;
 }
 
 function details(summary, ...children) { return el("details", el("summary", summary), children); }

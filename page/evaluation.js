@@ -7,19 +7,21 @@
 function readConfusion(evaluation) {
   const c = evaluation && objectOf(evaluation.confusion), names = listOf(c && c.names).map(textOf);
   if (!names.length) return null;
-  const cells = listOf(c.cells).filter(x => Array.isArray(x) && x.length === 3), scores = listOf(c.scores).filter(isNumber);
+  const isPlace = v => Number.isInteger(v) && v >= 0 && v < names.length, isCount = v => isNumber(v) && v >= 0;
+  const cells = listOf(c.cells).filter(x => Array.isArray(x) && isPlace(x[0]) && isPlace(x[1]) && (isCount(x[2]) || Array.isArray(x[2])));
+  const unread = listOf(c.cells).length - cells.length, scores = listOf(c.scores).filter(isNumber);
   const nothing = c.background ? names.length - 1 : -1;
-  if (!scores.length) return {names, nothing, scores: null, opensAt: 0, countsAt: () => cells.filter(x => isNumber(x[2]))};
+  if (!scores.length) return {names, nothing, unread, scores: null, opensAt: 0, countsAt: () => cells.filter(x => isCount(x[2]))};
   const countsAt = i => {
-    const list = cells.map(([t, f, n]) => [t, f, Array.isArray(n) ? n[i] ?? 0 : n]);
+    const list = cells.map(([t, f, n]) => [t, f, !Array.isArray(n) ? n : isCount(n[i]) ? n[i] : 0]);
     if (list.some(x => x[1] === nothing) || !Array.isArray(c.objects)) return list;
-    const missed = c.objects.slice();
+    const missed = c.objects.map(n => isCount(n) ? n : 0);
     for (const [t, , n] of list) if (t !== nothing) missed[t] -= n;
-    for (let t = 0; t < nothing; t++) list.push([t, nothing, missed[t] || 0]);
+    for (let t = 0; t < nothing; t++) list.push([t, nothing, Math.max(missed[t] || 0, 0)]);
     return list;
   };
   const opens = scores.findIndex(s => s === c.opens_at);
-  return {names, nothing, scores, opensAt: Math.max(opens, 0), reached: isNumber(c.opens_at), highest: c.highest_score, countsAt};
+  return {names, nothing, unread, scores, opensAt: Math.max(opens, 0), reached: isNumber(c.opens_at), highest: c.highest_score, countsAt};
 }
 
 // Precision, recall and F1 over all classes.
@@ -141,6 +143,7 @@ function confusionSection(evaluation, prefix) {
   const key = el("p.faint", el("i.key.r"), "right", el("i.key.w"), c.nothing >= 0 ? "another class, or missed" : "another class", c.nothing >= 0 ? [el("i.key.f"), "false detections, shaded among themselves"] : null,
                  "; the darker, the larger the share of its row.");
   const parts = [], rule = textOf(evaluation.rule) ? details("How this is counted", el("p.faint", textOf(evaluation.rule))) : null;
+  if (c.unread) parts.push(el("p.faint", `${c.unread} of its counts cannot be read, and are left out.`));
   if (c.scores) {
     const input = withAttributes(el("input"), {type: "range", min: 0, max: c.scores.length - 1, step: 1, value: c.opensAt, "aria-label": "least score"});
     const out = el("output"), update = () => {
@@ -186,7 +189,8 @@ function metricTable(evaluation) {
 function categoryTable(evaluation) {
   const columns = listOf(evaluation.columns).map(textOf), rows = listOf(evaluation.categories).filter(Array.isArray);
   if (!rows.length) return null;
-  rows.sort((a, b) => (a[2] ?? 2) - (b[2] ?? 2)); // those without a figure last
+  const rank = r => isNumber(r[2]) ? r[2] : 2;
+  rows.sort((a, b) => rank(a) - rank(b)); // those without a figure last
   const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
   return el("div", el("h3", `Categories, the worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
 }
@@ -194,16 +198,16 @@ function categoryTable(evaluation) {
 function evaluationSection(run, prefix) {
   const e = run.evaluation, at = isNumber(e.step) && e.step >= 0 ? `After step ${e.step.toLocaleString("en")}, on` : "On";
   const left = e.left_out ? `; ${e.left_out} are left out, because they cannot be read` : "";
-  const first = recallPlots(e.panels), each = recallPlots(e.category_panels, true);
+  const first = recallPlots(e.panels);
   return section(`${prefix}evaluation`, "Evaluation", el("p.faint", `${at} ${textOf(e.images)} images${left}.`), metricTable(e), categoryTable(e),
-                 first ? [el("h3", "Precision over recall"), first] : null, each ? details("Precision over recall of each category", each) : null);
+                 first ? [el("h3", "Precision over recall"), first] : null, listOf(e.category_panels).length ? detailsLater("Precision over recall of each category", () => recallPlots(e.category_panels, true)) : null);
 }
 
 // ---- images -----------------------------------------------------------------------------------------------------------
 
 // The address of a picture: of a file in the folder's pictures/, or the pixels themselves. Nothing else is loaded.
 function addressOf(run, name) {
-  if (typeof name !== "string") return "";
+  if (typeof name !== "string" || /\p{Surrogate}/u.test(name)) return "";
   if (/^data:image\/(jpeg|png);base64,[A-Za-z0-9+/=]*$/.test(name)) return name;
   if (!/^pictures\/[^/\\]+\.(jpg|png)$/.test(name)) return "";
   const embedded = objectOf(run.facts.embedded)[name];

@@ -23,7 +23,6 @@ const STATES = {
 
 function objectOf(v) { return v && typeof v === "object" && !Array.isArray(v) ? v : {}; }
 function listOf(v) { return Array.isArray(v) ? v : []; }
-function textOf(v) { return v === null || v === undefined ? "" : typeof v === "boolean" ? (v ? "yes" : "no") : String(v); }
 
 // A metric of an evaluation: below 0 there is no ground truth that defines it. Older versions wrote texts.
 function metricOf(v) {

@@ -103,6 +103,7 @@ class Plot {
           b = Math.max(b, l.points[l.points.length - 1].x);
         }
     if (!isFinite(a)) return [0, 1];
+    for (const plot of this.group.plots) for (const mark of plot.spec.marks || []) b = Math.max(b, mark.x);
     if (this.spec.fromZero !== false && a > 0 && a <= b / 4) a = 0;
     return a === b ? [a - 1, b + 1] : [a, b];
   }
@@ -127,7 +128,7 @@ class Plot {
 
   draw() {
     const width = this.width || 480, height = Math.round(Math.max(190, Math.min(280, width * 0.52)));
-    const left = 58, right = 12, top = 12, bottom = 40;
+    const left = 70, right = 12, top = 12, bottom = 40;
     const range = this.xRange(), y = this.yRange(range);
     this.x = linear(range[0], range[1], left, width - right);
     this.y = y.log ? (f => v => f(Math.log10(v)))(linear(Math.log10(y.a), Math.log10(y.b), height - bottom, top))

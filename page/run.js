@@ -12,9 +12,13 @@ function verdict(run) {
     const chance = m.key === "val_top1" && classes > 1 ? 1 / classes : 0, floor = chance ? 1.5 * chance : 0.01;
     const first = m.points[0], falls = m.last.x > m.best.x && m.last.y < 0.95 * m.best.y;
     if (run.state.diverged)
-      parts.push(`Before, its best ${m.label} was ${score(m.best.y)}, at ${step(m.best.x)}${falls ? `; the last was ${score(m.last.y)}` : ""}.`);
+      parts.push(`Its best ${m.label} was ${score(m.best.y)}, at ${step(m.best.x)}${falls ? `; the last was ${score(m.last.y)}` : ""}.`);
     else if (m.best.y < floor)
       parts.push(`It has hardly learnt: the best ${m.label} is ${score(m.best.y)}, at ${step(m.best.x)}${chance ? `; guessing has ${score(chance)}` : ""}.`);
+    else if (m.points.length === 1)
+      parts.push(`Its one evaluation, at ${step(first.x)}, has ${m.label} ${score(first.y)}.`);
+    else if (falls && m.bestAt === 0)
+      parts.push(`It got worse: ${m.label} was best at the first evaluation, ${score(first.y)} at ${step(first.x)}, and has fallen to ${score(m.last.y)}.`);
     else {
       const from = first.y < m.best.y && m.points.length > 1 ? `rose from ${score(first.y)} to ${score(m.best.y)}` : `is ${score(m.best.y)}`;
       parts.push(`It learnt: ${m.label} ${from}, best at ${step(m.best.x)}.`);
@@ -23,9 +27,18 @@ function verdict(run) {
     }
   } else if (loss && !run.state.diverged) {
     const fell = loss.last < 0.9 * loss.first;
-    parts.push(`The training loss ${fell ? "fell" : "went"} from ${formatShort(loss.first, 3)} to ${formatShort(loss.last, 3)}; no evaluation tells yet what it is worth.`);
+    parts.push(`The training loss ${fell ? "fell" : "went"} from ${formatShort(loss.first, 3)} to ${formatShort(loss.last, 3)}; ${worthOf(run)}.`);
   }
   return parts.join(" ");
+}
+
+// What evaluations say that have no score.
+function worthOf(run) {
+  const validation = run.points("val_loss"), n = run.evaluations.length, undefinedOnes = run.evaluations.some(e => run.metrics.some(m => m.key in e));
+  const went = validation.length > 1 ? `on validation it went from ${formatShort(validation[0].y)} to ${formatShort(validation[validation.length - 1].y)}` : "";
+  if (went && !undefinedOnes) return went;
+  if (n) return `${went}${went ? "; " : ""}${n === 1 ? "the one evaluation has" : `${n} evaluations have`} no score, as when the ground truth is empty`;
+  return run.state.running ? "no evaluation tells yet what it is worth" : "no evaluation tells what it is worth";
 }
 
 function progressText(run) {
@@ -151,7 +164,8 @@ function settingsSection(run, prefix) {
 function runSections(run, prefix) {
   return [missingNote(run), warningSection(run, prefix), run.scores ? null : curvesSection(run, prefix),
           run.evaluation ? [confusionSection(run.evaluation, prefix), evaluationSection(run, prefix), imageSection(run, prefix)]
-                         : section(`${prefix}evaluation`, "Evaluation", el("p.faint", "None is recorded so far.")),
+                         : section(`${prefix}evaluation`, "Evaluation", el("p.faint", run.evaluations.length ?
+                             "The curves show the scores of the log; evaluation.json, which has categories, confusion and images, is not there." : "None is recorded so far.")),
           speedSection(run, prefix), settingsSection(run, prefix)].flat().filter(s => s);
 }
 

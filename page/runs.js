@@ -9,10 +9,12 @@ function markBest(cells, values, least) {
   return cells;
 }
 
+// least: a small value is best; null: none is.
 function valueRow(label, runs, value, show, least) {
   const values = runs.map(value);
   if (!values.some(isNumber)) return null;
-  return [label, ...markBest(runs.map((r, i) => el("td", isNumber(values[i]) ? show(values[i], r) : "–")), values, least)];
+  const cells = runs.map((r, i) => el("td", isNumber(values[i]) ? show(values[i], r) : "–"));
+  return [label, ...(least === null ? cells : markBest(cells, values, least))];
 }
 
 function overviewRows(runs) {
@@ -24,8 +26,9 @@ function overviewRows(runs) {
     rows.push(valueRow(`${label}, best`, runs, r => of(r)?.best.y, (v, r) => `${formatScore(v)} at step ${of(r).best.x.toLocaleString("en")}`));
     rows.push(valueRow(`${label}, last`, runs, r => of(r)?.last.y, formatScore));
   }
-  rows.push(valueRow("training loss", runs, r => r.loss() && (r.state.diverged ? r.loss().sound.y : r.loss().last), v => formatShort(v, 4), true));
-  rows.push(valueRow("images per second", runs, r => r.points("img_s").slice(-1)[0]?.y, v => formatShort(v)));
+  const alike = ["model", "data"].every(key => runs.every(r => textOf(r.run[key]) === textOf(runs[0].run[key]))); // else losses and speeds do not compare
+  rows.push(valueRow("training loss", runs, r => r.loss() && (r.state.diverged ? r.loss().sound.y : r.loss().last), v => formatShort(v, 4), alike ? true : null));
+  rows.push(valueRow("images per second", runs, r => r.points("img_s").slice(-1)[0]?.y, v => formatShort(v), alike ? false : null));
   for (const [label, key] of [["model", "model"], ["data", "data"], ["device", "device"], ["images to train on", "images"], ["images a step", "batch"]])
     if (runs.some(r => textOf(r.run[key]))) rows.push([label, ...runs.map(r => el("td.text", textOf(r.run[key]) || "–"))]);
   const warnings = runs.map(r => r.warnings.length + r.missing.length);
@@ -127,6 +130,7 @@ function pageOfRuns(facts, runs) {
     section("curves", "Curves", shared, el("div.charts", main), folded.length ? details("Parts of the loss, learning rate, waiting for data, speed", el("div.charts", folded)) : null),
     section("settings", "Settings that differ", settings.length ? table("Settings that differ", ["option", ...heading], settings) : el("p.faint", "None, as far as they are recorded."),
             el("p.faint", "The value that was used, and where it is from: given, the default, or what the model or the data have for it."))].filter(s => s);
+  if (runs.length > 5) for (const s of sections) s.classList.add("crowd"); // small on paper, so that no column is cut
   return [el("h1", `${runs.length} runs`), navigation(sections), sections, each, footer(facts)];
 }
 
@@ -135,9 +139,20 @@ function pageOfRun(facts, run) {
   return [header(run), navigation(sections), sections, footer(facts)];
 }
 
+// Names that come again are numbered, so that a line, and a click on its name, is one run's.
+function tellApart(runs) {
+  const names = new Set();
+  for (const r of runs) {
+    const name = r.name;
+    for (let i = 2; names.has(r.name); i++) r.name = `${name} (${i})`;
+    names.add(r.name);
+  }
+}
+
 function main() {
   const facts = readFacts(), page = document.getElementById("page");
   const runs = facts.runs.map(r => new Run(r));
+  tellApart(runs);
   page.replaceChildren();
   add(page, runs.length === 1 ? pageOfRun(facts, runs[0]) : pageOfRuns(facts, runs));
   fitAll(0);

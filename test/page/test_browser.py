@@ -7,6 +7,7 @@ makes folders of runs up below FOLDER, has build/report draw them, opens the pag
 that is wrong. CASE is the name of a function below that is marked @case; none: all of them."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -443,6 +444,62 @@ def broken(scene):
 
 
 @case
+def judged(scene):
+    """What the first sentence says of runs that did not simply learn."""
+    undefined = Run()
+    undefined.log = [{k: None if "AP" in k else v for k, v in r.items()} for r in undefined.records()]
+    undefined.evaluation["metrics"] = {k: None for k in undefined.evaluation["metrics"]}
+    no_set = Run()
+    no_set.log, no_set.evaluation = [r for r in no_set.records() if r["kind"] == "train"], None
+    sudden = Run(loss=lambda step: 3 + 0.1 * (step % 2))
+    sudden.run.update(state="diverged", complete=False)
+    sudden.log = [*sudden.records(), {"step": 121, "kind": "train", "loss": None}]
+    for name, run, words in (("worse", Run(ap=lambda step: 0.3 - 0.002 * step), "It got worse: box AP was best at the first"),
+                             ("once", Run(steps=20), "Its one evaluation, at step 20"),
+                             ("undefined", undefined, "6 evaluations have no score"),
+                             ("no set", no_set, "no evaluation tells what it is worth"),
+                             ("sudden", sudden, "the last sound loss was 3 at step 120")):
+        page = scene.open(scene.drawn(run, name))
+        said = text(page, "p.verdict")
+        expect(words in said, f"{page.file}: {said!r} lacks {words!r}")
+        if run is sudden:
+            marks = page.js('document.querySelectorAll("svg.plot .mark").length')
+            expect(marks > 0, f"{page.file}: no mark at a step behind the last that is recorded")
+
+
+@case
+def odd_values(scene):
+    """Single values of other kinds than ours: they are left out, and what is sound is drawn."""
+    odd = {"toString": 1}
+    run = Run()
+    run.run["settings"]["lr"] = {"value": odd, "from": odd}
+    run.run["panels"][1]["curves"][0]["label"] = odd
+    run.run["timed_steps"] = odd
+    run.evaluation["categories"][0][2] = odd
+    run.evaluation["columns"][1] = odd
+    run.evaluation["pictures"][0][3] = "pictures/HALF.jpg"
+    run.evaluation["confusion"]["cells"] += [[0, "x", [1, 1]], [99, 0, [1]], [1, 1, "9"], [1, -1, [2]], None]
+    run.evaluation["confusion"]["objects"][1] = "x"
+    run.log = list(run.records())
+    folder = run.write(scene.path("values"))
+    facts = pathlib.Path(folder, "evaluation.json")
+    facts.write_text(facts.read_text(encoding="utf-8").replace("HALF", "\\ud800"), encoding="utf-8")
+    with open(os.path.join(folder, "log.jsonl"), "a", encoding="utf-8") as f:
+        f.write('{"step":121,"kind":"train","loss":1e400}\n')
+    scene.report(folder)
+    page = scene.open(os.path.join(folder, "report.html"))
+    said = text(page)
+    for word in ("undefined", "NaN", "[object"):
+        expect(word not in said, f"{page.file}: {word} is shown")
+    expect("5 of its counts cannot be read" in said, f"{page.file}: counts that are left out are not told")
+    expect_equal(line_of(page, "loss")["points"], 120, f"{page.file}: points of the loss: 1e400 is none")
+    same = scene.path("same.html")
+    scene.report("a=" + folder, "a=" + folder, "--out", same)
+    names = scene.open(same).js('[...document.querySelectorAll("ul.legend button")].map(e => e.textContent)')
+    expect_equal(names, ["a", "a (2)"], f"{same}: two runs of one name")
+
+
+@case
 def long(scene):
     run = Run(steps=100000, every=1000)
     at = scene.drawn(run, "long")
@@ -497,6 +554,15 @@ def paper(scene):
     rows = page.js("""[...document.querySelectorAll("table tbody tr")].filter(r => !r.closest("details:not([open])") &&
       !r.getClientRects().length).length""")
     expect_equal(rows, 0, f"{page.file}: rows that are not printed")
+    eight = [scene.path(f"a-run-{i}") for i in range(8)]
+    for folder in eight:
+        late = Run()
+        late.run.update(state="running", data="/a/path/to/a/set-of-data", steps=500)
+        late.write(folder)
+    scene.report(*(f"experiments/of-run-{i}={folder}" for i, folder in enumerate(eight)), "--out", scene.path("eight.html"))
+    several = scene.open(scene.path("eight.html"))
+    several.media(paper=True)
+    expect_fits(several, PAPER)
     page.pdf(scene.path("paper.pdf"))
     expect(os.path.getsize(scene.path("paper.pdf")) > 10000, "nothing is printed")
 
