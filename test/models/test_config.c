@@ -152,6 +152,18 @@ TEST(config_defaults_are_those_of_torchvision) {
   EXPECT_INT(got.norm_groups, 32); // Wu and He, "Group Normalization", 2018
 }
 
+// Anchors of the small model, from 12 pixels on; they double from level to level.
+TEST(config_of_the_small_model) {
+  ModelConfig c;
+  char text[256];
+  CHECK(config_init(&c, "tiny", NULL));
+  for (int i = 0; i < config_fields(); i++) {
+    if (strcmp(config_field_name(i), "anchor_size")) continue;
+    config_get(&c, i, text, sizeof text);
+    EXPECT_STR(text, "12,24,48,96,192");
+  }
+}
+
 TEST(config_of_each_set_of_conventions) {
   ModelConfig torchvision = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
   for (Conventions r = 0; conventions_names[r]; r++) {
