@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/command.h"
 #include "base/json.h"
 #include "base/output.h"
 #include "base/record.h"
@@ -80,8 +81,9 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
   if (!(ours ? read_config : torchvision_config)(c, config, err)) return false;
   if (!category) return true;
   if (config->classes == 0)
-    return err_set(
-        err, "it holds a ResNet backbone without detection heads; train a model from it first, with ./train --weights");
+    return err_set(err,
+                   "it holds a ResNet backbone without detection heads; train a model from it first, with %s --weights",
+                   command_name("train"));
   *category = xcalloc((size_t)model_names(config), sizeof **category);
   if (!ours) {
     torchvision_categories(config, *category);

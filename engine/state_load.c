@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/command.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "engine/state.h"
@@ -151,7 +152,7 @@ static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
 }
 
 // Only training has options that choose a model.
-static const char *advice(const Loading *l) {
+static const char *advice(const Loading *l, char room[160]) {
   ModelConfig held;
   const ModelConfig *c = &l->e->config;
   const bool shapes_alone = !l->wrong[MISSING].n && !l->wrong[UNEXPECTED].n;
@@ -159,13 +160,15 @@ static const char *advice(const Loading *l) {
       held.size != c->size)
     return "the shape of fully connected layers depends on the image size: leave --size out";
   if (!l->e->train.shapes.canvases) return "its tensors do not match its model configuration: save it again";
-  return l->other ? "build/inspect lists the file's tensors; choose --model and --norm to match"
-                  : "--reset-heads replaces the output layers by new ones";
+  if (!l->other) return "--reset-heads replaces the output layers by new ones";
+  snprintf(room, 160, "%s lists the file's tensors; choose --model and --norm to match", command_name("inspect"));
+  return room;
 }
 
 // What to do stands before the names: who calls the library may have room for the beginning alone.
 static bool report(const Loading *l, Err *err) {
   char text[sizeof err->msg - 512] = ""; // room for what stands around it
+  char room[160];
   int total = 0;
   for (int i = 0; i < WRONGS; i++) {
     const Wrong *w = &l->wrong[i];
@@ -181,7 +184,7 @@ static bool report(const Loading *l, Err *err) {
                    "the weights contain NaN or infinite values (training diverged, or the file is damaged): use an "
                    "earlier checkpoint; tensors: %d,%s%s",
                    l->infinite.n, l->infinite.names, l->infinite.n > NAMED ? ", …" : "");
-  return err_set(err, "the weights do not fit the model: %s; tensors that do not match: %d, %s", advice(l), total,
+  return err_set(err, "the weights do not fit the model: %s; tensors that do not match: %d, %s", advice(l, room), total,
                  text);
 }
 

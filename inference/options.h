@@ -11,14 +11,14 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
 
 // clang-format off
 #define INFER_OPTIONS(X)                                                                                               \
-  X(STRING, weights, NULL, "FILE", "weights or checkpoint of ./train, or torchvision's weights (.safetensors or "      \
+  X(STRING, weights, NULL, "FILE", "weights or checkpoint of train, or torchvision's weights (.safetensors or "      \
     ".pth)",                                                                                                           \
     .first = true)                                                                                                     \
   X(STRING, data, NULL, "DIR",                                                                                         \
     "data set to process: COCO format; for classifiers, IDX files or a folder per class", .first = true)               \
   X(STRING, split, "val", "NAME", "split of --data", .first = true)                                                    \
   X(FLOAT, val_fraction, 0, 0, 0.9f, "P",                                                                              \
-    "classifiers only: split --data as ./train --val-fraction P does; val is the part held out")                       \
+    "classifiers only: split --data as train --val-fraction P does; val is the part held out")                       \
   X(INT64, split_seed, -1, 0, 9e15, "N", "seed of the --val-fraction split", .usual = "that of the weights' run")      \
   X(INT, limit, 0, 1, INT32_MAX, "N", "only the first N images of --data, by id", .words = infer_all, .first = true)   \
   X(FLAG, exif, false,                                                                                                 \

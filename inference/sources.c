@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/command.h"
 #include "base/file.h"
 
 typedef struct Folder { // its images, of which `next` and those behind it are not handed out
@@ -63,8 +64,8 @@ static char **images_of(const char *folder, int *n, Err *err) {
   if (!file)
     err_set(err,
             "%s: no .jpg, .jpeg or .png file in this folder; subfolders are not searched, so name them or pass a list: "
-            "find %s -name '*.jpg' | ./infer … -",
-            folder, folder);
+            "find %s -name '*.jpg' | %s … -",
+            folder, folder, command_name("infer"));
   return file;
 }
 

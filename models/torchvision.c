@@ -1,5 +1,6 @@
 #include "models/torchvision.h"
 #include <string.h>
+#include "base/command.h"
 
 // ---- names ------------------------------------------------------------------------------------------------------
 
@@ -73,9 +74,11 @@ bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   const Model *m = torchvision_model(c);
   if (m) return m->published->configure(c, config, err);
   if (!has_backbone(c))
-    return err_set(err, "not a Mask R-CNN or a supported classification network of torchvision (found no "
-                        "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight "
-                        "with the rest of its network); build/inspect lists the tensors");
+    return err_set(err,
+                   "not a Mask R-CNN or a supported classification network of torchvision (found no "
+                   "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight "
+                   "with the rest of its network); %s lists the tensors",
+                   command_name("inspect"));
   return config_init(config, DEFAULT_MODEL, err) && model_of(config)->published->configure(c, config, err);
 }
 

@@ -1,6 +1,7 @@
 // Weights of torchvision's Mask R-CNN, and of ResNets that a detector can begin with.
 #include <math.h>
 #include <string.h>
+#include "base/command.h"
 #include "models/maskrcnn.h"
 #include "models/torchvision.h"
 
@@ -34,8 +35,10 @@ static bool configure(const Checkpoint *c, ModelConfig *config, Err *err) {
   config->depth = torchvision_depth(c, "backbone.body.");
   config->width = torchvision_dim(c, "backbone.body.conv1.weight", 0);
   if (!config->depth)
-    return err_set(err, "its ResNet is not supported (only 10, 18, 34, 50, 101 or 152 layers; no wide ResNets or "
-                        "ResNeXts); build/inspect lists the tensors");
+    return err_set(err,
+                   "its ResNet is not supported (only 10, 18, 34, 50, 101 or 152 layers; no wide ResNets or "
+                   "ResNeXts); %s lists the tensors",
+                   command_name("inspect"));
   infer_norm(c, config);
   config->classes = 0;
   if (!holds(c)) return true;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/cli.h"
+#include "base/command.h"
 #include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
@@ -24,8 +25,8 @@
   X(INT, max_size, 0, 1, 16384, "PIXELS", "longest side of the input",                                                 \
     .usual = "the model's; 5/3 of --size where that is given")                                                         \
   X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes")                                           \
-  X(FLAG, keep_empty, false, "images without objects are trained on, too, as with ./train --keep-empty")               \
-  X(FLAG, exif, false, "images are turned as their EXIF orientation says, as with ./train --exif")                     \
+  X(FLAG, keep_empty, false, "images without objects are trained on, too, as with train --keep-empty")               \
+  X(FLAG, exif, false, "images are turned as their EXIF orientation says, as with train --exif")                     \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
   X(STRING, html, NULL, "FILE", "also write a page: findings, histograms, images with their masks in FILE-pictures/")  \
@@ -51,7 +52,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
   Cli cli = {.usage = "--data DIR [options]",
              .about =
-                 "Reads a data set as ./train does: what there is, what is wrong, what will hurt, which options suit.\n"
+                 "Reads a data set as train does: what there is, what is wrong, what will hurt, which options suit.\n"
                  "Exits 0 when training can start and nothing is wrong, 1 otherwise.",
              .options = table,
              .num_options = COUNT(table),
@@ -258,7 +259,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   checkup_diagnosis(&f, &c, &options);
   if (c.train.open) {
     char *data = cli_word(o->data);
-    f.command = xasprintf("./train --data %s --model %s %s", data, o->model, c.advice.flags);
+    f.command = xasprintf("%s --data %s --model %s %s", command_name("train"), data, o->model, c.advice.flags);
     f.note = xasprintf("the learning rate follows from the batch: %g; --plan prints the memory it takes",
                        scaled_rate(0.02, 16, c.advice.batch));
     free(data);

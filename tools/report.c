@@ -59,7 +59,7 @@ static PageRun run_of(char *arg) {
   } else if (path_is_file(path)) {
     run.log = path;
   } else {
-    die(EXIT_USAGE, "%s: no such folder: give the folder of a run of ./train (its --out), or its " RUN_LOG, path);
+    die(EXIT_USAGE, "%s: no such folder: give the folder of a run of train (its --out), or its " RUN_LOG, path);
   }
   return run;
 }
@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
   OPTION_TABLE(table, ReportOptions, REPORT_OPTIONS);
   Cli cli = {.usage = "RUN… [--out FILE.html]",
              .about =
-                 "Writes an HTML page of one run, or of several side by side. A RUN is the folder that ./train wrote "
+                 "Writes an HTML page of one run, or of several side by side. A RUN is the folder that train wrote "
                  "(its --out), or a log.jsonl; NAME=RUN gives it another name on the page.",
              .options = table,
              .num_options = COUNT(table),

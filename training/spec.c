@@ -17,7 +17,7 @@ static char *command_of(int argc, char **argv) {
   FILE *text = text_open(&command, &size);
   for (int i = 0; i < argc; i++) {
     if (i) fputc(' ', text);
-    char *word = cli_word(argv[i]);
+    char *word = i ? cli_word(argv[i]) : xstrdup(argv[i]); // "maskrcnn train" is two words
     fputs(word, text);
     free(word);
   }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/cli.h"
+#include "base/command.h"
 #include "base/record.h"
 #include "base/text.h"
 #include "classification/data/class_advice.h"
@@ -180,7 +181,7 @@ static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
   if (!c->train.open) return;
   say_hurts(f, c);
   char *dir = cli_word(r->dir);
-  f->command = xasprintf("./train --data %s %s", dir, c->flags);
+  f->command = xasprintf("%s --data %s %s", command_name("train"), dir, c->flags);
   free(dir);
 }
 

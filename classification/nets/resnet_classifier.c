@@ -1,4 +1,5 @@
 // He et al., "Deep residual learning for image recognition", 2015.
+#include "base/command.h"
 #include "classification/nets/classifier.h"
 #include "models/resnet.h"
 #include "models/torchvision.h"
@@ -27,8 +28,10 @@ static bool configure_published(const Checkpoint *c, ModelConfig *config, Err *e
   char variant[32];
   snprintf(variant, sizeof variant, "resnet%d", torchvision_depth(c, ""));
   if (!classifier_config(c, variant, head, config, NULL))
-    return err_set(err, "its ResNet is not supported (only 18, 34, 50, 101 or 152 layers; no wide ResNets or "
-                        "ResNeXts); build/inspect lists the tensors");
+    return err_set(err,
+                   "its ResNet is not supported (only 18, 34, 50, 101 or 152 layers; no wide ResNets or "
+                   "ResNeXts); %s lists the tensors",
+                   command_name("inspect"));
   config->width = torchvision_dim(c, "conv1.weight", 0);
   if (!ckpt_find(c, "bn1.running_mean")) config->norm = NORM_GN;
   return config_check(config, err);

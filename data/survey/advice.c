@@ -149,7 +149,7 @@ static void advise_files(Advice *a, const Split *t, const Split *v) {
   if (t->defects.turned && !t->data.upright)
     hurt(a,
          "images with an EXIF orientation, which training ignores as torchvision does: %d; where --html shows that "
-         "their masks do not fit, give --exif, here and to ./train",
+         "their masks do not fit, give --exif, here and to train",
          t->defects.turned);
 }
 

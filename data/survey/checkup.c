@@ -167,7 +167,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
 
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {
   *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
-  f->read_as = xasprintf("as ./train reads it with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
+  f->read_as = xasprintf("as train reads it with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
                          o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
   if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not looked at");
   if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);

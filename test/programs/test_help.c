@@ -136,7 +136,8 @@ TEST_TIER(program_help_lists_each_option_once, 1) {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(ending - file), file);
     const bool without_cuda = !strcmp(ending, ".cu") && !path_is_file(tool(name));
-    if (strcmp(ending, ".cuh") && !without_cuda) expect_help(tool(name));
+    const bool has_commands = !strcmp(name, "maskrcnn"); // and no options
+    if (strcmp(ending, ".cuh") && !without_cuda && !has_commands) expect_help(tool(name));
   }
   globfree(&sources);
 }

@@ -1,0 +1,60 @@
+// The one command that is installed: maskrcnn train … runs the program train, which lies in ../libexec/maskrcnn/ or, in a
+// build folder, beside this.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/basics.h"
+#include "base/machine.h"
+#include "base/output.h"
+
+// What the programs call themselves in messages, by argv[0].
+static const struct {
+  const char *name, *argv0, *about;
+} programs[] = {{"train", "maskrcnn train", "trains a model on a data set, and evaluates it"},
+                {"infer", "maskrcnn infer", "finds objects in images, or evaluates a model on a data set"},
+                {"doctor", "maskrcnn doctor", "says what is in a data set, what is wrong with it, which options suit"},
+                {"cocoeval", "maskrcnn cocoeval", "scores a file of detections as COCO does"},
+                {"inspect", "maskrcnn inspect", "lists what a file of weights holds"},
+                {"report", "maskrcnn report", "writes a page about one or several runs of train"}};
+
+static void print_help(void) {
+  puts("usage: maskrcnn COMMAND [options]; maskrcnn COMMAND --help lists its options\n");
+  for (int i = 0; i < COUNT(programs); i++) printf("  %-10s%s\n", programs[i].name, programs[i].about);
+}
+
+// The folder of this program, links followed.
+static char *own_folder(void) {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (length <= 0) die(EXIT_RUN, "cannot tell where it is installed: /proc is not there");
+  self[length] = '\0';
+  *strrchr(self, '/') = '\0';
+  return xstrdup(self);
+}
+
+static NORETURN void run(int i, char **argv) {
+  const char *folder = own_folder(), *name = programs[i].name;
+  char *installed = xasprintf("%s/../libexec/maskrcnn/%s", folder, name), *built = xasprintf("%s/%s", folder, name);
+  argv[0] = (char *)programs[i].argv0;
+  execv(installed, argv);
+  if (errno == ENOENT) execv(built, argv);
+  die(EXIT_RUN, "cannot run %s: %s; install maskrcnn.c again", installed, strerror(errno));
+}
+
+int main(int argc, char **argv) {
+  const char *asked = argc > 1 ? argv[1] : "";
+  for (int i = 0; i < COUNT(programs); i++)
+    if (!strcmp(asked, programs[i].name)) run(i, argv + 1);
+  const bool help = !strcmp(asked, "--help") || !strcmp(asked, "-h"), version = !strcmp(asked, "--version");
+  if (!help && !version && *asked) die(EXIT_USAGE, "there is no command %.100s; maskrcnn --help lists them", asked);
+  if (!help && !version) die(EXIT_USAGE, "which command? maskrcnn --help lists them");
+  if (help)
+    print_help();
+  else
+    printf("maskrcnn.c %s, commit %s\n", build_version, build_commit);
+  stdout_close();
+  return 0;
+}
