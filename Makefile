@@ -3,9 +3,13 @@
 # make install · make uninstall
 #
 # Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS,
-# MARCH, STB (where stb/stb_image.h is), B (where all that is built goes), CUDA (0 leaves the GPU out), NVCC, ARCH (the
-# GPUs, as in ARCH="80 90a"), RUNGS (a folder with rungs of one's own, cuda/conv/README.md). What was made with other
-# values is made again.
+# MARCH, STB (where stb/stb_image.h is), B (where all that is built goes; ./train and ./infer are copies of those in
+# build/), CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"), RUNGS (a folder with rungs of one's
+# own, cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run). What was made with other values is made
+# again.
+ifneq ($(filter 3.%,$(MAKE_VERSION)),)
+$(error GNU make $(MAKE_VERSION) is too old: install GNU make 4.0 or later)
+endif
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -24,33 +28,42 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL: # `make clean all` in that order
 endif
 
+warnings := -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror)
 # Contraction into fused multiply-add would make box arithmetic depend on the compiler; only the GEMM asks for it.
 flags := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -isystem $(STB) -march=$(MARCH) -ffp-contract=off \
-  -fno-math-errno -fopenmp -pthread -Wall -Wextra -Werror -MMD -MP $(CFLAGS)
+  -fno-math-errno -fopenmp -pthread $(warnings) -MMD -MP $(CFLAGS)
 # Every object is the library's, too. What that does not export is called as within a program.
 library_flags := -fPIC -fvisibility=hidden
 libs := -lz -lm -ldl
+
+comma := ,
 
 # ---- the GPU: docs/gpus.md ------------------------------------------------------------------------------------------
 
 NVCC := $(or $(NVCC),$(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
 CUDA ?= $(if $(NVCC),1,0)
+$(if $(filter 0 1,$(CUDA)),,$(error CUDA=$(CUDA): write CUDA=1 or CUDA=0))
 ifeq ($(CUDA),1)
-$(if $(NVCC),,$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc, or use CUDA=0))
+nvcc := $(if $(NVCC),$(shell sh tools/toolkit.sh command $(NVCC)))
+$(if $(nvcc),,$(error $(if $(NVCC),NVCC=$(NVCC): there is no such command,CUDA=1$(comma) but there is no nvcc): \
+  install the CUDA toolkit, write NVCC=/path/to/nvcc, or use CUDA=0))
 # Compute capabilities of the GPUs that are here: 90 for 9.0.
 gpus := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep '^[0-9]*[.][0-9]$$' | \
   tr -d . | sort -u)
 # The build is for these, as far as they run the kernels and nvcc knows them; else for the generations before Blackwell.
 too_old := 5% 6% 7%
-known := $(if $(gpus),$(patsubst compute_%,%,$(shell $(NVCC) --list-gpu-arch)))
+known := $(if $(gpus),$(patsubst compute_%,%,$(shell $(nvcc) --list-gpu-arch)))
 ARCH ?= $(or $(filter $(known),$(filter-out $(too_old),$(gpus))),80 89 90)
-$(if $(filter $(too_old),$(ARCH)),$(error ARCH=$(ARCH): the kernels need compute capability 8.0))
+$(if $(shell printf '%s\n' '$(subst ','\'',$(ARCH))' | grep -vxE ' *([0-9]{2,3}[af]? *)+'),$(error ARCH=$(ARCH): write \
+  compute capabilities without the point, as in ARCH=90 or ARCH="80 90"))
+$(if $(filter $(too_old),$(ARCH)),$(error ARCH=$(ARCH): the kernels need compute capability 8.0, ARCH=80 or above))
 archs := $(patsubst 90,90a,$(ARCH)) # wgmma is sm_90a's alone
 # Newer GPUs run PTX, which the driver compiles for them; that of sm_90a would run nowhere else.
 ptx := $(shell printf '%s\n' $(archs) | tr -dc '0-9\n' | sort -n | tail -n 1)
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall,-fPIC \
   $(foreach a,$(archs),-gencode arch=compute_$a,code=sm_$a) -gencode arch=compute_$(ptx),code=compute_$(ptx)
-nvlibs := -L$(dir $(NVCC))../lib64 -lcudart_static -lrt -static-libgcc -l:libstdc++.a
+cudart := $(addprefix -L,$(shell sh tools/toolkit.sh libraries $(nvcc)))
+nvlibs := $(cudart) -lcudart_static -lrt -static-libgcc -l:libstdc++.a
 cuda_tools := $(patsubst lab/%.cu,$B/%,$(wildcard lab/*.cu))
 built := for the CPU and CUDA ($(archs:%=sm_%), PTX of compute_$(ptx))
 else
@@ -103,11 +116,15 @@ test_here := $(if $(unasked),$B/host,$B)
 tested := test_all train infer faulty/train faulty/infer libmaskrcnn.a $(tools)
 faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
 
-all: train infer $(tools:%=$B/%) $(cuda_tools) $B/libmaskrcnn.so $B/libmaskrcnn.a
-	@echo "built $(built): ./train ./infer $(filter $B/%,$^)"
+# Only the usual build leaves copies beside the sources, which others may read alone.
+copies := $(if $(filter build,$B),train infer)
+all: $(or $(copies),$B/train $B/infer) $(tools:%=$B/%) $(cuda_tools) $B/libmaskrcnn.so $B/libmaskrcnn.a | $B/maskrcnn.pc
+	@echo "built $(built): $(copies:%=./%) $(filter $B/%,$^)"
 
 setup:
 	@CC="$(CC)" STB="$(STB)" B="$B" sh tools/setup.sh
+toolkit: | setup
+	@$(if $(nvcc),ARCH="$(ARCH)" B="$B" sh tools/toolkit.sh check $(nvcc))
 
 # ---- texts that are written only when they change -------------------------------------------------------------------
 
@@ -115,10 +132,11 @@ setup:
 # benchmarks.
 version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
 cc.flags := $(CC) $(flags) $(library_flags)
-nvcc.flags := $(NVCC) $(nvflags)
+nvcc.flags := $(nvcc) $(nvflags)
 link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX) $(page_files)
+# (The commit is this tree's: inside another repository, as a tarball may be unpacked, there is none.)
 commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell \
-  git describe --always --dirty 2>/dev/null || echo unknown)";
+  [ -z "$$(git rev-parse --show-prefix 2>&1)" ] && git describe --always --dirty || echo unknown)";
 rungs.c := $(foreach r,$(rungs),extern const struct Rung rung_$r; )const struct Rung *const conv_rungs[] = \
   {$(rungs:%=&rung_%,) 0};
 texts := cc.flags nvcc.flags link.flags commit.c rungs.c
@@ -129,7 +147,7 @@ $B/$1: force
 endif
 endef
 $(foreach text,$(texts),$(eval $(call write_if_changed,$(text))))
-$(texts:%=$B/%): $B/%:
+$(texts:%=$B/%): $B/%: | setup
 	@mkdir -p $(@D) && printf '%s\n' '$(subst ','\'',$($*))' >$@
 
 # ---- the library ----------------------------------------------------------------------------------------------------
@@ -137,6 +155,10 @@ $(texts:%=$B/%): $B/%:
 soname := libmaskrcnn.so.$(firstword $(subst ., ,$(version)))
 CXX := $(if $(filter default,$(origin CXX)),$(shell command -v g++ || command -v clang++),$(CXX))
 examples := example_c $(if $(CXX),example_cpp)
+
+# Objects to one object; of those that -flto left to the linker it has to make code.
+lto := $(findstring -flto,$(flags) $(CC))
+relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(if $(findstring clang,$(CC)),-fuse-ld=lld,-flinker-output=nolto-rel),ld -r)
 
 # In folder $1, knowing the devices $2. It exports what lib/maskrcnn.map names. The archive is one object, in which all
 # else is local, so that none of our names can be its caller's.
@@ -146,46 +168,65 @@ $1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
 	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $(libs) \
 	  $$(if $$(filter %/libkernels.a,$$^),$(nvlibs)) && ln -sf libmaskrcnn.so $1/$(soname)
 $1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
-	@mkdir -p $$(@D) && echo "link $$@" && ld -r -o $1/maskrcnn.o $(lib_objects) $$(filter %.o %.a,$$^) && \
+	@mkdir -p $$(@D) && echo "link $$@" && $(relink) -o $1/maskrcnn.o $(lib_objects) $$(filter %.o %.a,$$^) && \
 	  sed -n 's/^ *\(maskrcnn_[a-z_]*\);$$$$/\1/p' lib/maskrcnn.map >$1/exported && \
-	  objcopy --keep-global-symbols=$1/exported $1/maskrcnn.o && rm -f $$@ && ar qcs $$@ $1/maskrcnn.o && \
+	  objcopy --keep-global-symbols=$1/exported $1/maskrcnn.o && rm -f $$@ && $(AR) qcs $$@ $1/maskrcnn.o && \
 	  rm $1/maskrcnn.o $1/exported
 $(examples:%=$1/%): $1/%: $B/%.o $1/libmaskrcnn.so
 	@echo "link $$@" && $(if $(CXX),$(CXX),$(CC)) $(CFLAGS) $$< -L$1 -lmaskrcnn -Wl,-rpath,'$$$$ORIGIN' -o $$@
 endef
 # As callers compile, who know the header alone.
 $B/example_c.o: examples/detect.c include/maskrcnn.h $B/cc.flags
-	@echo "cc $<" && $(CC) -std=c11 -Wall -Wextra -Werror -Iinclude $(CFLAGS) -c $< -o $@
+	@echo "cc $<" && $(CC) -std=c11 $(warnings) -Iinclude $(CFLAGS) -c $< -o $@
 $B/example_cpp.o: examples/detect.cpp include/maskrcnn.h $B/cc.flags
-	@echo "cc $<" && $(CXX) -std=c++17 -Wall -Wextra -Werror -Iinclude $(CFLAGS) -c $< -o $@
+	@echo "cc $<" && $(CXX) -std=c++17 $(warnings) -Iinclude $(CFLAGS) -c $< -o $@
 
-# What stands in maskrcnn.pc: with .so nothing more is linked, with .a what the library's parts need.
-private := $(libs) -fopenmp -pthread $(if $(filter 1,$(CUDA)),-L$(dir $(NVCC))../lib64 -lcudart_static -lrt -lstdc++)
+# What stands in maskrcnn.pc behind its first line: with .so nothing more is linked, with .a what the library's parts
+# need. It is written when the library is, as another user who installs may not see the same toolkit.
+private := $(libs) -fopenmp -pthread -Wl,-z,nodelete $(if $(filter 1,$(CUDA)),$(cudart) -lcudart_static -lrt -lstdc++)
 define maskrcnn_pc
-prefix=$(PREFIX)
 includedir=$${prefix}/include
 libdir=$${prefix}/lib
 
 Name: maskrcnn
 Description: Mask R-CNN inference, built $(built)
 Version: $(version)
-Cflags: -I$${includedir}
-Libs: -L$${libdir} -lmaskrcnn
+Cflags: -I"$${includedir}"
+Libs: -L"$${libdir}" -lmaskrcnn
 Libs.private: $(private)
 endef
 export maskrcnn_pc
+$B/maskrcnn.pc: force | setup
+	@printenv maskrcnn_pc | cmp -s - $@ || printenv maskrcnn_pc >$@
+
+# The command maskrcnn in bin, the programs that it runs in libexec, the library. What is older than its sources is made
+# first, but by who owns the build folder alone: after `make`, `sudo make install` copies what is there.
+commands := train infer doctor cocoeval inspect report
+to_install := $(patsubst %,$B/%,maskrcnn $(commands) libmaskrcnn.so libmaskrcnn.a maskrcnn.pc)
 to := $(DESTDIR)$(PREFIX)
-install: $B/libmaskrcnn.so $B/libmaskrcnn.a
-	install -d "$(to)/include" "$(to)/lib/pkgconfig"
+ifneq ($(filter install,$(MAKECMDGOALS)),)
+$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX=$(PREFIX): give a path from the root, as in PREFIX=/opt/maskrcnn))
+ifneq ($(shell stat -c %u $B 2>/dev/null || stat -c %u .),$(shell id -u))
+absent := $(filter-out $(wildcard $(to_install)),$(to_install))
+$(if $(absent),$(error nothing is built in $B for install ($(firstword $(absent)) is missing): run make as its owner first))
+to_install :=
+endif
+endif
+install: $(to_install)
+	install -d "$(to)/bin" "$(to)/libexec/maskrcnn" "$(to)/include" "$(to)/lib/pkgconfig" "$(to)/share/doc/maskrcnn"
+	install -m 755 $B/maskrcnn "$(to)/bin/maskrcnn"
+	install -m 755 $(commands:%=$B/%) "$(to)/libexec/maskrcnn"
 	install -m 644 include/maskrcnn.h "$(to)/include/maskrcnn.h"
 	install -m 755 $B/libmaskrcnn.so "$(to)/lib/libmaskrcnn.so.$(version)"
 	ln -sf libmaskrcnn.so.$(version) "$(to)/lib/$(soname)"
 	ln -sf $(soname) "$(to)/lib/libmaskrcnn.so"
 	install -m 644 $B/libmaskrcnn.a "$(to)/lib/libmaskrcnn.a"
-	printenv maskrcnn_pc >"$(to)/lib/pkgconfig/maskrcnn.pc"
+	{ printf 'prefix=%s\n' "$(PREFIX)" && cat $B/maskrcnn.pc; } | install -m 644 /dev/stdin "$(to)/lib/pkgconfig/maskrcnn.pc"
+	install -m 644 LICENSE NOTICE "$(to)/share/doc/maskrcnn"
 uninstall:
-	rm -f "$(to)/include/maskrcnn.h" "$(to)/lib/libmaskrcnn.so.$(version)" "$(to)/lib/$(soname)" \
+	rm -f "$(to)/bin/maskrcnn" "$(to)/include/maskrcnn.h" "$(to)/lib/libmaskrcnn.so.$(version)" "$(to)/lib/$(soname)" \
 	  "$(to)/lib/libmaskrcnn.so" "$(to)/lib/libmaskrcnn.a" "$(to)/lib/pkgconfig/maskrcnn.pc"
+	rm -rf "$(to)/libexec/maskrcnn" "$(to)/share/doc/maskrcnn"
 
 # ---- programs -------------------------------------------------------------------------------------------------------
 
@@ -209,7 +250,6 @@ shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # And in it test_all, which runs those of its faulty/ and the examples as well. Lessons are in no program: -u takes them
 # from the archive of kernels where there is one.
-comma := ,
 define tester
 $(if $(filter %/libkernels.a,$2),$1/test_all: private libs += -Wl$(comma)-u$(comma)conv_lessons)
 $1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
@@ -228,7 +268,7 @@ $(eval $(call tester,$B,$(devices)))
 $(eval $(call tester,$B/host,$(host)))
 $(cuda_tools): $B/%: $B/lab/%.cu.o $(devices) $B/objects.a $B/link.flags
 	$(link)
-archive = @rm -f $@ && ar qcs $@ $(filter %.o,$^) # q: names may repeat in other folders
+archive = @rm -f $@ && $(AR) qcs $@ $(filter %.o,$^) # q: names may repeat in other folders
 $B/objects.a: $(objects) $B/link.flags
 	$(archive)
 $B/libkernels.a: $(kernels) $B/link.flags
@@ -262,17 +302,18 @@ $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
 # A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
-$(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu cuda/conv/lessons/*.cu) cuda/mask_predict.cu): nvflags += -Xptxas -warn-spills,-Werror
+$(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu cuda/conv/lessons/*.cu) cuda/mask_predict.cu): \
+  nvflags += -Xptxas -warn-spills$(if $(filter 1,$(WERROR)),$(comma)-Werror)
 ifeq ($(CUDA),1)
-compile_kernels = @mkdir -p $(@D) && echo "nvcc $<" && $(NVCC) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+compile_kernels = @mkdir -p $(@D) && echo "nvcc $<" && $(nvcc) $(nvflags) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 else
 compile_kernels = $(error $<: only nvcc compiles it, and $(if \
   $(NVCC),CUDA=0 leaves that out,there is none: install the CUDA toolkit, or say NVCC=/path/to/nvcc))
 endif
-$B/%.cu.o: %.cu $B/nvcc.flags | setup
+$B/%.cu.o: %.cu $B/nvcc.flags | setup toolkit
 	$(compile_kernels)
 ifdef RUNGS
-$(added)/%.cu.o: $(RUNGS)/%.cu $B/nvcc.flags | setup
+$(added)/%.cu.o: $(RUNGS)/%.cu $B/nvcc.flags | setup toolkit
 	$(compile_kernels)
 endif
 
@@ -346,7 +387,7 @@ lint:
 	@python3 lab/course_diagrams.py --check
 # What the compiler makes of the lessons of cuda/conv/lessons/, which the course quotes: make ARCH=90a lessons-sass.
 lessons-sass: $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/lessons/[0-9]*.cu))
-	@NVCC="$(NVCC)" CUOBJDUMP="$(or $(CUOBJDUMP),$(wildcard $(dir $(NVCC))cuobjdump),cuobjdump)" \
+	@NVCC="$(nvcc)" CUOBJDUMP="$(or $(CUOBJDUMP),$(wildcard $(dir $(lastword $(nvcc)))cuobjdump),cuobjdump)" \
 	  python3 lab/lesson_sass.py results/lessons-sass.json $^
 # An exercise of docs/course/ and its check: make exercise 17.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
@@ -362,9 +403,9 @@ test-build:
 	@sh test/build.sh
 
 clean:
-	rm -rf $B train infer
+	rm -rf $B $(copies)
 
-.PHONY: all force setup demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build \
+.PHONY: all force setup toolkit demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build \
   install uninstall \
   fuzz run-fuzzers bench tables lint lessons-sass exercise clean
 .SECONDARY:

@@ -4,10 +4,12 @@
 # needs neither the CUDA toolkit nor a GPU. Says what is wrong, and exits 1 if anything is. Run from the root of the
 # tree.
 set -eu
-unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB RUNGS
+unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB RUNGS WERROR
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-git ls-files -co --exclude-standard -z -- '*.c' '*.cpp' '*.h' '*.cu' '*.cuh' '*.map' '*.sh' Makefile | xargs -0 cp --parents -t "$tree"
+find . -path ./build -prune -o -path ./.git -prune -o -type f \( -name '*.c' -o -name '*.cpp' -o -name '*.h' -o -name '*.cu' \
+  -o -name '*.cuh' -o -name '*.map' -o -name '*.sh' -o -name '*.css' -o -name '*.js' -o -name Makefile -o -name LICENSE \
+  -o -name NOTICE \) -print0 | xargs -0 cp --parents -t "$tree"
 cd "$tree"
 
 # ---- stand-ins ------------------------------------------------------------------------------------------------------
@@ -17,7 +19,8 @@ PATH=$tree/bin:$PATH
 # An object is the command that made it, a program a script that does nothing. Dependencies: what a file includes.
 cat >bin/stub-cc <<'END'
 #!/bin/sh
-[ "$1" != --list-gpu-arch ] || exec printf 'compute_%s\n' 75 80 90 120
+[ "$1" != --list-gpu-arch ] || exec printf 'compute_%s\n' 75 80 89 90 120
+[ "$1" != --version ] || exec echo "Cuda compilation tools, release ${TOOLKIT-13.0}, V13.0.88"
 before= out= source= deps=
 for word; do
   case $before in -o) out=$word ;; -MF) deps=$word ;; esac
@@ -117,9 +120,25 @@ makes nvcc "$kernels"
 holds build/cuda/nms.cu.o arch=compute_120,code=compute_120
 build ARCH='80 120'
 nothing
-how='make ARCH=75'
-! make ARCH=75 >said 2>&1 || complain "$how is accepted"
-holds said 'compute capability 8.0'
+refuses() { # what make has to say, its arguments
+  says=$1
+  shift
+  how="make $*"
+  ! make "$@" >said 2>&1 || complain "$how is accepted"
+  holds said "$says"
+}
+refuses 'ARCH=75: the kernels need compute capability 8.0' ARCH=75
+refuses 'ARCH=sm_90: write .* ARCH=90' ARCH=sm_90
+refuses 'ARCH=9.0: write .* ARCH=90' ARCH=9.0
+refuses 'ARCH=101: CUDA 13.0 knows only 75 80 89 90 120; choose' ARCH=101
+refuses 'CUDA=on: write CUDA=1 or CUDA=0' CUDA=on
+refuses 'NVCC=nosuch: there is no such command' NVCC=nosuch
+rm -f build/toolkit.ok
+TOOLKIT=12.0
+export TOOLKIT
+refuses 'CUDA 12.0 of .* is too old: install CUDA 12.1' build/cuda/nms.cu.o ARCH=90
+unset TOOLKIT
+build ARCH='80 120'
 
 # Without a GPU, a demo and the tests take no kernel; a ./train that has kernels stays.
 build ARCH='80 120' demo
@@ -197,19 +216,14 @@ makes link "$programs"
 ! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
 # A rung of the ladder is one file, here or in a folder elsewhere; its name says its place.
 mkdir mine
-refuses() { # what make has to say
-  how="make RUNGS=$tree/mine"
-  ! make RUNGS="$tree/mine" >said 2>&1 || complain "$how is accepted"
-  holds said "$1"
-}
-refuses 'RUNGS=.*/mine: no file there defines a rung'
+refuses 'RUNGS=.*/mine: no file there defines a rung' RUNGS="$tree/mine"
 cp cuda/conv/template/00_mine.cu mine/mine.cu
-refuses 'mine/mine.cu: call it NN_mine.cu'
+refuses 'mine/mine.cu: call it NN_mine.cu' RUNGS="$tree/mine"
 mv mine/mine.cu mine/06_other.cu
-refuses 'mine/06_other.cu: by its name it defines: .* rung_other = {"other"'
+refuses 'mine/06_other.cu: by its name it defines: .* rung_other = {"other"' RUNGS="$tree/mine"
 sed s/mine/mma/g cuda/conv/template/00_mine.cu >mine/06_mma.cu
 rm mine/06_other.cu
-refuses 'two files define rung_mma'
+refuses 'two files define rung_mma' RUNGS="$tree/mine"
 rm mine/06_mma.cu
 cp cuda/conv/template/00_mine.cu mine
 build RUNGS="$tree/mine"
@@ -230,21 +244,18 @@ build
 makes nvcc 0
 makes link "$programs"
 lacks build/rungs.c mine
-how="make RUNGS=mine CUDA=0"
-! make RUNGS=mine CUDA=0 >said 2>&1 || complain "$how is accepted"
-holds said 'RUNGS=mine: rungs are compiled by nvcc'
+refuses 'RUNGS=mine: rungs are compiled by nvcc' RUNGS=mine CUDA=0
 # Without nvcc a kernel is not compiled, and make says why.
 for none in CUDA=0 NVCC=; do
-  how="make $none build/cuda/nms.cu.o"
   rm -f build/cuda/nms.cu.o
-  ! make $none build/cuda/nms.cu.o >said 2>&1 || complain "$how is accepted"
-  holds said 'cuda/nms.cu: only nvcc compiles it, and'
+  refuses 'cuda/nms.cu: only nvcc compiles it, and' $none build/cuda/nms.cu.o
 done
 build
 # Installed and taken away again, below DESTDIR and as PREFIX says.
 build install DESTDIR="$tree/root" PREFIX=/opt/x
 version=$(sed -n 's/^#define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
-for file in include/maskrcnn.h "lib/libmaskrcnn.so.$version" lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a; do
+for file in include/maskrcnn.h "lib/libmaskrcnn.so.$version" lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a \
+  bin/maskrcnn libexec/maskrcnn/train libexec/maskrcnn/report share/doc/maskrcnn/LICENSE; do
   [ -s "root/opt/x/$file" ] || complain "$how: no $file"
 done
 holds root/opt/x/lib/pkgconfig/maskrcnn.pc '^prefix=/opt/x$'
@@ -254,6 +265,50 @@ build install CUDA=0 DESTDIR="$tree/root" PREFIX=/opt/x
 lacks root/opt/x/lib/pkgconfig/maskrcnn.pc cudart
 build uninstall DESTDIR="$tree/root" PREFIX=/opt/x
 [ -z "$(find root ! -type d)" ] || complain "$how leaves $(find root ! -type d)"
+build install CUDA=0 DESTDIR="$tree/root" PREFIX="/opt/a b"
+holds "root/opt/a b/lib/pkgconfig/maskrcnn.pc" '^prefix=/opt/a b$'
+refuses 'PREFIX=here: give a path from the root' install PREFIX=here
+# Another user than the owner of the build folder copies what is there, and leaves nothing of his in it.
+if [ "$(id -u)" = 0 ]; then
+  chown -R 65534 .
+  touch base/error.c
+  build install NVCC= DESTDIR=/ PREFIX="$tree/root/other"
+  nothing
+  [ -x root/other/bin/maskrcnn ] || complain "$how: no bin/maskrcnn"
+  [ -z "$(find build -user 0)" ] || complain "$how leaves files of root: $(find build -user 0 | head -n 3)"
+  rm -f build/doctor
+  refuses 'nothing is built in build for install (build/doctor is missing): run make as its owner' install PREFIX=/opt/x
+  chown -R 0 .
+fi
+build
+
+# Only the usual build folder has copies of its programs in the tree, which may be another's.
+rm train infer
+build B=elsewhere
+[ ! -e train ] && [ -x elsewhere/train ] || complain "$how: train lies in $(find . -name train)"
+rm -rf elsewhere
+build
+# Warnings are errors only where that is asked for.
+lacks build/base/error.o '-Werror'
+build WERROR=1 build/base/error.o build/cuda/nms.cu.o
+holds build/base/error.o '-Werror'
+build
+# With -flto the archive's one object is the compiler's work.
+build CFLAGS=-flto build/libmaskrcnn.a
+holds build/libmaskrcnn.a '-flto .*-r -nostdlib -flinker-output=nolto-rel'
+build
+# The commit is this tree's or none's.
+if command -v git >/dev/null; then
+  git init -q . && git -c user.email=a@b -c user.name=a commit -q --allow-empty -m other
+  mkdir below && cp --parents -t below $(find . -path ./build -prune -o -path ./below -prune -o -path ./bin -prune -o \
+    -path ./root -prune -o -type f \( -name '*.[ch]' -o -name '*.sh' -o -name Makefile -o -name '*.cu' \) -print)
+  how='make build/commit.c in another repository'
+  make -C below CUDA=0 build/commit.c >said 2>&1 || complain "$how fails"
+  holds below/build/commit.c 'build_commit\[\] = "unknown"'
+  make CUDA=0 build/commit.c >said 2>&1
+  lacks build/commit.c unknown
+  rm -rf .git below
+fi
 build
 
 # An exercise's number is no target.

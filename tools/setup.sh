@@ -1,40 +1,63 @@
 #!/bin/sh
 # Sees to what the build needs: a C compiler with OpenMP, zlib and stb_image. Says nothing when all is there; as root on
-# Debian it installs what is missing, elsewhere it names the command and exits 2. `make` calls it first, with
+# Debian and Ubuntu it installs what is missing, otherwise it says in one line what to install and exits 2. `make` calls
+# it first, with
 #   CC the compiler, STB the folder that holds stb/stb_image.h, B the build folder, which remembers that all was found.
 set -eu
 CC=${CC:-gcc} STB=${STB:-/usr/include} B=${B:-build}
 stamp=$B/setup.ok
 [ "$(cat "$stamp" 2>/dev/null)" = "$CC $STB" ] && exit 0
 
-mkdir -p "$B"
+stop() {
+  echo "setup: $*" >&2
+  exit 2
+}
+mkdir -p "$B" 2>/dev/null && [ -w "$B" ] || stop "cannot write to $B; give another folder, as in make B=/tmp/build"
 probe=$(mktemp)
 trap 'rm -f "$probe"' EXIT
 builds() { # source, flags
   printf '%s\nint main(void) { return 0; }\n' "$1" | $CC -std=c11 -isystem "$STB" -x c - -o "$probe" $2 2>/dev/null
 }
-compiler=build-essential openmp=build-essential # gcc brings its own OpenMP
-case $CC in *clang*) compiler=clang openmp=libomp-dev ;; esac
 
-missing_packages() {
-  builds '' '' || echo "$compiler"
-  builds '#include <zlib.h>' -lz || echo zlib1g-dev
-  builds '#include <stb/stb_image.h>' '' || echo libstb-dev
-  builds '#include <omp.h>' -fopenmp || echo "$openmp"
+compiler=build-essential openmp=build-essential rpms=gcc # gcc brings its own OpenMP
+case $CC in
+  *clang-[0-9]*) compiler=clang-${CC##*clang-} openmp=libomp-${CC##*clang-}-dev rpms="clang libomp-devel" ;;
+  *clang*) compiler=clang openmp=libomp-dev rpms="clang libomp-devel" ;;
+esac
+# Each line: what is missing, its package in Debian and Ubuntu, in Fedora and RHEL.
+missing() {
+  builds '' '' || { echo "working compiler|$compiler|${rpms%% *}" && return; }
+  builds '#include <zlib.h>' -lz || echo "zlib.h|zlib1g-dev|zlib-devel"
+  builds '#include <stb/stb_image.h>' '' || echo "stb/stb_image.h|libstb-dev|stb_image-devel"
+  builds '#include <omp.h>' -fopenmp || echo "OpenMP|$openmp|${rpms##* }"
 }
+column() { echo "$lacks" | cut -d '|' -f "$1" | paste -sd "$2"; }
 
-missing=$(missing_packages | sort -u | tr '\n' ' ')
-if [ -n "$missing" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  echo "setup: installing ${missing% }" >&2
+lacks=$(missing)
+if [ -n "$lacks" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  packages=$(column 2 " ")
+  echo "setup: installing $packages" >&2
   export DEBIAN_FRONTEND=noninteractive
   # Package lists that are there save the minute that fetching them takes; they may be absent or stale.
-  apt-get install -y -qq $missing >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get install -y -qq $missing; } >&2 || true
-  missing=$(missing_packages | sort -u | tr '\n' ' ')
+  apt-get install -y -qq $packages >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get install -y -qq $packages; } >&2 || true
+  lacks=$(missing)
 fi
-if [ -n "$missing" ]; then
-  echo "setup: $CC does not build a program with OpenMP, zlib and stb_image; on Debian and Ubuntu this helps:" >&2
-  echo "  sudo apt-get install -y ${missing% }" >&2
-  exit 2
+if [ -n "$lacks" ]; then
+  case $lacks in *stb_image*) where="; or write STB=DIR, DIR/stb/stb_image.h from https://github.com/nothings/stb" ;; esac
+  stop "$CC: no $(column 1 , | sed 's/,/, /g'): sudo apt-get install -y $(column 2 " ") (Fedora, RHEL: dnf install" \
+    "$(column 3 " "))${where-}"
 fi
+
+# What other compilers call themselves is not known here: they may try.
+set -- $(echo __clang_major__ __GNUC__ | $CC -E -P -x c - 2>/dev/null | tail -n 1)
+case ${1-} in
+  __clang_major__) name=gcc version=${2-} least=11 ;;
+  *) name=clang version=${1-} least=13 ;;
+esac
+case $version in
+  '' | *[!0-9]*) ;;
+  *) [ "$version" -ge "$least" ] || stop "$CC is $name $version, too old: install gcc 11 or later, or clang 13 or later," \
+    "and write make CC=gcc-11" ;;
+esac
 echo "$CC $STB" >"$stamp"
