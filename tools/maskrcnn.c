@@ -1,5 +1,5 @@
-// The one command that is installed: maskrcnn train … runs the program train, which lies in ../libexec/maskrcnn/ or, in a
-// build folder, beside this.
+// The one command that is installed: maskrcnn train … runs the program train, which is in ../libexec/maskrcnn/ or, in a
+// build folder, next to this one.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

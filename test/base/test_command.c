@@ -1,4 +1,4 @@
-// Without this file, messages could name programs that a user of the installed command cannot call.
+// Catches messages that name programs as a user of the installed command cannot call them.
 #include "base/command.h"
 #include "test/harness/test.h"
 

@@ -1,5 +1,5 @@
-// Without this file, the command that `make install` installs could run another program than it is asked for, or one
-// that calls itself by a name that nobody can type.
+// Catches an installed command that runs another program than it is asked for, or one that calls itself by a name that
+// nobody can type.
 #include <stdlib.h>
 #include <string.h>
 #include "base/basics.h"
