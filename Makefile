@@ -158,7 +158,8 @@ examples := example_c $(if $(CXX),example_cpp)
 
 # Objects to one object; of those that -flto left to the linker it has to make code.
 lto := $(findstring -flto,$(flags) $(CC))
-relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(if $(findstring clang,$(CC)),-fuse-ld=lld,-flinker-output=nolto-rel),ld -r)
+to_code := $(if $(findstring clang,$(CC)),-fuse-ld=lld,-flinker-output=nolto-rel)
+relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(to_code),ld -r)
 
 # In folder $1, knowing the devices $2. It exports what lib/maskrcnn.map names. The archive is one object, in which all
 # else is local, so that none of our names can be its caller's.
@@ -205,10 +206,11 @@ commands := train infer doctor cocoeval inspect report
 to_install := $(patsubst %,$B/%,maskrcnn $(commands) libmaskrcnn.so libmaskrcnn.a maskrcnn.pc)
 to := $(DESTDIR)$(PREFIX)
 ifneq ($(filter install,$(MAKECMDGOALS)),)
-$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX=$(PREFIX): give a path from the root, as in PREFIX=/opt/maskrcnn))
+$(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX=$(PREFIX): give a path from the root, as PREFIX=/opt/maskrcnn))
 ifneq ($(shell stat -c %u $B 2>/dev/null || stat -c %u .),$(shell id -u))
 absent := $(filter-out $(wildcard $(to_install)),$(to_install))
-$(if $(absent),$(error nothing is built in $B for install ($(firstword $(absent)) is missing): run make as its owner first))
+$(if $(absent),$(error nothing is built in $B for install ($(firstword $(absent)) is missing): run make as its owner \
+  first))
 to_install :=
 endif
 endif
@@ -221,7 +223,8 @@ install: $(to_install)
 	ln -sf libmaskrcnn.so.$(version) "$(to)/lib/$(soname)"
 	ln -sf $(soname) "$(to)/lib/libmaskrcnn.so"
 	install -m 644 $B/libmaskrcnn.a "$(to)/lib/libmaskrcnn.a"
-	{ printf 'prefix=%s\n' "$(PREFIX)" && cat $B/maskrcnn.pc; } | install -m 644 /dev/stdin "$(to)/lib/pkgconfig/maskrcnn.pc"
+	{ printf 'prefix=%s\n' "$(PREFIX)" && cat $B/maskrcnn.pc; } | \
+	  install -m 644 /dev/stdin "$(to)/lib/pkgconfig/maskrcnn.pc"
 	install -m 644 LICENSE NOTICE "$(to)/share/doc/maskrcnn"
 uninstall:
 	rm -f "$(to)/bin/maskrcnn" "$(to)/include/maskrcnn.h" "$(to)/lib/libmaskrcnn.so.$(version)" "$(to)/lib/$(soname)" \
@@ -405,8 +408,8 @@ test-build:
 clean:
 	rm -rf $B $(copies)
 
-.PHONY: all force setup toolkit demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan test-build \
-  install uninstall \
+.PHONY: all force setup toolkit demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan \
+  test-build install uninstall \
   fuzz run-fuzzers bench tables lint lessons-sass exercise clean
 .SECONDARY:
 .DELETE_ON_ERROR:
