@@ -336,8 +336,10 @@ TEST_TIER(program_trains_around_bad_images, 1) {
   FILE *f = fopen(in_tmp("spoilt/train/000004.png"), "wb");
   CHECK(f && fwrite(huge, 1, sizeof huge, f) == sizeof huge && !fclose(f));
   const char *said;
-  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every 7",
-                     tool("train"), dir, in_tmp("spoilt-run")),
+  EXPECT_INT(command(&said,
+                     "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every 7 --profile "
+                     "--trace %s",
+                     tool("train"), dir, in_tmp("spoilt-run"), in_tmp("spoilt-trace.json")),
              0);
   static const char *const lines[] = {
       "; 1 image files missing",
@@ -350,6 +352,10 @@ TEST_TIER(program_trains_around_bad_images, 1) {
     const char *at = strstr(said, lines[i]);
     if (!EXPECT(at && !strstr(at + 1, lines[i]))) fprintf(stderr, "  %s, once, in: %s\n", lines[i], said);
   }
+  EXPECT(strstr(said, "training, canvas 64 x 64 (h x w), batch 4\n") && strstr(said, "\nbackbone.body.conv1 "));
+  char *trace = file_read(in_tmp("spoilt-trace.json"), &(size_t){0}, NULL);
+  EXPECT(trace && strstr(trace, "backbone.body.conv1"));
+  free(trace);
   EXPECT(strstr(said, "step 13: bbox AP ") &&
          strstr(said, "step 13: 1 of 6 images left out of the evaluation: they could not be read\n"));
   char *log = file_read(in_tmp("spoilt-run/log.jsonl"), &(size_t){0}, NULL);
