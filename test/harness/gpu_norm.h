@@ -5,7 +5,7 @@
 #pragma once
 #include "base/alloc.h"
 #include "test/harness/gpu.h"
-#include "test/harness/norm_cases.h"
+#include "test/harness/norm_fixture.h"
 
 enum { STEPS = 140 };
 
@@ -18,9 +18,7 @@ typedef struct NormTwins {
   bool accumulate, no_running, no_gradients;
 } NormTwins;
 
-static const float eps = 0x1p-6f, momentum = 0.25f;
-
-static inline void run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
+static inline void gpu_run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
   NormTwins *a = context;
   const Tensor *x = twin_side(&a->x, gpu);
   void *gamma = twin_data(&a->gamma, gpu), *beta = twin_data(&a->beta, gpu), *stats = twin_data(&a->stats, gpu);
@@ -31,7 +29,7 @@ static inline void run_forward(Device *dev, bool gpu, void *context, const Dest 
                                  a->no_running ? NULL : twin_data(&a->running_mean, gpu),
                                  a->no_running ? NULL : twin_data(&a->running_var, gpu), stats, y);
 }
-static inline void run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
+static inline void gpu_run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
   NormTwins *a = context;
   const Tensor *x = twin_side(&a->x, gpu), *dy = twin_side(&a->dy, gpu);
   void *gamma = twin_data(&a->gamma, gpu), *stats = twin_data(&a->stats, gpu);
@@ -135,7 +133,7 @@ static inline float *forward_bound(const NormTwins *a) {
 
 // Both sides get the same statistics, so that the only errors are those of the sums: of |dy| and |dy · x̂| over what
 // shares statistics (for dx) or over the channel (for the parameters).
-static inline float *backward_bound(const NormTwins *a, float *dgamma_bound, float *dbeta_bound) {
+static inline float *gpu_backward_bound(const NormTwins *a, float *dgamma_bound, float *dbeta_bound) {
   int samples = (int)tensor_elements(&a->stats.cpu) / 2;
   double *sum = xcalloc((size_t)samples * 3, sizeof *sum), *dot = sum + samples, *count = dot + samples;
   float *bound = xcalloc(tensor_elements(&a->x.cpu), sizeof *bound), *stats = a->stats.cpu.data;

@@ -5,8 +5,25 @@
 // so that only the sums of weighted features differ, by their rounding.
 #include <omp.h>
 #include "base/alloc.h"
+#include "nn/device.h"
+#include "nn/ops.h"
 #include "test/harness/detect.h"
-#include "test/harness/roi_cases.h"
+
+// The pyramid that RoIAlign is tested on, for the reference against its definition and for the kernels against it.
+enum { ROI_LEVELS = 3 };
+
+// Levels meet where √area is 16 and 32.
+static inline RoiAlign roi_pyramid(int size, int sampling, bool aligned) {
+  return (RoiAlign){.size = size,
+                    .sampling = sampling,
+                    .aligned = aligned,
+                    .levels = ROI_LEVELS,
+                    .first_level = 2,
+                    .scale = {.25f, .125f, .0625f},
+                    .canonical_size = 32,
+                    .canonical_level = 4,
+                    .level_eps = 1e-6f};
+}
 
 enum { IMAGES = 2, CHANNELS = 5, ROIS = 24 };
 

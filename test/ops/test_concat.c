@@ -1,8 +1,28 @@
 // Catches concatenation and slices that move a channel to the wrong place.
 //
-// Concatenation and slice, which only move numbers: equal to the bit.
-#include "test/harness/concat_cases.h"
+// Concatenation and slice, which only move numbers: equal to the bit. Concatenation and slice on the GPU against the
+// CPU reference: they move numbers, to the bit.
+#include "nn/device.h"
+#include "nn/ops.h"
+#include "test/harness/gpu.h"
 #include "test/harness/op.h"
+
+// Shapes for both: the reference against its definition, the kernels against the reference.
+typedef struct ConcatCase {
+  int n, h, w, rows, parts; // rows: valid
+  int c[MAX_CONCAT];
+} ConcatCase;
+
+static const ConcatCase concat_cases[] = {
+    {2, 3, 5, 2, 1, {5}},                 // one part is a copy
+    {2, 3, 5, 1, 2, {8, 16}},             // whole vectors; a row past the count
+    {1, 4, 3, 1, 3, {3, 7, 1}},           // parts that begin within a vector, two of them in one
+    {3, 1, 1, 3, 2, {16, 5}},             // padding behind the last
+    {1, 2, 2, 1, 3, {5, 8, 8}},           // padding between, which is no channel
+    {1, 1, 2, 1, 2, {700, 900}},          // a pixel wider than a run of the reference
+    {2, 28, 29, 2, 4, {64, 128, 32, 32}}, // inception 3a's
+    {2, 2, 2, 2, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
+};
 
 static const char *const devices[] = {"cpu", "cpu64"};
 
@@ -81,4 +101,50 @@ TEST(concat_and_slice_honour_dest) {
     }
     device_close(dev);
   }
+}
+
+// ---- on the GPU -----------------------------------------------------------------------------------------------------
+
+static const DType dtypes[] = {F32, BF16, F16};
+
+typedef struct ConcatTwins {
+  int parts, first;
+  Twin x[MAX_CONCAT];
+} ConcatTwins;
+static void gpu_run_concat(Device *dev, bool gpu, void *context, const Dest *y) {
+  ConcatTwins *a = context;
+  Tensor x[MAX_CONCAT];
+  for (int i = 0; i < a->parts; i++) x[i] = *twin_side(&a->x[i], gpu);
+  dev->ops->concat(dev, a->parts, x, y);
+}
+static void gpu_run_slice(Device *dev, bool gpu, void *context, const Dest *y) {
+  ConcatTwins *a = context;
+  dev->ops->slice(dev, a->first, twin_side(&a->x[0], gpu), y);
+}
+
+static Twin counted(const ConcatCase *k, DType dtype, int c, uint64_t seed) {
+  Twin t = twin_random(dtype, k->n, k->h, k->w, c, 1, seed);
+  if (k->rows < k->n) twin_rows(&t, k->rows);
+  return t;
+}
+
+TEST(cuda_concat_and_slice_equal_cpu) {
+  if (!gpu_device()) return;
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(concat_cases); i++) {
+      const ConcatCase *k = &concat_cases[i];
+      ConcatTwins a = {.parts = k->parts};
+      int channels = 0;
+      for (int p = 0; p < k->parts; channels += k->c[p++]) a.x[p] = counted(k, dtypes[d], k->c[p], (uint64_t)p + 1);
+      Twin whole = counted(k, dtypes[d], channels, 9);
+      twin_check_dests(gpu_run_concat, &a, &whole, NULL, 0, 10);
+      ConcatTwins cut = {.x = {whole}};
+      for (int p = 0; p < k->parts; cut.first += k->c[p++]) twin_check_dests(gpu_run_slice, &cut, &a.x[p], NULL, 0, 20);
+      for (int p = 0; p < k->parts; p++) {
+        twin_check_guards(&a.x[p], true);
+        twin_free(&a.x[p]);
+      }
+      twin_check_guards(&whole, true);
+      twin_free(&whole);
+    }
 }

@@ -1,10 +1,47 @@
 // Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not follow them.
 //
-// Average pooling, held to its definition.
+// Average pooling, held to its definition. Average pooling on the GPU against the CPU reference. Sums and their order
+// are the same on both, so that F32 has to be equal to the bit, and 16 bits to one rounding.
 #include "exact/avg_windows.h"
-#include "test/harness/avg_pool_cases.h"
+#include "nn/device.h"
+#include "nn/ops.h"
+#include "test/harness/gpu.h"
 #include "test/harness/gradcheck.h"
 #include "test/harness/op_golden.h"
+
+// Shapes for both: the reference against its definition, the kernels against the reference.
+typedef struct AvgPoolCase {
+  int n, h, w, c, rows; // rows: valid
+  AvgPool pool;         // size, stride, pad; padding counts
+  int out_h, out_w; // by torch's nn.AvgPool2d with ceil_mode where its windows do not fit exactly, AdaptiveAvgPool2d
+} AvgPoolCase;
+
+static const AvgPoolCase avg_pool_cases[] = {
+    {1, 1, 1, 1, 1, {{1, 1, 0}, true}, 1, 1},         // nothing to choose from
+    {2, 7, 5, 5, 2, {{3, 2, 1}, true}, 4, 3},         // odd sizes, padding channels
+    {2, 7, 5, 5, 2, {{3, 2, 1}, false}, 4, 3},        // divisors of their own at the edges
+    {1, 8, 7, 9, 1, {{3, 2, 1}, true}, 5, 4},         // rounded up: the last window reaches past the padding
+    {1, 8, 7, 9, 1, {{3, 2, 1}, false}, 5, 4},        // …
+    {2, 6, 9, 16, 2, {{2, 2, 0}, true}, 3, 5},        // … without padding
+    {2, 6, 8, 16, 2, {{2, 2, 0}, true}, 3, 4},        // the usual halving
+    {1, 9, 4, 3, 1, {{2, 3, 0}, true}, 3, 1},         // pixels in no window
+    {1, 3, 3, 2, 1, {{2, 2, 2}, false}, 3, 3},        // windows entirely in the padding
+    {1, 3, 3, 2, 1, {{2, 2, 2}, true}, 3, 3},         // …
+    {2, 4, 4, 9, 2, {{4, 1, 2}, false}, 5, 5},        // large overlap
+    {3, 5, 5, 4, 1, {{3, 2, 1}, true}, 3, 3},         // rows past the count
+    {2, 3, 3, 8, 0, {{3, 2, 1}, true}, 2, 2},         // nothing valid
+    {2, 7, 7, 24, 2, {{7, 1, 0}, true}, 1, 1},        // global, as a window
+    {3, 7, 5, 40, 2, {{0, 0, 0}, true}, 1, 1},        // global
+    {1, 3, 19, 8, 1, {{0, 0, 0}, true}, 1, 1},        // … of long rows
+    {1, 1, 65535, 1, 1, {{0, 0, 0}, true}, 1, 65534}, // as long as bins are told
+    {2, 13, 13, 16, 2, {{0, 0, 0}, true}, 6, 6},      // AlexNet's at 256 pixels: bins overlap
+    {1, 7, 7, 8, 1, {{0, 0, 0}, true}, 7, 7},         // VGG's: every pixel its own bin
+    {1, 5, 3, 3, 1, {{0, 0, 0}, false}, 7, 6},        // more bins than pixels
+    {2, 10, 4, 5, 1, {{0, 0, 0}, true}, 3, 9},        // both at once
+    {2, 61, 47, 72, 2, {{3, 2, 1}, false}, 31, 24},   // many threadblocks, the last one partial
+    {1, 2, 2, 1100, 1, {{3, 2, 1}, true}, 1, 1},      // a pixel wider than a run of the reference
+    {1, 130, 2, 1, 1, {{3, 1, 1}, true}, 130, 2},     // many pixels a run
+};
 
 static const char *const devices[] = {"cpu", "cpu64"};
 
@@ -210,4 +247,67 @@ TEST(avg_pool_equals_torch) {
     test_tensor_free(&x);
     device_close(dev);
   }
+}
+
+// ---- on the GPU -----------------------------------------------------------------------------------------------------
+
+static const DType dtypes[] = {F32, BF16, F16};
+
+typedef struct AvgTwins {
+  AvgPool pool;
+  Twin x, dy;
+} AvgTwins;
+static void gpu_run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
+  AvgTwins *a = context;
+  dev->ops->avg_pool_forward(dev, &a->pool, twin_side(&a->x, gpu), y);
+}
+static void gpu_run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
+  AvgTwins *a = context;
+  dev->ops->avg_pool_backward(dev, &a->pool, twin_side(&a->dy, gpu), dx);
+}
+
+static AvgTwins make(const AvgPoolCase *k, DType dtype, uint64_t seed) {
+  AvgTwins a = {.pool = k->pool,
+                .x = twin_random(dtype, k->n, k->h, k->w, k->c, 1, seed),
+                .dy = twin_random(dtype, k->n, k->out_h, k->out_w, k->c, 1, seed + 1)};
+  if (k->rows < k->n) twin_rows(&a.x, k->rows);
+  if (k->rows < k->n) twin_rows(&a.dy, k->rows);
+  return a;
+}
+static void free_twins(AvgTwins *a) {
+  twin_check_guards(&a->x, true);
+  twin_check_guards(&a->dy, true);
+  twin_free(&a->x);
+  twin_free(&a->dy);
+}
+
+TEST(cuda_avg_pool_equals_cpu) {
+  if (!gpu_device()) return;
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(avg_pool_cases); i++) {
+      AvgTwins a = make(&avg_pool_cases[i], dtypes[d], (uint64_t)i * 100);
+      Twin y = twin_poisoned_like(&a.dy), dx = twin_poisoned_like(&a.x);
+      twin_run(gpu_run_forward, &a, &y);
+      twin_run(gpu_run_backward, &a, &dx);
+      bool ok = twin_check(&y, NULL, dtypes[d] == F32 ? 0 : 1);
+      ok &= twin_check(&dx, NULL, dtypes[d] == F32 ? 0 : 1);
+      if (!ok) printf("  dtype %d, case %d\n", dtypes[d], i);
+      twin_check_guards(&y, false);
+      twin_check_guards(&dx, false);
+      twin_free(&y);
+      twin_free(&dx);
+      free_twins(&a);
+    }
+}
+
+TEST(cuda_avg_pool_honours_dest) {
+  if (!gpu_device()) return;
+  const AvgPoolCase some[] = {{3, 5, 4, 11, 2, {{3, 2, 1}, false}, 3, 2}, {3, 5, 4, 11, 2, {{0, 0, 0}, true}, 3, 3}};
+  for (int d = 0; d < COUNT(dtypes); d++)
+    for (int i = 0; i < COUNT(some); i++) {
+      AvgTwins a = make(&some[i], dtypes[d], 1);
+      twin_check_dests(gpu_run_forward, &a, &a.dy, NULL, dtypes[d] == F32 ? 0 : 1, 10);
+      twin_check_dests(gpu_run_backward, &a, &a.x, NULL, dtypes[d] == F32 ? 0 : 1, 20);
+      free_twins(&a);
+    }
 }
