@@ -22,6 +22,7 @@ builds() { # source, flags
 compiler=build-essential openmp=build-essential rpms=gcc # gcc brings its own OpenMP
 case $CC in
   *clang-[0-9]*) compiler=clang-${CC##*clang-} openmp=libomp-${CC##*clang-}-dev rpms="clang libomp-devel" ;;
+  *gcc-[0-9]*) compiler=gcc-${CC##*gcc-} openmp=gcc-${CC##*gcc-} ;;
   *clang*) compiler=clang openmp=libomp-dev rpms="clang libomp-devel" ;;
 esac
 # Each line: what is missing, its package in Debian and Ubuntu, in Fedora and RHEL.
@@ -38,9 +39,10 @@ if [ -n "$lacks" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   packages=$(column 2 " ")
   echo "setup: installing $packages" >&2
   export DEBIAN_FRONTEND=noninteractive
-  # Package lists that are there save the minute that fetching them takes; they may be absent or stale.
-  apt-get install -y -qq $packages >/dev/null 2>&1 ||
-    { apt-get update -qq && apt-get install -y -qq $packages; } >&2 || true
+  # Package lists that are there save the minute that fetching them takes; they may be absent or stale. Nothing is taken
+  # away for it, as one version of libomp-dev would take another.
+  apt-get install -y -qq --no-remove $packages >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get install -y -qq --no-remove $packages; } >&2 || true
   lacks=$(missing)
 fi
 if [ -n "$lacks" ]; then
@@ -57,7 +59,7 @@ case ${1-} in
 esac
 case $version in
   '' | *[!0-9]*) ;;
-  *) [ "$version" -ge "$least" ] || stop "$CC is $name $version, too old: install gcc 11 or later, or clang 13 or later," \
-    "and write make CC=gcc-11" ;;
+  *) [ "$version" -ge "$least" ] || stop "$CC is $name $version, too old: install gcc 11 or clang 13 or later, and" \
+    "write make CC=gcc-11" ;;
 esac
 echo "$CC $STB" >"$stamp"
