@@ -28,7 +28,7 @@ function partsOfLoss(run) {
     const validation = run.line(`val_${key}`, `${label}, validation`, style, {dots: true});
     if (validation.points.length) lines.push(validation);
   }
-  return {title: "Parts of the loss", x: "step", y: "loss", log: true, marks: marksOf(run), lines};
+  return {title: "Loss components", x: "step", y: "loss", log: true, marks: marksOf(run), lines};
 }
 
 function metricsPlot(run) {
@@ -59,7 +59,7 @@ function curvesSection(run, prefix) {
   const group = newGroup(), loss = totalLoss(run), metrics = metricsPlot(run), parts = partsOfLoss(run);
   const shown = [loss, metrics].filter(hasPoints).map(spec => plotWithLegend(spec, group));
   if (!shown.length) return section(`${prefix}curves`, "Curves", el("p.faint", "There is no log of steps, so that there are no curves."));
-  const more = parts.lines.filter(l => l.points.length).length > 1 ? plotWithLegend(parts, group) : null;
+  const more = parts.lines.filter(l => l.points.length && l.key !== "loss_class").length > 1 ? plotWithLegend(parts, group) : null;
   return section(`${prefix}curves`, "Curves", more ? el("div.charts", el("div", shown), el("div", more)) : el("div.alone", shown),
-                 el("p.faint", "Faint: as recorded; strong: the mean of neighbouring steps; ring: the best. Drag over a plot to zoom, click a name to hide its line."));
+                 el("p.faint", "Faint line: raw values. Solid line: moving average. Circle: best value. Drag to zoom; click a legend entry to hide its line."));
 }

@@ -40,9 +40,8 @@ bool document_begin(Document *d, const char *path, const char *title, Err *err) 
   write_escaped(d->f, title);
   fprintf(d->f, "</title>\n<style nonce=\"%s\">\n", d->nonce);
   write_text(d->f, page_report_css);
-  fputs("</style>\n</head>\n<body>\n<main id=\"page\"><noscript>This page needs JavaScript, which draws it from the "
-        "facts "
-        "that it holds. It loads nothing from a network.</noscript></main>\n"
+  fputs("</style>\n</head>\n<body>\n<main id=\"page\"><noscript>This page needs JavaScript to show its data. "
+        "It makes no network requests.</noscript></main>\n"
         "<script type=\"application/json\" id=\"facts\">\n",
         d->f);
   return true;

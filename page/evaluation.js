@@ -51,18 +51,18 @@ function sumsOf(c, counts) {
 function confusionSentence(evaluation) {
   const c = readConfusion(evaluation);
   if (!c) return "";
-  const counts = c.countsAt(c.opensAt), sums = sumsOf(c, counts), things = c.nothing >= 0 ? "objects" : "images";
-  if (c.scores && !c.reached) return "It detects nothing so far.";
-  if (c.nothing >= 0 && !figuresOf(c, counts).predicted) return "It detects nothing at the score that the confusion counts from.";
-  const mixed = mistakesOf(c, counts, Infinity).find(([t, f]) => t !== c.nothing && f !== c.nothing);
-  const missed = mistakesOf(c, counts, Infinity).find(([, f]) => f === c.nothing && c.nothing >= 0);
-  const parts = [];
-  if (mixed) parts.push(`most often it takes “${c.names[mixed[0]]}” for “${c.names[mixed[1]]}” (${mixed[2]} of ${sums.get(mixed[0])} ${things})`);
-  else if (c.names.length - (c.nothing >= 0) > 1) parts.push("it takes no class for another");
-  if (missed) parts.push(`it misses “${c.names[missed[0]]}” most (${missed[2]} of ${sums.get(missed[0])})`);
-  const where = c.scores ? `, at a score of ${formatShort(c.scores[c.opensAt])} or more` : "";
-  const text = parts.join(", and ") + where + ".";
-  return parts.length ? text[0].toUpperCase() + text.slice(1) : "";
+  const counts = c.countsAt(c.opensAt), sums = sumsOf(c, counts), f = figuresOf(c, counts), mistakes = mistakesOf(c, counts, Infinity), parts = [];
+  const when = isNumber(evaluation.step) && evaluation.step >= 0 ? `At step ${evaluation.step.toLocaleString("en")}` : "";
+  const intro = [when, c.scores && c.reached ? `with score ≥ ${formatShort(c.scores[c.opensAt])}` : ""].filter(t => t).join(", ");
+  const say = text => intro ? `${intro}: ${text}` : text[0].toUpperCase() + text.slice(1);
+  if (c.nothing >= 0 && !f.predicted) return say(c.scores ? "nothing is detected." : "nothing is detected at the score that the confusion counts from.");
+  const falsePositives = counts.filter(([t]) => t === c.nothing && c.nothing >= 0).reduce((n, x) => n + x[2], 0);
+  if (falsePositives > f.predicted / 2) parts.push(`${falsePositives.toLocaleString("en")} of ${f.predicted.toLocaleString("en")} detections match no object`);
+  const mixed = mistakes.find(([t, p]) => t !== c.nothing && p !== c.nothing), missed = mistakes.find(([, p]) => p === c.nothing && c.nothing >= 0);
+  if (mixed) parts.push(`the most common confusion is true “${c.names[mixed[0]]}” predicted as “${c.names[mixed[1]]}” (${mixed[2]} of ${sums.get(mixed[0])}${c.nothing < 0 ? " images" : ""})`);
+  else if (c.names.length - (c.nothing >= 0) > 1) parts.push("no class is confused with another");
+  if (missed) parts.push(`the most missed category is “${c.names[missed[0]]}” (${missed[2]} of ${sums.get(missed[0])})`);
+  return parts.length ? `${say(parts.join("; "))}.` : "";
 }
 
 // The classes that are shown: all of few, else those with most mistakes, in the order of the names.
@@ -97,8 +97,8 @@ function confusionMatrix(c, counts) {
     const k = n(t, f), td = el("td", k ? k.toLocaleString("en") : "");
     if (k) {
       shade(td, t === c.nothing ? "false" : t === f ? "right" : "wrong", k / all);
-      td.title = t === c.nothing ? `${k} detections of ${name(f)} where there is none`
-                                 : `${name(t)}: ${k} of ${all} ${f === c.nothing ? "missed" : t === f ? "right" : `taken for ${name(f)}`}`;
+      td.title = t === c.nothing ? `${k} false positives of ${name(f)}`
+                                 : `${name(t)}: ${k} of ${all} ${f === c.nothing ? "missed" : t === f ? "correct" : `predicted as ${name(f)}`}`;
     }
     return td;
   });
@@ -114,17 +114,19 @@ function confusionMatrix(c, counts) {
   };
   const short = columns.every(i => name(i).length <= 2);
   const box = el("div.scroll", el(`table.confusion${short ? ".short" : ""}${columns.length > 15 ? ".many" : ""}`,
-    el("thead", el("tr", el("th", "truth ↓ found →"), columns.map(i => column(name(i))), others ? column("other classes") : null)),
-    el("tbody", list.map(t => row(t, name(t))), c.nothing >= 0 ? row(c.nothing, "false detections", "false") : null)));
-  return withAttributes(box, {tabindex: 0, role: "region", "aria-label": "Confusion"});
+    el("thead", el("tr", el("th", "true ↓ predicted →"), columns.map(i => column(name(i))), others ? column("other classes") : null)),
+    el("tbody", list.map(t => row(t, name(t))), c.nothing >= 0 ? row(c.nothing, "false positives", "false") : null)));
+  return withAttributes(box, {tabindex: 0, role: "region", "aria-label": "Confusion matrix"});
 }
 
 function mistakeTable(c, counts) {
   const sums = sumsOf(c, counts), rows = mistakesOf(c, counts, 15).map(([t, f, n]) =>
-    t === c.nothing ? ["nothing", `detected as ${c.names[f]}`, n, null] : [c.names[t], f === c.nothing ? "missed" : c.names[f], n, 100 * n / sums.get(t)]);
-  if (!rows.length) return el("p.faint", "No mistakes.");
-  return table("Commonest mistakes", ["truth", "taken for", "how often", "of that class, %"], rows.map(r => r.map((v, i) => i === 3 ? el("td.n", v === null ? "–" : v.toFixed(1)) : v)));
+    t === c.nothing ? ["background", c.names[f], n, null] : [c.names[t], f === c.nothing ? "missed" : c.names[f], n, 100 * n / sums.get(t)]);
+  if (!rows.length) return el("p.faint", "No errors.");
+  return table("Most common errors", ["true", "predicted as", "count", "% of the true class"], rows.map(r => r.map((v, i) => i === 3 ? el("td.n", v === null ? "–" : v.toFixed(1)) : v)));
 }
+
+function keyed(colour, text) { return el("span.keyed", el(`i.key.${colour}`), text); }
 
 function confusionSection(evaluation, prefix) {
   const c = readConfusion(evaluation);
@@ -132,31 +134,31 @@ function confusionSection(evaluation, prefix) {
   const body = el("div"), says = el("p"), draw = i => {
     const counts = c.countsAt(i), f = figuresOf(c, counts), things = c.nothing >= 0 ? "detections" : "images";
     const percent = v => v === null ? "–" : `${(100 * v).toFixed(1)} %`;
-    says.textContent = c.nothing < 0 ? `${f.right} of ${f.objects} images are right: ${percent(f.recall)}.`
-      : f.predicted ? `${f.predicted} ${things}, ${f.right} of them right: precision ${percent(f.precision)}, recall ${percent(f.recall)}, F1 ${f.f1.toFixed(3)}.`
-      : `No detection reaches this score${isNumber(c.highest) ? `: the highest is ${formatShort(c.highest)}` : ""}.`;
+    says.textContent = c.nothing < 0 ? `${f.right} of ${f.objects} images correct (${percent(f.recall)}).`
+      : f.predicted ? `${f.predicted} ${things}, ${f.right} correct: precision ${percent(f.precision)}, recall ${percent(f.recall)}, F1 ${f.f1.toFixed(3)}.`
+      : `No detection reaches this threshold${isNumber(c.highest) ? `: the highest is ${formatShort(c.highest)}` : ""}.`;
     if (!f.predicted) return body.replaceChildren();
     const shown = shownClasses(c, counts).length, n = c.nothing >= 0 ? c.nothing : c.names.length;
     body.replaceChildren(shown < n ? el("p.faint", `The ${shown} of ${n} classes with most mistakes.`) : "", 
-                         el("div.columns", confusionMatrix(c, counts), el("div", el("h3", "Commonest mistakes"), mistakeTable(c, counts))));
+                         el("div.columns", confusionMatrix(c, counts), el("div", el("h3", "Most common errors"), mistakeTable(c, counts))));
   };
-  const key = el("p.faint", el("i.key.r"), "right", el("i.key.w"), c.nothing >= 0 ? "another class, or missed" : "another class", c.nothing >= 0 ? [el("i.key.f"), "false detections, shaded among themselves"] : null,
-                 "; the darker, the larger the share of its row.");
+  const key = el("p.faint", keyed("r", "correct"), keyed("w", c.nothing >= 0 ? "wrong class or missed" : "wrong class"), c.nothing >= 0 ? keyed("f", "false positives") : null,
+                 "Darker: larger share of the row.");
   const parts = [], rule = textOf(evaluation.rule) ? details("How this is counted", el("p.faint", textOf(evaluation.rule))) : null;
   if (c.unread) parts.push(el("p.faint", `${c.unread} of its counts cannot be read, and are left out.`));
   if (c.scores) {
-    const input = withAttributes(el("input"), {type: "range", min: 0, max: c.scores.length - 1, step: 1, value: c.opensAt, "aria-label": "least score"});
+    const input = withAttributes(el("input"), {type: "range", min: 0, max: c.scores.length - 1, step: 1, value: c.opensAt, "aria-label": "score threshold"});
     const out = el("output"), update = () => {
-      out.textContent = `score ≥ ${formatShort(c.scores[input.value])}`;
+      out.textContent = `score threshold ≥ ${formatShort(c.scores[input.value])}`;
       draw(Number(input.value));
     };
     input.oninput = update;
-    const opens = c.reached ? `It opens at the score of the best F1, ${formatShort(c.scores[c.opensAt])}.`
+    const opens = c.reached ? `Default: the threshold with the best F1 (${formatShort(c.scores[c.opensAt])}).`
       : `No detection reaches a score of ${formatShort(c.scores[0])}${isNumber(c.highest) ? `; the highest is ${formatShort(c.highest)}` : ": there is none"}.`;
     parts.push(el("label.slider", out, input), el("p.faint", opens));
     update();
   } else draw(0);
-  return section(`${prefix}confusion`, "Confusion", parts, says, key, body, rule);
+  return section(`${prefix}confusion`, isNumber(evaluation.step) && evaluation.step >= 0 ? `Confusion matrix at step ${evaluation.step.toLocaleString("en")}` : "Confusion matrix", parts, says, key, body, rule);
 }
 
 // ---- figures ----------------------------------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ function metricTable(evaluation) {
     cell.dataset.metric = name;
     return [name, cell];
   });
-  return rows.length ? details("All figures", table("All figures", ["figure", "value"], rows, 4)) : null;
+  return rows.length ? details("All metrics", table("All metrics", ["metric", "value"], rows, 4)) : null;
 }
 
 function categoryTable(evaluation) {
@@ -192,15 +194,15 @@ function categoryTable(evaluation) {
   const rank = r => isNumber(r[2]) ? r[2] : 2;
   rows.sort((a, b) => rank(a) - rank(b)); // those without a figure last
   const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
-  return el("div", el("h3", `Categories, the worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
+  return el("div", el("h3", `Per-category results, worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
 }
 
 function evaluationSection(run, prefix) {
-  const e = run.evaluation, at = isNumber(e.step) && e.step >= 0 ? `After step ${e.step.toLocaleString("en")}, on` : "On";
+  const e = run.evaluation, at = isNumber(e.step) && e.step >= 0 ? `Last evaluation: step ${e.step.toLocaleString("en")},` : "On";
   const left = e.left_out ? `; ${e.left_out} are left out, because they cannot be read` : "";
   const first = recallPlots(e.panels);
   return section(`${prefix}evaluation`, "Evaluation", el("p.faint", `${at} ${textOf(e.images)} images${left}.`), metricTable(e), categoryTable(e),
-                 first ? [el("h3", "Precision over recall"), first] : null, listOf(e.category_panels).length ? detailsLater("Precision over recall of each category", () => recallPlots(e.category_panels, true)) : null);
+                 first ? [el("h3", "Precision–recall curves"), first] : null, listOf(e.category_panels).length ? detailsLater("Precision–recall curves per category", () => recallPlots(e.category_panels, true)) : null);
 }
 
 // ---- images -----------------------------------------------------------------------------------------------------------
@@ -221,7 +223,7 @@ function pictureFigure(run, [, file, caption, truth, found]) {
     img.onerror = () => img.replaceWith(el("small.faint", `${textOf(name).slice(0, 80)} is gone`));
     return img;
   };
-  return el("figure", found ? el("div.sides", el("span", "truth"), el("span", "found"), image(truth, "truth"), image(found, "found")) : image(truth, "image"),
+  return el("figure", found ? el("div.sides", el("span", "ground truth"), el("span", "detections"), image(truth, "ground truth"), image(found, "detections")) : image(truth, "image"),
             el("figcaption", el("b", textOf(file)), " ", textOf(caption)));
 }
 

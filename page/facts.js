@@ -101,7 +101,7 @@ class Run {
     if (!said)
       return {badge: this.facts.log || this.evaluation ? "state unknown" : "no facts", look: "odd"};
     if (said === "running" && this.facts.locked === false)
-      return {badge: "ended without a message", look: "bad", why: "It was killed, or its machine failed: --resume continues it from the newest checkpoint."};
+      return {badge: "interrupted", look: "bad", resume: this.run.command ? commandWithout(`${textOf(this.run.command)} --resume`) : "", why: "The process was killed, or the machine failed. Continue from the newest checkpoint with --resume:"};
     return {...(known || {badge: said, look: "odd"}), diverged: said === "diverged", running: said === "running"};
   }
 
@@ -170,8 +170,8 @@ class Run {
     const list = listOf(this.run.warnings).map(w => typeof w === "string" ? {text: w} : {text: textOf(objectOf(w).text), command: objectOf(w).command})
                      .filter(w => w.text);
     for (const w of list) { // of older versions, the command stands in the sentence
-      const cut = w.command ? -1 : w.text.search(/; with half the rate: /);
-      if (cut >= 0) Object.assign(w, {command: commandWithout(w.text.slice(cut + "; with half the rate: ".length)), text: w.text.slice(0, cut) + "."});
+      const cut = w.command ? -1 : w.text.search(/; (to resume )?with half the (learning )?rate: /);
+      if (cut >= 0) Object.assign(w, {command: commandWithout(w.text.slice(cut).replace(/^.*?rate: /, "")), text: w.text.slice(0, cut) + "."});
     }
     const skipped = this.points("skipped"), n = skipped.length ? skipped[skipped.length - 1].y : 0;
     if (n > 0) list.push({text: `${formatShort(n)} steps were skipped while the loss scale of fp16 was searched: their gradients overflowed.`});
@@ -188,13 +188,13 @@ class Run {
   readMissing() {
     const list = listOf(this.facts.faults).map(f => `Cannot be read, and is left out: ${textOf(f)}.`), has = this.facts;
     if (this.scores) return list;
-    if (has.older) list.push("The folder is of an older version of maskrcnn.c; the page shows what that recorded.");
+    if (has.older) list.push("This folder was written by an older version of maskrcnn.c; the page shows what it recorded.");
     const none = [];
     if (!has.run) none.push("run.json (state, settings, machine)");
     if (!has.log) none.push("log.jsonl (losses and scores over steps)");
     if (!has.evaluation) none.push("evaluation.json (categories, confusion, images)");
     if (none.length && !(has.run && has.log))
-      list.push(`The folder has no ${none.join(", no ")}: ${none.length === 3 ? "is it the folder of a run?" : "the page shows the rest."}`);
+      list.push(`This folder has no ${none.join(" and no ")}${none.length === 3 ? ": is it the folder of a run?" : ", so those sections are missing."}`);
     if (this.log.cut) list.push("The log's last line is cut short, as when a run is killed, or goes on.");
     if (this.log.unread) list.push(`${this.log.unread} lines of the log cannot be read, and are left out.`);
     return list;

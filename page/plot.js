@@ -42,16 +42,15 @@ function logTicks(a, b, n) {
 
 function linear(a, b, from, to) { return v => from + (v - a) / (b - a) * (to - from); }
 
-// The running mean over about a 40th of the points, as wide on both sides; what is cut has no part in it, and ends it.
+// The moving average over about a 40th of the points; what is cut has no part in it.
 function smoothed(points, cut) {
   const half = Math.floor(points.length / 80);
   if (half < 1) return null;
   const list = [];
   for (let i = 0; i < points.length; i++) {
     if (points[i].y > cut) continue;
-    const reach = Math.min(half, i, points.length - 1 - i);
     let sum = 0, n = 0;
-    for (let k = i - reach; k <= i + reach; k++)
+    for (let k = Math.max(0, i - half); k <= Math.min(points.length - 1, i + half); k++)
       if (points[k].y <= cut) {
         sum += points[k].y;
         n++;
@@ -67,12 +66,12 @@ class Plot {
   constructor(spec, group = newGroup()) {
     this.spec = spec;
     this.group = group;
-    this.figure = el("figure", el("figcaption", el("b", spec.title)));
+    this.note = el("small"); // beside the title, so that nothing below moves when it changes
+    this.figure = el("figure", el("figcaption", el("b", spec.title), this.note));
     this.svg = svg("svg", {class: "plot", role: "img", "aria-label": spec.title, "data-title": spec.title});
     this.readout = el("div.readout");
     this.readout.hidden = true;
-    this.note = el("small.faint");
-    this.figure.append(this.svg, this.readout, this.note);
+    this.figure.append(this.svg, this.readout);
     this.width = 0;
     group.plots.push(this);
     allPlots.push(this);
@@ -146,7 +145,7 @@ class Plot {
     this.selection = svg("rect", {class: "selection", y: top, height: height - bottom - top, visibility: "hidden"});
     this.svg.append(this.cursor, this.selection);
     this.note.replaceChildren();
-    if (this.above) this.note.append(`${this.above === 1 ? "One value is" : `${this.above} values are`} above the axis (▲). `);
+    if (this.above) this.note.append(`${this.above === 1 ? "One value is" : `${this.above} values are`} off the scale (▲). `);
     if (this.group.zoom) {
       const button = el("button", "whole range");
       button.onclick = () => {

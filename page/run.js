@@ -6,24 +6,28 @@
 function verdict(run) {
   const loss = run.loss(), m = run.main, parts = [], score = formatScore, step = x => `step ${x.toLocaleString("en")}`;
   if (loss && run.state.diverged)
-    parts.push(`It diverged: the last sound loss was ${formatShort(loss.sound.y, 4)} at ${step(loss.sound.x)}.`);
+    parts.push(`Training diverged at ${step(loss.diverges)}; the last normal loss was ${formatShort(loss.sound.y, 4)}, at ${step(loss.sound.x)}.`);
   if (m) {
     const classes = isNumber(run.run.classes) ? run.run.classes : listOf(objectOf(objectOf(run.evaluation).confusion).names).length;
     const chance = m.key === "val_top1" && classes > 1 ? 1 / classes : 0, floor = chance ? 1.5 * chance : 0.01;
     const first = m.points[0], falls = m.last.x > m.best.x && m.last.y < 0.95 * m.best.y;
     if (run.state.diverged)
-      parts.push(`Its best ${m.label} was ${score(m.best.y)}, at ${step(m.best.x)}${falls ? `; the last was ${score(m.last.y)}` : ""}.`);
+      parts.push(`Best ${m.label} before that: ${score(m.best.y)}, at ${step(m.best.x)}${falls ? ` (${score(m.last.y)} at ${step(m.last.x)})` : ""}.`);
     else if (m.best.y < floor)
-      parts.push(`It has hardly learnt: the best ${m.label} is ${score(m.best.y)}, at ${step(m.best.x)}${chance ? `; guessing has ${score(chance)}` : ""}.`);
+      parts.push(`The model has barely learned: best ${m.label} ${score(m.best.y)}, at ${step(m.best.x)}${chance ? ` (chance level: ${score(chance)})` : ""}.`);
     else if (m.points.length === 1)
-      parts.push(`Its one evaluation, at ${step(first.x)}, has ${m.label} ${score(first.y)}.`);
+      parts.push(`One evaluation so far: ${m.label} ${score(first.y)}, at ${step(first.x)}.`);
     else if (falls && m.bestAt === 0)
       parts.push(`It got worse: ${m.label} was best at the first evaluation, ${score(first.y)} at ${step(first.x)}, and has fallen to ${score(m.last.y)}.`);
     else {
-      const from = first.y < m.best.y && m.points.length > 1 ? `rose from ${score(first.y)} to ${score(m.best.y)}` : `is ${score(m.best.y)}`;
-      parts.push(`It learnt: ${m.label} ${from}, best at ${step(m.best.x)}.`);
+      const before = Math.max(...m.points.slice(0, -1).map(p => p.y)); // a percent more than ever before is a rise
+      const moved = m.best.y - first.y;
+      if (m.points.length > 1 && moved < 0.05 * m.best.y && !falls)
+        parts.push(`${m.label[0].toUpperCase()}${m.label.slice(1)} stayed about the same: ${score(first.y)} at ${step(first.x)}, best ${score(m.best.y)} at ${step(m.best.x)}.`);
+      else parts.push(first.y < m.best.y ? `The model learned: ${m.label} rose from ${score(first.y)} (${step(first.x)}) to its best, ${score(m.best.y)}, at ${step(m.best.x)}.`
+                                    : `The model learned: best ${m.label} ${score(m.best.y)}, at ${step(m.best.x)}.`);
       if (falls) parts.push(`Since then it has fallen to ${score(m.last.y)}.`);
-      else if (m.best.x === m.last.x && m.points.length > 2) parts.push(run.state.running ? "It is still rising." : "It was still rising at the end.");
+      else if (m.points.length > 2 && m.last.y > 1.01 * before) parts.push(run.state.running ? "It is still rising." : "It was still rising at the end.");
     }
   } else if (loss && !run.state.diverged) {
     const fell = loss.last < 0.9 * loss.first;
@@ -54,7 +58,7 @@ function progressText(run) {
 function metricTile(run, m) {
   const at = (p, file) => [`step ${p.x.toLocaleString("en")}`, file ? [el("br"), file] : ""], tile = el("div.tile", el("div.name", m.label));
   const best = el("div.best", el("b", formatScore(m.best.y)), el("small", "best, ", at(m.best, run.fileOfBest(m))));
-  const last = el("div.last", el("b", formatScore(m.last.y)), el("small", m.last.x === m.best.x ? "last, the same" : ["last, ", at(m.last, run.fileOfLast(m.last.x))]));
+  const last = el("div.last", el("b", formatScore(m.last.y)), el("small", m.last.x === m.best.x ? "last (= best)" : ["last, ", at(m.last, run.fileOfLast(m.last.x))]));
   best.firstChild.dataset.best = m.key;
   last.firstChild.dataset.last = m.key;
   return add(tile, [el("div.pair", best, last)]);
@@ -64,7 +68,7 @@ function tiles(run) {
   const list = run.headline().map(m => metricTile(run, m)), loss = run.loss();
   if (loss) {
     const value = run.state.diverged ? loss.sound.y : loss.last;
-    const says = run.state.diverged ? `the last sound one, step ${loss.sound.x.toLocaleString("en")}` : `mean of the last ${loss.reach} recorded, step ${loss.sound.x.toLocaleString("en")}`;
+    const says = run.state.diverged ? `last normal value, step ${loss.sound.x.toLocaleString("en")}` : `mean of the last ${loss.reach} logged steps, up to step ${loss.sound.x.toLocaleString("en")}`;
     list.push(el("div.tile", el("div.name", "training loss"), el("b", formatShort(value, 4)), el("small", says)));
   }
   return list.length ? el("div.tiles", list) : null;
@@ -74,9 +78,9 @@ function factsLine(run) {
   const r = run.run, parts = [], fact = (name, value) => { if (textOf(value)) parts.push([el("b", textOf(value)), name ? ` ${name}` : ""]); };
   fact("", r.model);
   fact("", r.data);
-  if (isNumber(r.images)) fact("images to train on", r.images.toLocaleString("en"));
-  if (isNumber(r.val_images) && r.val_images) fact("to evaluate on", r.val_images.toLocaleString("en"));
-  if (isNumber(r.batch)) fact(r.world > 1 ? `images a step, of ${r.world} ranks` : "images a step", r.batch * (r.world || 1));
+  if (isNumber(r.images)) fact("training images", r.images.toLocaleString("en"));
+  if (isNumber(r.val_images) && r.val_images) fact("validation images", r.val_images.toLocaleString("en"));
+  if (isNumber(r.batch)) parts.push(["batch size ", el("b", String(r.batch * (r.world || 1))), r.world > 1 ? ` over ${r.world} GPUs or ranks` : ""]);
   const speed = run.points("img_s");
   if (speed.length) fact("images per second", formatShort(speed[speed.length - 1].y));
   fact("", r.device);
@@ -84,7 +88,7 @@ function factsLine(run) {
   return parts.length ? el("p.facts", parts.map((p, i) => i ? [" · ", p] : p)) : null;
 }
 
-function badge(run) { return el(`span.badge.${run.state.look}`, run.state.badge); }
+function badge(run) { return el(`span.badge.${run.state.look}`, run.state.running ? "running when this was written" : run.state.badge); }
 
 // Of weights that were scored without a run.
 function scoreTiles(run) {
@@ -100,7 +104,7 @@ function scoreTiles(run) {
 
 function header(run) {
   return [el("div.title", el("h1", run.name), badge(run), el("span.faint", progressText(run))),
-          run.state.why ? el("p", run.state.why) : null, el("p.verdict", verdict(run)), run.scores ? scoreTiles(run) : tiles(run),
+          run.state.why ? el("p", run.state.why) : null, run.state.resume ? copyBlock(run.state.resume) : null, el("p.verdict", verdict(run)), run.scores ? scoreTiles(run) : tiles(run),
           el("p.verdict", run.evaluation ? confusionSentence(run.evaluation) : ""), factsLine(run)];
 }
 
@@ -109,11 +113,17 @@ function header(run) {
 function warningSection(run, prefix) {
   const list = [...run.warnings, ...run.amendments().map(text => ({text}))];
   if (!list.length) return null;
-  const item = w => el("li", w.text, w.command ? [el("div", "This command goes on with half the rate:"), copyBlock(w.command)] : null);
+  const item = w => el("li", w.text, w.command ? [el("div", repairText(w.command)), copyBlock(w.command)] : null);
   const s = section(`${prefix}warnings`, list.length === 1 ? "Warning" : "Warnings", el("ul", list.map(item)));
   s.classList.add("warn");
   if (run.state.look === "bad") s.classList.add("bad");
   return s;
+}
+
+// What a command does that goes on from a divergence.
+function repairText(command) {
+  return /--resume=previous\b/.test(command) ? "To resume from checkpoint-previous.safetensors with half the learning rate:"
+    : /--resume\b/.test(command) ? "To resume from the newest checkpoint with half the learning rate:" : "To start again with half the learning rate:";
 }
 
 function missingNote(run) { return run.missing.length ? el("div.card", run.missing.map(text => el("p.faint", text))) : null; }
@@ -127,8 +137,8 @@ function timeTable(run) {
     bar.style.width = `${(100 * sum / all).toFixed(1)}%`;
     return [textOf(p.name), ms(forward), ms(backward), ms(sum), el("td.n", (100 * sum / all).toFixed(1)), el("td.bar", bar)];
   });
-  return [el("p.faint", `${(1e3 * all).toFixed(2)} ms a step: the mean of ${textOf(run.run.timed_steps)} steps that were timed part by part, and are therefore a little slower than others.`),
-          table("Time of a step", ["part", "forward, ms", "backward, ms", "both, ms", "share, %", ""], rows)];
+  return [el("p.faint", `${(1e3 * all).toFixed(2)} ms per step: mean of ${textOf(run.run.timed_steps)} profiled steps (profiling slows them slightly).`),
+          table("Time of a step", ["part", "forward, ms", "backward, ms", "total, ms", "share, %", ""], rows)];
 }
 
 function memoryTable(run) {
@@ -140,22 +150,24 @@ function speedSection(run, prefix) {
   const plots = otherPlots(run);
   if (!plots.length && !listOf(run.run.parts).length && !listOf(run.run.memory).length) return null;
   const group = newGroup();
-  return section(`${prefix}speed`, "Speed and learning rate", details("Learning rate, waiting for data, time of a step, memory",
+  return section(`${prefix}speed`, "Speed and learning rate", details("Learning rate, data loading, time of a step, memory",
     el("div.charts", plots.map(spec => plotWithLegend(spec, spec.alone ? newGroup() : group))),
     listOf(run.run.parts).length ? [el("h3", "Time of a step"), timeTable(run)] : null, memoryTable(run)));
 }
+
+function setBy(from) { return from === "given" ? "command line" : from; }
 
 function pairsTable(label, pairs) { return table(label, ["", "value"], pairs.map(([k, v]) => [k, el("td.text", textOf(v))])); }
 
 function settingsSection(run, prefix) {
   const settings = run.settings(), given = settings.filter(s => s.from && s.from !== "default"), machine = Object.entries(objectOf(run.run.machine)).filter(([, v]) => v !== null);
   for (const k of ["date", "commit", "clean"]) if (run.run[k] !== undefined) machine.unshift([k, run.run[k]]);
-  const rows = list => table("Settings", ["option", "value", "from"], list.map(s => [`--${s.name}`, el("td.text", s.value), s.from]));
+  const rows = list => table("Settings", ["option", "value", "set by"], list.map(s => [`--${s.name}`, el("td.text", s.value), setBy(s.from)]));
   const of = objectOf(objectOf(run.evaluation).settings);
-  const parts = [run.run.command ? copyBlock(textOf(run.run.command)) : null, given.length ? [el("h3", "Settings that are not the default"), rows(given)] : null,
+  const parts = [run.run.command ? copyBlock(textOf(run.run.command)) : null, given.length ? [el("h3", "Non-default settings"), rows(given)] : null,
                  settings.length ? details(`All ${settings.length} settings`, rows(settings)) : null, Object.keys(of).length ? pairsTable("Settings", Object.entries(of)) : null,
                  run.run.data_text ? details("Data", el("pre", textOf(run.run.data_text))) : null, machine.length ? details("Machine", pairsTable("Machine", machine)) : null];
-  return parts.some(p => p) ? section(`${prefix}settings`, "What it was made with", parts) : null;
+  return parts.some(p => p) ? section(`${prefix}settings`, "Settings and environment", parts) : null;
 }
 
 // ---- all --------------------------------------------------------------------------------------------------------------
@@ -174,4 +186,4 @@ function navigation(sections) {
   return withAttributes(el("nav", links), {"aria-label": "sections"});
 }
 
-function footer(facts) { return el("footer", `Written by maskrcnn.c, ${textOf(facts.written)}. The page loads nothing from a network.`); }
+function footer(facts) { return el("footer", `Written by maskrcnn.c, ${textOf(facts.written)}. This page is self-contained.`); }

@@ -23,13 +23,16 @@ function overviewRows(runs) {
   for (const r of runs) for (const m of r.headline()) keys.set(m.key, m.label);
   for (const [key, label] of keys) {
     const of = r => r.metrics.find(m => m.key === key && m.points.length);
-    rows.push(valueRow(`${label}, best`, runs, r => of(r)?.best.y, (v, r) => `${formatScore(v)} at step ${of(r).best.x.toLocaleString("en")}`));
+    rows.push(valueRow(`${label}, best`, runs, r => of(r)?.best.y, (v, r) => {
+      const file = r.fileOfBest(of(r));
+      return [`${formatScore(v)} at step ${of(r).best.x.toLocaleString("en")}`, file ? el("small.faint", el("br"), file) : ""];
+    }));
     rows.push(valueRow(`${label}, last`, runs, r => of(r)?.last.y, formatScore));
   }
   const alike = ["model", "data"].every(key => runs.every(r => textOf(r.run[key]) === textOf(runs[0].run[key]))); // else losses and speeds do not compare
   rows.push(valueRow("training loss", runs, r => r.loss() && (r.state.diverged ? r.loss().sound.y : r.loss().last), v => formatShort(v, 4), alike ? true : null));
   rows.push(valueRow("images per second", runs, r => r.points("img_s").slice(-1)[0]?.y, v => formatShort(v), alike ? false : null));
-  for (const [label, key] of [["model", "model"], ["data", "data"], ["device", "device"], ["images to train on", "images"], ["images a step", "batch"]])
+  for (const [label, key] of [["model", "model"], ["data", "data"], ["device", "device"], ["training images", "images"], ["batch size", "batch"]])
     if (runs.some(r => textOf(r.run[key]))) rows.push([label, ...runs.map(r => el("td.text", textOf(r.run[key]) || "–"))]);
   const warnings = runs.map(r => r.warnings.length + r.missing.length);
   if (warnings.some(n => n)) rows.push(["warnings", ...warnings.map(n => el("td", n ? String(n) : "none"))]);
@@ -37,7 +40,7 @@ function overviewRows(runs) {
 }
 
 function warningList(runs) {
-  const items = runs.flatMap(r => [...r.warnings.map(w => el("li", el("b", r.name), `: ${w.text}`, w.command ? copyBlock(w.command) : null)),
+  const items = runs.flatMap(r => [...r.warnings.map(w => el("li", el("b", r.name), `: ${w.text}`, w.command ? [el("div", repairText(w.command)), copyBlock(w.command)] : null)),
                                    ...r.missing.map(text => el("li", el("b", r.name), `: ${text}`))]);
   const s = section("warnings", "Warnings", el("ul", items));
   s.classList.add("warn");
@@ -52,7 +55,7 @@ function differingSettings(runs) {
   for (const name of names.keys()) {
     const of = with_.map((m, i) => m.size ? m.get(name) : undefined), known = of.filter((s, i) => with_[i].size);
     if (name === "out" || known.length < 2 || known.every(s => s && known[0] && s.value === known[0].value)) continue;
-    rows.push([`--${name}`, ...of.map(s => el("td.text", s ? [s.value, s.from ? el("small.faint", ` (${s.from})`) : ""] : "–"))]);
+    rows.push([`--${name}`, ...of.map(s => el("td.text", s ? [s.value, s.from ? el("small.faint", ` (${setBy(s.from)})`) : ""] : "–"))]);
   }
   return rows;
 }
@@ -82,7 +85,8 @@ function comparisonPlots(runs, group) {
     });
     if (!lines.some(l => l.points.length)) return null;
     limitBySound(lines, runs);
-    return new Plot({...spec, title: label, lines, marks: []}, alone ? shareHidden(group) : group).figure;
+    const marks = alone || lines.every(l => l.dots) ? [] : runs.flatMap(r => marksOf(r).map(m => ({...m, text: `${r.name} diverges`})));
+    return new Plot({...spec, title: label, lines, marks}, alone ? shareHidden(group) : group).figure;
   };
   return {main: first.map(draw).filter(p => p), folded: [...seen.keys()].slice(first.length).map(draw).filter(p => p)};
 }
@@ -111,7 +115,7 @@ function categoryComparison(runs) {
   });
   const names = new Set(values.flatMap(v => [...v.keys()]));
   const rows = [...names].map(n => [n, ...markBest(values.map(v => el("td.n", isNumber(v.get(n)) ? v.get(n).toFixed(3) : "–")), values.map(v => v.get(n)))]);
-  return rows.length ? details(`${textOf(first)} of each category`, longTable(textOf(first), ["category", ...runs.map(r => r.name)], rows)) : null;
+  return rows.length ? details(`${textOf(first)} per category (last evaluation)`, longTable(textOf(first), ["category", ...runs.map(r => r.name)], rows)) : null;
 }
 
 // ---- pages ------------------------------------------------------------------------------------------------------------
@@ -120,16 +124,16 @@ function pageOfRuns(facts, runs) {
   const group = newGroup(), heading = runs.map(r => r.name), {main, folded} = comparisonPlots(runs, group), settings = differingSettings(runs);
   const shared = el("div.shared", legend(runs.map((r, i) => ({label: r.name, ...lineStyle(i)})), group));
   const each = runs.map((r, i) => {
-    const fold = details(r.name), open = () => { if (fold.open && fold.childElementCount === 1) fold.append(...header(r).filter(e => e), ...runSections(r, `run${i}-`)); };
+    const fold = details(r.name === r.facts.folder ? r.name : `${r.name}: ${textOf(r.facts.folder)}`), open = () => { if (fold.open && fold.childElementCount === 1) fold.append(...header(r).filter(e => e), ...runSections(r, `run${i}-`)); };
     fold.addEventListener("toggle", open);
     return el("section", fold);
   });
   const sections = [
-    section("overview", "Overview", table("Overview", ["", ...heading], overviewRows(runs)), el("p.faint", "★ the best of the row."), categoryComparison(runs)),
+    section("overview", "Overview", table("Overview", ["", ...heading], overviewRows(runs)), el("p.faint", "★ best in row"), categoryComparison(runs)),
     warningList(runs),
-    section("curves", "Curves", shared, el("div.charts", main), folded.length ? details("Parts of the loss, learning rate, waiting for data, speed", el("div.charts", folded)) : null),
+    section("curves", "Curves", shared, el("div.charts", main), folded.length ? details("Loss components, learning rate, data loading, speed", el("div.charts", folded)) : null),
     section("settings", "Settings that differ", settings.length ? table("Settings that differ", ["option", ...heading], settings) : el("p.faint", "None, as far as they are recorded."),
-            el("p.faint", "The value that was used, and where it is from: given, the default, or what the model or the data have for it."))].filter(s => s);
+            el("p.faint", "Value used, and what set it: command line, default, model or data."))].filter(s => s);
   if (runs.length > 5) for (const s of sections) s.classList.add("crowd"); // small on paper, so that no column is cut
   return [el("h1", `${runs.length} runs`), navigation(sections), sections, each, footer(facts)];
 }

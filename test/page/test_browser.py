@@ -431,7 +431,7 @@ def broken(scene):
     goes_on = Run()
     goes_on.run.update(state="running", complete=False, steps=200)
     page = scene.open(scene.drawn(goes_on, "killed"))
-    expect("without a message" in text(page, ".badge"), f"{page.file}: a killed run is called {text(page, '.badge')!r}")
+    expect(text(page, ".badge") == "interrupted", f"{page.file}: a killed run is called {text(page, '.badge')!r}")
     # Values of other kinds than ours.
     for at, odd in enumerate(([], {}, None, "x", 1e308, True, [None, {}, "x"])):
         run = Run()
@@ -455,10 +455,10 @@ def judged(scene):
     sudden.run.update(state="diverged", complete=False)
     sudden.log = [*sudden.records(), {"step": 121, "kind": "train", "loss": None}]
     for name, run, words in (("worse", Run(ap=lambda step: 0.3 - 0.002 * step), "It got worse: box AP was best at the first"),
-                             ("once", Run(steps=20), "Its one evaluation, at step 20"),
+                             ("once", Run(steps=20), "One evaluation so far: box AP 0.313, at step 20"),
                              ("undefined", undefined, "6 evaluations have no score"),
                              ("no set", no_set, "no evaluation tells what it is worth"),
-                             ("sudden", sudden, "the last sound loss was 3 at step 120")):
+                             ("sudden", sudden, "the last normal loss was 3, at step 120")):
         page = scene.open(scene.drawn(run, name))
         said = text(page, "p.verdict")
         expect(words in said, f"{page.file}: {said!r} lacks {words!r}")
