@@ -208,7 +208,8 @@ class Page:
 
     def middle(self, selector):
         """Where the middle of an element is in the window, after it has been scrolled there."""
-        at = self.js(f"""(e => {{ if (!e) return null; e.scrollIntoView({{block: "center"}});
+        at = self.js(f"""(async e => {{ if (!e) return null; e.scrollIntoView({{block: "center"}});
+          for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame); // what moves it has been drawn
           const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})(
           document.querySelector({json.dumps(selector)}))""")
         if not at:
