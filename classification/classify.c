@@ -20,14 +20,14 @@ typedef struct PackedImage {
 
 static void start(void *context, const Batch *batch) { engine_classify(((const Classifying *)context)->e, batch); }
 
-static void compute(void *context, const Batch *batch, Parcel *to) {
+static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   const Classifying *v = context;
   Classified c;
   CHECK(engine_classified(v->e, true, &c) && c.batch == batch);
   for (int i = 0; i < batch->images; i++) {
     if (batch->index[i] < 0) continue;
     const PackedImage p = {batch->index[i], classify_row(v->e, &c, i)};
-    parcel_put(to, &p, sizeof p);
+    byte_buffer_put(to, &p, sizeof p);
   }
 }
 
@@ -43,11 +43,11 @@ static bool valid(const PackedImage *p, const Classifying *v) {
   return p->image >= 0 && p->image < v->d->num_images && p->row.top[0] >= 0;
 }
 
-static bool unpack(void *context, Unpacking *from) {
+static bool unpack(void *context, ByteReader *from) {
   const Classifying *v = context;
   Classification *out = v->out;
   for (PackedImage p; from->left;) {
-    if (!parcel_take(from, &p, sizeof p) || !valid(&p, v)) return false;
+    if (!byte_reader_take(from, &p, sizeof p) || !valid(&p, v)) return false;
     out->row[p.image] = p.row;
     out->read[p.image] = true;
     out->images++;

@@ -164,13 +164,13 @@ static void take(Sink *sink, const Decoded *image, const void *results, int in_b
 // ---- images of a data set ---------------------------------------------------------------------------------------
 
 // Its place in the data set, and of its likeliest classes label and probability.
-static void pack(Sink *sink, int image, const maskrcnn_result *result, Parcel *to) {
+static void pack(Sink *sink, int image, const maskrcnn_result *result, ByteBuffer *to) {
   const maskrcnn_classes *c = result->classes;
   const size_t n = (size_t)of(sink)->guesses;
   CHECK(c->n >= of(sink)->guesses);
-  parcel_put(to, &image, sizeof image);
-  parcel_put(to, c->labels, n * sizeof *c->labels);
-  parcel_put(to, c->scores, n * sizeof *c->scores);
+  byte_buffer_put(to, &image, sizeof image);
+  byte_buffer_put(to, c->labels, n * sizeof *c->labels);
+  byte_buffer_put(to, c->scores, n * sizeof *c->scores);
 }
 
 static void count(ClassSink *s, int image) {
@@ -203,12 +203,13 @@ static void write_line(ClassSink *s, int image) {
   free((void *)name);
 }
 
-static bool unpack(Sink *sink, Unpacking *from, int *image) {
+static bool unpack(Sink *sink, ByteReader *from, int *image) {
   ClassSink *s = of(sink);
   const Dataset *d = sink->images->set;
   const size_t n = (size_t)s->guesses;
-  if (!parcel_take(from, image, sizeof *image) || *image < 0 || *image >= d->num_images) return false;
-  if (!parcel_take(from, s->label, n * sizeof *s->label) || !parcel_take(from, s->score, n * sizeof *s->score))
+  if (!byte_reader_take(from, image, sizeof *image) || *image < 0 || *image >= d->num_images) return false;
+  if (!byte_reader_take(from, s->label, n * sizeof *s->label) ||
+      !byte_reader_take(from, s->score, n * sizeof *s->score))
     return false;
   for (int k = 0; k < s->guesses; k++)
     if (s->label[k] < 1 || s->label[k] > d->classes) return false;

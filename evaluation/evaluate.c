@@ -33,7 +33,7 @@ static CocoResult result_of(const Engine *e, int64_t image_id, const Detection *
 
 // Packs what was found in the image at that place of the batch, which is the detections from `first` on; returns how
 // many.
-static int pack_image(Evaluating *v, const Batch *batch, int place, int first, Parcel *to) {
+static int pack_image(Evaluating *v, const Batch *batch, int place, int first, ByteBuffer *to) {
   int n = 0;
   const int image = batch->index[place];
   const int64_t id = v->d->coco.images[v->d->image[image]].id;
@@ -52,7 +52,7 @@ static void start(void *context, const Batch *batch) {
   engine_find(v->engine, batch);
 }
 
-static void compute(void *context, const Batch *batch, Parcel *to) {
+static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   Evaluating *v = context;
   CHECK(engine_found(v->engine, true, &v->found) && v->found.batch == batch);
   for (int i = 0, first = 0; i < batch->images; i++)
@@ -65,7 +65,7 @@ static void drop(void *context) {
   }
 }
 
-static bool unpack(void *context, Unpacking *from) {
+static bool unpack(void *context, ByteReader *from) {
   const Evaluating *v = context;
   while (from->left) {
     CocoResult *found;

@@ -31,12 +31,12 @@ typedef struct RoundState {
   int ahead;
   bool ended; // there are no more
   int together;
-  Parcel mine;
+  ByteBuffer mine;
   const Batch *batch; // of this rank, the last of the round; NULL: none
   // On rank 0:
   CommPart *part; // [world]
   RoundHead *head;
-  Unpacking *rest; // of each part
+  ByteReader *rest; // of each part
   // On every rank:
   int64_t *before; // [world] images before the batch of that rank in this round; -1: it was not unpacked
   int64_t images;  // on rank 0: that were read so far
@@ -51,7 +51,7 @@ static bool asked_to_stop(const RoundState *v) {
 static void pack_batch(RoundState *v, const Batch *batch) {
   const size_t at = v->mine.bytes;
   RoundBatch b = {.used = batch->used};
-  parcel_put(&v->mine, &b, sizeof b);
+  byte_buffer_put(&v->mine, &b, sizeof b);
   if (b.used) v->work->compute(v->work->context, batch, &v->mine);
   b.bytes = v->mine.bytes - at - sizeof b;
   memcpy(v->mine.data + at, &b, sizeof b);
@@ -91,13 +91,13 @@ static void pack_failure(RoundState *v) {
   if (!comm_alone(v->comm))
     err_set(&named, "rank %d on %s: %.3900s", comm_rank(v->comm), comm_host(v->comm, comm_rank(v->comm)),
             v->failed.msg);
-  parcel_put(&v->mine, named.msg, strlen(named.msg));
+  byte_buffer_put(&v->mine, named.msg, strlen(named.msg));
 }
 
 static void pack_round(RoundState *v) {
   RoundHead head = {.end = ROUND_FULL};
-  parcel_empty(&v->mine);
-  parcel_put(&v->mine, &head, sizeof head);
+  byte_buffer_empty(&v->mine);
+  byte_buffer_put(&v->mine, &head, sizeof head);
   v->batch = NULL;
   while (head.batches < v->together && (head.end = compute_batch(v)) == ROUND_FULL) head.batches++;
   memcpy(v->mine.data, &head, sizeof head);
@@ -114,16 +114,17 @@ static RoundEnd cannot_unpack(const RoundState *v, int rank, Err *err) {
 
 static bool unpack_head(RoundState *v, int rank) {
   RoundHead *head = &v->head[rank];
-  v->rest[rank] = (Unpacking){v->part[rank].data, v->part[rank].bytes};
-  if (!parcel_take(&v->rest[rank], head, sizeof *head)) return false;
+  v->rest[rank] = (ByteReader){v->part[rank].data, v->part[rank].bytes};
+  if (!byte_reader_take(&v->rest[rank], head, sizeof *head)) return false;
   const bool full = head->batches == v->together, fewer = head->batches >= 0 && head->batches < v->together;
   return head->end == ROUND_FULL ? full : fewer && head->end > ROUND_FULL && head->end <= ROUND_FAILED;
 }
 
 static bool unpack_batch(RoundState *v, int rank) {
   RoundBatch b;
-  Unpacking part;
-  if (!parcel_take(&v->rest[rank], &b, sizeof b) || !parcel_take_part(&v->rest[rank], &part, b.bytes)) return false;
+  ByteReader part;
+  if (!byte_reader_take(&v->rest[rank], &b, sizeof b) || !byte_reader_part(&v->rest[rank], &part, b.bytes))
+    return false;
   if (b.used < 0 || (b.used && (!v->work->unpack(v->work->context, &part) || part.left))) return false;
   v->before[rank] = v->images;
   v->images += b.used;
@@ -132,7 +133,7 @@ static bool unpack_batch(RoundState *v, int rank) {
 
 static RoundEnd why_no_batch(RoundState *v, int rank, Err *err) {
   const RoundEnd end = v->head[rank].end;
-  Unpacking *text = &v->rest[rank];
+  ByteReader *text = &v->rest[rank];
   if (end == ROUND_FAILED) err_set(err, "%.*s", (int)MIN(text->left, sizeof err->msg - 1), text->at);
   return end;
 }
@@ -194,7 +195,7 @@ static void take_room(RoundState *v) {
 }
 
 static void give_room_back(RoundState *v) {
-  parcel_free(&v->mine);
+  byte_buffer_free(&v->mine);
   free(v->part);
   free(v->head);
   free(v->rest);

@@ -5,7 +5,7 @@
 #pragma once
 #include "comm/comm.h"
 #include "data/batches/loader.h"
-#include "evaluation/parcel.h"
+#include "evaluation/byte_buffer.h"
 
 typedef struct RoundWork {
   void *context;
@@ -16,9 +16,9 @@ typedef struct RoundWork {
   void (*drop)(void *context); // waits for all that was started and is not asked for any more; may be NULL without it
   // A batch of this rank's that holds images, in the order in which they were started: computes it, and packs what rank
   // 0 is to know of it.
-  void (*compute)(void *context, const Batch *batch, Parcel *parcel);
+  void (*compute)(void *context, const Batch *batch, ByteBuffer *buffer);
   // On rank 0: what compute packed, in order. False when it is something else.
-  bool (*unpack)(void *context, Unpacking *parcel);
+  bool (*unpack)(void *context, ByteReader *reader);
   // On the rank that computed it: rank 0 has unpacked the batch, before which `before` images were read on all ranks.
   // With it, a round is one batch of every rank; without (NULL), several, since ranks wait for each other at its end.
   void (*settle)(void *context, const Batch *batch, int64_t before);

@@ -35,10 +35,10 @@ static void take_next(SetRun *s, const Batch *batch) {
 }
 
 // Of a batch its time, and what the kind packs of its images.
-static void compute(void *context, const Batch *batch, Parcel *to) {
+static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   SetRun *s = context;
   take_next(s, batch);
-  parcel_put(to, &s->batch->seconds, sizeof s->batch->seconds);
+  byte_buffer_put(to, &s->batch->seconds, sizeof s->batch->seconds);
   for (int i = 0, n = 0; i < batch->images; i++)
     if (batch->index[i] >= 0) s->kind->pack(s->sink, batch->index[i], handles_result(s->batch->results, n++), to);
 }
@@ -50,11 +50,11 @@ static void drop(void *context) {
   s->batch = NULL;
 }
 
-static bool unpack(void *context, Unpacking *from) {
+static bool unpack(void *context, ByteReader *from) {
   SetRun *s = context;
   double seconds;
   int images = 0, image = 0;
-  bool ok = parcel_take(from, &seconds, sizeof seconds);
+  bool ok = byte_reader_take(from, &seconds, sizeof seconds);
   for (; ok && from->left; images += ok) ok = s->kind->unpack(s->sink, from, &image);
   if (ok) speed_batch(&s->speed, s->d->image_canvas[image], images, seconds);
   return ok;

@@ -267,7 +267,7 @@ static const CocoImage *image_of(const Sink *sink, int image) {
   return &d->coco.images[d->image[image]];
 }
 
-static void pack(Sink *sink, int image, const maskrcnn_result *result, Parcel *to) {
+static void pack(Sink *sink, int image, const maskrcnn_result *result, ByteBuffer *to) {
   CocoResult *found = results_of(sink, image_of(sink, image)->id, result->detections);
   gathered_put(to, image, found, result->detections->n);
   free(found);
@@ -281,7 +281,7 @@ static void record(DetectionSink *s, int i, const CocoResult *found, int n) {
   free(wanted);
 }
 
-static bool unpack(Sink *sink, Unpacking *from, int *image) {
+static bool unpack(Sink *sink, ByteReader *from, int *image) {
   DetectionSink *s = of(sink);
   CocoResult *found;
   int n;

@@ -4,7 +4,7 @@
 #pragma once
 #include "base/file_set.h"
 #include "comm/job.h"
-#include "evaluation/parcel.h"
+#include "evaluation/byte_buffer.h"
 #include "include/maskrcnn.h"
 #include "inference/decoders.h"
 #include "inference/options.h"
@@ -57,8 +57,8 @@ typedef struct InferKind {
   // Of a data set: packs the result of an image for the first rank; takes it there, in order, and tells which image it
   // is, false when it is something else. Then, on the rank that computed it, draws the image, before which `before`
   // images were read; NULL: nothing is drawn.
-  void (*pack)(Sink *s, int image, const maskrcnn_result *result, Parcel *to);
-  bool (*unpack)(Sink *s, Unpacking *from, int *image);
+  void (*pack)(Sink *s, int image, const maskrcnn_result *result, ByteBuffer *to);
+  bool (*unpack)(Sink *s, ByteReader *from, int *image);
   void (*draw)(Sink *s, int image, const Image *pixels, const maskrcnn_result *result, int64_t before);
 
   void (*commit)(Sink *s); // all images are done

@@ -24,17 +24,17 @@ typedef struct Validating {
   int images;
 } Validating;
 
-static void compute(void *context, const Batch *batch, Parcel *to) {
+static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   const Validating *v = context;
   BatchLosses b = {.used = batch->used};
   engine_losses(v->e, batch, b.loss);
-  parcel_put(to, &b, sizeof b);
+  byte_buffer_put(to, &b, sizeof b);
 }
 
-static bool unpack(void *context, Unpacking *from) {
+static bool unpack(void *context, ByteReader *from) {
   Validating *v = context;
   BatchLosses b;
-  if (!parcel_take(from, &b, sizeof b)) return false;
+  if (!byte_reader_take(from, &b, sizeof b)) return false;
   for (int k = 0; k < model_losses(v->e->model); k++) v->sum[k] += b.loss[k] * (double)b.used;
   v->images += (int)b.used;
   return true;

@@ -16,8 +16,8 @@ static CocoResult result(int i) {
                       .rle = {4, 5, 3, runs}};
 }
 
-static Parcel pack(int image, int n) {
-  Parcel p = {0};
+static ByteBuffer pack(int image, int n) {
+  ByteBuffer p = {0};
   CocoResult found[3];
   for (int i = 0; i < n; i++) found[i] = result(i);
   gathered_put(&p, image, found, n);
@@ -28,8 +28,8 @@ static void release(CocoResult *found, int n) { coco_results_free(&(CocoResults)
 
 TEST(gathered_results_are_as_they_were) {
   for (int n = 0; n <= 3; n++) {
-    Parcel p = pack(7, n);
-    Unpacking u = {p.data, p.bytes};
+    ByteBuffer p = pack(7, n);
+    ByteReader u = {p.data, p.bytes};
     CocoResult *found;
     int image, got;
     if (!EXPECT(gathered_take(&u, IMAGES, &image, &found, &got))) return;
@@ -41,12 +41,12 @@ TEST(gathered_results_are_as_they_were) {
       EXPECT(r->rle.h == 4 && r->rle.w == 5 && r->rle.n == 3 && !memcmp(r->rle.runs, runs, sizeof runs));
     }
     release(found, got);
-    parcel_free(&p);
+    byte_buffer_free(&p);
   }
 }
 
 static bool taken(const char *data, size_t bytes) {
-  Unpacking u = {data, bytes};
+  ByteReader u = {data, bytes};
   CocoResult *found;
   int image, n;
   if (!gathered_take(&u, IMAGES, &image, &found, &n)) return false;
@@ -55,7 +55,7 @@ static bool taken(const char *data, size_t bytes) {
 }
 
 TEST(gathered_results_are_checked) {
-  Parcel p = pack(8, 2);
+  ByteBuffer p = pack(8, 2);
   EXPECT(taken(p.data, p.bytes));
   for (size_t cut = 0; cut < p.bytes; cut++) EXPECT(!taken(p.data, cut));
   static const int odd[] = {-1, IMAGES, 1 << 30};
@@ -71,5 +71,5 @@ TEST(gathered_results_are_checked) {
   const size_t last = p.bytes - sizeof *runs;
   p.data[last]++; // runs that no longer add up
   EXPECT(!taken(p.data, p.bytes));
-  parcel_free(&p);
+  byte_buffer_free(&p);
 }

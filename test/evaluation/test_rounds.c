@@ -44,7 +44,7 @@ static void start(void *context, const Batch *batch) {
 
 static void drop(void *context) { ((Tally *)context)->ahead = 0; }
 
-static void compute(void *context, const Batch *batch, Parcel *parcel) {
+static void compute(void *context, const Batch *batch, ByteBuffer *buffer) {
   Tally *t = context;
   const int first = MAX(batch->index[0], batch->index[1]);
   if (t->c->ahead) {
@@ -53,15 +53,15 @@ static void compute(void *context, const Batch *batch, Parcel *parcel) {
     for (int i = 0; i < t->ahead; i++) t->started[i] = t->started[i + 1];
   }
   CHECK(batch->used > 0);
-  parcel_put(parcel, &first, t->c->spoils == t->rank ? 1 : sizeof first);
-  parcel_put(parcel, &batch->used, sizeof batch->used);
+  byte_buffer_put(parcel, &first, t->c->spoils == t->rank ? 1 : sizeof first);
+  byte_buffer_put(parcel, &batch->used, sizeof batch->used);
 }
 
-static bool unpack(void *context, Unpacking *parcel) {
+static bool unpack(void *context, ByteReader *reader) {
   Tally *t = context;
   int used;
-  if (!parcel_take(parcel, &t->first[t->parts], sizeof *t->first)) return false;
-  if (!parcel_take(parcel, &used, sizeof used)) return false;
+  if (!byte_reader_take(parcel, &t->first[t->parts], sizeof *t->first)) return false;
+  if (!byte_reader_take(parcel, &used, sizeof used)) return false;
   t->parts++;
   t->images += used;
   return true;
