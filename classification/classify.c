@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "classification/data/class_objects.h"
-#include "evaluation/engine_rounds.h"
+#include "evaluation/engine_distribute.h"
 
 // ---- the data set -----------------------------------------------------------------------------------------------
 
@@ -60,13 +60,13 @@ bool classify_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void
   const bool gathers = comm_rank(e->comm) == 0;
   *out = (Classification){.classes = e->config.classes, .left_out = gathers ? d->num_images + d->bad_images : 0};
   Classifying v = {.e = e, .d = d, .out = out};
-  const RoundWork work = {
+  const BatchWork work = {
       .context = &v, .start = start, .compute = compute, .drop = drop, .unpack = unpack, .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   out->row = xcalloc((size_t)d->num_images, sizeof *out->row);
   out->read = xcalloc((size_t)d->num_images, sizeof *out->read);
   memory_for(NULL, NULL);
-  const bool complete = engine_rounds(e, d, threads, work, err);
+  const bool complete = engine_distribute_batches(e, d, threads, work, err);
   for (int i = 0; complete && gathers && i < d->num_images; i++)
     if (!out->read[i]) atomic_store(&d->reported[i], 1); // known to be bad here, too, where another rank met it
   return complete;

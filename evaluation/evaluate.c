@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "evaluation/engine_rounds.h"
+#include "evaluation/engine_distribute.h"
 #include "evaluation/gathered.h"
 
 // ---- results ----------------------------------------------------------------------------------------------------
@@ -100,11 +100,11 @@ void evaluation_end(const Evaluation *v, const Dataset *d) {
 bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Evaluation *out, Err *err) {
   const bool gathers = comm_rank(e->comm) == 0;
   Evaluating v = {.engine = e, .d = d, .out = out};
-  const RoundWork work = {
+  const BatchWork work = {
       .context = &v, .start = start, .compute = compute, .drop = drop, .unpack = unpack, .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   evaluation_begin(out, d, gathers);
-  const bool complete = engine_rounds(e, d, threads, work, err);
+  const bool complete = engine_distribute_batches(e, d, threads, work, err);
   if (complete && gathers) evaluation_end(out, d);
   memory_for(NULL, NULL);
   free(v.results);

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "comm/rank_sum.h"
-#include "evaluation/rounds.h"
+#include "evaluation/distribute.h"
 #include "inference/agreement.h"
 #include "inference/batches.h"
 #include "inference/benchmark.h"
@@ -86,7 +86,7 @@ static int find_and_score(SetRun *s) {
   const InferKind *kind = s->kind;
   const LoaderOptions options = {
       .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = HANDLES_UNDER_WAY};
-  const RoundWork work = {.context = s,
+  const BatchWork work = {.context = s,
                           .ahead = HANDLES_UNDER_WAY,
                           .start = start,
                           .compute = compute,
@@ -96,7 +96,7 @@ static int find_and_score(SetRun *s) {
                           .stopped = interrupted};
   kind->begin(s->sink);
   memory_for("the results of an evaluation", "--limit");
-  const bool complete = rounds_run(comm, s->d, &options, &work, &err);
+  const bool complete = distribute_batches(comm, s->d, &options, &work, &err);
   memory_for(NULL, NULL);
   if (!complete && *err.msg) give_up(s, &err);
   s->sink->failed = (int)rank_sum(comm, s->sink->failed);

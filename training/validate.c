@@ -1,6 +1,6 @@
 #include "training/validate.h"
 #include "engine/ring.h"
-#include "evaluation/rounds.h"
+#include "evaluation/distribute.h"
 
 static void add_losses(const Model *m, const double sum[], int images, Metrics *out) {
   double total = 0;
@@ -48,8 +48,8 @@ bool validate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void
                                  .masks = e->model->targets & BATCH_BIT(BATCH_BITS),
                                  .memory = ring_memory(&e->infer.ring)};
   Validating v = {.e = e};
-  const RoundWork work = {.context = &v, .compute = compute, .unpack = unpack, .stopped = stopped};
-  if (!rounds_run(e->comm, d, &options, &work, err)) return false;
+  const BatchWork work = {.context = &v, .compute = compute, .unpack = unpack, .stopped = stopped};
+  if (!distribute_batches(e->comm, d, &options, &work, err)) return false;
   if (comm_rank(e->comm) == 0) add_losses(e->model, v.sum, v.images, out);
   return true;
 }

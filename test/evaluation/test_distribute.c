@@ -1,7 +1,7 @@
 // Catches shared evaluation work out of order, and ranks that wait forever when one of them fails.
 #include <unistd.h>
 #include "data/batches/sampler.h"
-#include "evaluation/rounds.h"
+#include "evaluation/distribute.h"
 #include "test/harness/child.h"
 #include "test/harness/ranks.h"
 #include "test/harness/small_set.h"
@@ -104,7 +104,7 @@ static bool share(Comm *comm, void *context) {
   LoaderOptions options = {.batch = BATCH, .threads = 1, .prefetch = 1, .held = c->ahead, .strict = c->strict};
   if (c->lacks == t.rank) options.memory = (HostMemory){no_memory, no_release, NULL};
   running = &t;
-  const RoundWork work = {.context = &t,
+  const BatchWork work = {.context = &t,
                           .start = c->ahead ? start : NULL,
                           .ahead = c->ahead,
                           .drop = drop,
@@ -113,7 +113,7 @@ static bool share(Comm *comm, void *context) {
                           .settle = c->settles ? settle : NULL,
                           .stopped = stopped};
   Err err = {"what stood here"};
-  bool complete = rounds_run(comm, c->d, &options, &work, &err);
+  bool complete = distribute_batches(comm, c->d, &options, &work, &err);
   bool ok = EXPECT(complete == !c->message);
   if (c->message && *c->message) ok = EXPECT(strstr(err.msg, c->message)) && ok;
   if (c->message && !*c->message) ok = EXPECT_STR(err.msg, "") && ok;
@@ -138,7 +138,7 @@ static int batches_of(const Dataset *d) {
   return n;
 }
 
-TEST(rounds_end_together) {
+TEST(distribute_end_together) {
   Dataset d;
   if (!open_set(&d, small_set("rounds"), &small_options)) return;
   Case c = whole(&d);
@@ -154,7 +154,7 @@ TEST(rounds_end_together) {
 }
 
 // Whoever is asked: what comes before it in the order is there, nothing after it.
-TEST(rounds_stop_on_all_ranks) {
+TEST(distribute_stop_on_all_ranks) {
   Dataset d;
   if (!open_set(&d, small_set("rounds-stop"), &small_options)) return;
   Case c = whole(&d);
@@ -172,7 +172,7 @@ TEST(rounds_stop_on_all_ranks) {
   dataset_close(&d);
 }
 
-TEST(rounds_fail_on_all_ranks) {
+TEST(distribute_fail_on_all_ranks) {
   const char *dir = small_set("rounds-fail");
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
@@ -192,7 +192,7 @@ TEST(rounds_fail_on_all_ranks) {
 }
 
 // An image that stops one rank under `strict` is named once, the same on all, by its rank and the batch of one rank.
-TEST(rounds_name_what_stops_a_rank) {
+TEST(distribute_name_what_stops_a_rank) {
   const char *dir = small_set("rounds-strict");
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
@@ -217,7 +217,7 @@ TEST(rounds_name_what_stops_a_rank) {
   dataset_close(&d);
 }
 
-TEST(rounds_need_an_image) {
+TEST(distribute_need_an_image) {
   const char *dir = small_set("rounds-none");
   char path[1024];
   Dataset d;

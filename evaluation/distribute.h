@@ -7,7 +7,7 @@
 #include "data/batches/loader.h"
 #include "evaluation/byte_buffer.h"
 
-typedef struct RoundWork {
+typedef struct BatchWork {
   void *context;
   // A pipeline, where `start` is not NULL: begins to compute a batch of this rank's that holds images, up to `ahead`
   // batches before the first of them is asked for; batches stay as they are as long as LoaderOptions.held says.
@@ -23,8 +23,8 @@ typedef struct RoundWork {
   // With it, a round is one batch of every rank; without (NULL), several, since ranks wait for each other at its end.
   void (*settle)(void *context, const Batch *batch, int64_t before);
   bool (*stopped)(void); // asked before each batch is packed, as is comm_stop_asked; NULL: never
-} RoundWork;
+} BatchWork;
 
 // Goes through the data set once; the options' rank and world are comm's. All ranks return the same: false with a
 // message when one's loader fails or no image can be read, with an empty one when one was asked to stop.
-bool rounds_run(Comm *comm, const Dataset *d, const LoaderOptions *options, const RoundWork *work, Err *err);
+bool distribute_batches(Comm *comm, const Dataset *d, const LoaderOptions *options, const BatchWork *work, Err *err);

@@ -1,4 +1,4 @@
-#include "evaluation/rounds.h"
+#include "evaluation/distribute.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -8,22 +8,22 @@ enum {
   MAX_AHEAD = 8
 };
 
-typedef enum RoundEnd { ROUND_FULL, ROUND_LAST, ROUND_STOPPED, ROUND_FAILED } RoundEnd;
+typedef enum ExchangeEnd { EXCHANGE_FULL, EXCHANGE_LAST, EXCHANGE_STOPPED, EXCHANGE_FAILED } ExchangeEnd;
 
-// A rank's message of a round: this; for each batch its RoundBatch and what compute packed; of a failure, the text.
-typedef struct RoundHead {
-  RoundEnd end; // why there are no more batches
+// A rank's message of a round: this; for each batch its ExchangeBatch and what compute packed; of a failure, the text.
+typedef struct ExchangeHead {
+  ExchangeEnd end; // why there are no more batches
   int batches;
-} RoundHead;
-typedef struct RoundBatch {
+} ExchangeHead;
+typedef struct ExchangeBatch {
   int64_t used; // images
   size_t bytes;
-} RoundBatch;
+} ExchangeBatch;
 
-typedef struct RoundState {
+typedef struct DistributeState {
   Comm *comm;
   const Dataset *d;
-  const RoundWork *work;
+  const BatchWork *work;
   Loader *loader; // NULL: it could not be opened, which `failed` tells
   Err failed;     // of this rank
   // Batches that were started and not packed, the oldest first:
@@ -35,22 +35,22 @@ typedef struct RoundState {
   const Batch *batch; // of this rank, the last of the round; NULL: none
   // On rank 0:
   CommPart *part; // [world]
-  RoundHead *head;
+  ExchangeHead *head;
   ByteReader *rest; // of each part
   // On every rank:
   int64_t *before; // [world] images before the batch of that rank in this round; -1: it was not unpacked
   int64_t images;  // on rank 0: that were read so far
-} RoundState;
+} DistributeState;
 
 // ---- a rank's part ------------------------------------------------------------------------------------------------
 
-static bool asked_to_stop(const RoundState *v) {
+static bool asked_to_stop(const DistributeState *v) {
   return v->work->stopped && (v->work->stopped() || comm_stop_asked(v->comm));
 }
 
-static void pack_batch(RoundState *v, const Batch *batch) {
+static void pack_batch(DistributeState *v, const Batch *batch) {
   const size_t at = v->mine.bytes;
-  RoundBatch b = {.used = batch->used};
+  ExchangeBatch b = {.used = batch->used};
   byte_buffer_put(&v->mine, &b, sizeof b);
   if (b.used) v->work->compute(v->work->context, batch, &v->mine);
   b.bytes = v->mine.bytes - at - sizeof b;
@@ -58,8 +58,8 @@ static void pack_batch(RoundState *v, const Batch *batch) {
 }
 
 // Takes what the loader has until as many batches are under way as the work allows.
-static void start_ahead(RoundState *v) {
-  const RoundWork *work = v->work;
+static void start_ahead(DistributeState *v) {
+  const BatchWork *work = v->work;
   const int most = work->start ? work->ahead : 1;
   while (v->loader && !v->ended && v->ahead < most) {
     const Batch *batch = loader_next(v->loader, &v->failed);
@@ -69,7 +69,7 @@ static void start_ahead(RoundState *v) {
   }
 }
 
-static const Batch *take_oldest(RoundState *v) {
+static const Batch *take_oldest(DistributeState *v) {
   const Batch *oldest = v->started[0];
   v->ahead--;
   for (int i = 0; i < v->ahead; i++) v->started[i] = v->started[i + 1];
@@ -77,16 +77,16 @@ static const Batch *take_oldest(RoundState *v) {
 }
 
 // Computes the next batch; why there is none, if there is none. What fails comes after the batches before it.
-static RoundEnd compute_batch(RoundState *v) {
-  if (v->loader && asked_to_stop(v)) return ROUND_STOPPED;
+static ExchangeEnd compute_batch(DistributeState *v) {
+  if (v->loader && asked_to_stop(v)) return EXCHANGE_STOPPED;
   start_ahead(v);
-  if (!v->ahead) return *v->failed.msg ? ROUND_FAILED : ROUND_LAST;
+  if (!v->ahead) return *v->failed.msg ? EXCHANGE_FAILED : EXCHANGE_LAST;
   v->batch = take_oldest(v);
   pack_batch(v, v->batch);
-  return ROUND_FULL;
+  return EXCHANGE_FULL;
 }
 
-static void pack_failure(RoundState *v) {
+static void pack_failure(DistributeState *v) {
   Err named = v->failed;
   if (!comm_alone(v->comm))
     err_set(&named, "rank %d on %s: %.3900s", comm_rank(v->comm), comm_host(v->comm, comm_rank(v->comm)),
@@ -94,34 +94,34 @@ static void pack_failure(RoundState *v) {
   byte_buffer_put(&v->mine, named.msg, strlen(named.msg));
 }
 
-static void pack_round(RoundState *v) {
-  RoundHead head = {.end = ROUND_FULL};
+static void pack_exchange(DistributeState *v) {
+  ExchangeHead head = {.end = EXCHANGE_FULL};
   byte_buffer_empty(&v->mine);
   byte_buffer_put(&v->mine, &head, sizeof head);
   v->batch = NULL;
-  while (head.batches < v->together && (head.end = compute_batch(v)) == ROUND_FULL) head.batches++;
+  while (head.batches < v->together && (head.end = compute_batch(v)) == EXCHANGE_FULL) head.batches++;
   memcpy(v->mine.data, &head, sizeof head);
-  if (head.end == ROUND_FAILED) pack_failure(v);
+  if (head.end == EXCHANGE_FAILED) pack_failure(v);
 }
 
 // ---- rank 0 -------------------------------------------------------------------------------------------------------
 
-static RoundEnd cannot_unpack(const RoundState *v, int rank, Err *err) {
+static ExchangeEnd cannot_unpack(const DistributeState *v, int rank, Err *err) {
   err_set(err, "rank %d on %s sent %zu bytes that are no part of an evaluation", rank, comm_host(v->comm, rank),
           v->part[rank].bytes);
-  return ROUND_FAILED;
+  return EXCHANGE_FAILED;
 }
 
-static bool unpack_head(RoundState *v, int rank) {
-  RoundHead *head = &v->head[rank];
+static bool unpack_head(DistributeState *v, int rank) {
+  ExchangeHead *head = &v->head[rank];
   v->rest[rank] = (ByteReader){v->part[rank].data, v->part[rank].bytes};
   if (!byte_reader_take(&v->rest[rank], head, sizeof *head)) return false;
   const bool full = head->batches == v->together, fewer = head->batches >= 0 && head->batches < v->together;
-  return head->end == ROUND_FULL ? full : fewer && head->end > ROUND_FULL && head->end <= ROUND_FAILED;
+  return head->end == EXCHANGE_FULL ? full : fewer && head->end > EXCHANGE_FULL && head->end <= EXCHANGE_FAILED;
 }
 
-static bool unpack_batch(RoundState *v, int rank) {
-  RoundBatch b;
+static bool unpack_batch(DistributeState *v, int rank) {
+  ExchangeBatch b;
   ByteReader part;
   if (!byte_reader_take(&v->rest[rank], &b, sizeof b) || !byte_reader_part(&v->rest[rank], &part, b.bytes))
     return false;
@@ -131,16 +131,16 @@ static bool unpack_batch(RoundState *v, int rank) {
   return true;
 }
 
-static RoundEnd why_no_batch(RoundState *v, int rank, Err *err) {
-  const RoundEnd end = v->head[rank].end;
+static ExchangeEnd why_no_batch(DistributeState *v, int rank, Err *err) {
+  const ExchangeEnd end = v->head[rank].end;
   ByteReader *text = &v->rest[rank];
-  if (end == ROUND_FAILED) err_set(err, "%.*s", (int)MIN(text->left, sizeof err->msg - 1), text->at);
+  if (end == EXCHANGE_FAILED) err_set(err, "%.*s", (int)MIN(text->left, sizeof err->msg - 1), text->at);
   return end;
 }
 
 // Every rank's batches in turn, until one has no more of them for another reason than that there are none.
-static RoundEnd unpack_round(RoundState *v, Err *err) {
-  RoundEnd end = ROUND_FULL;
+static ExchangeEnd unpack_exchange(DistributeState *v, Err *err) {
+  ExchangeEnd end = EXCHANGE_FULL;
   for (int r = 0; r < comm_world(v->comm); r++) v->before[r] = -1;
   for (int r = 0; r < comm_world(v->comm); r++)
     if (!unpack_head(v, r)) return cannot_unpack(v, r, err);
@@ -148,7 +148,7 @@ static RoundEnd unpack_round(RoundState *v, Err *err) {
     for (int r = 0; r < comm_world(v->comm); r++) {
       if (i < v->head[r].batches) {
         if (!unpack_batch(v, r)) return cannot_unpack(v, r, err);
-      } else if ((end = why_no_batch(v, r, err)) != ROUND_LAST) {
+      } else if ((end = why_no_batch(v, r, err)) != EXCHANGE_LAST) {
         return end;
       }
     }
@@ -156,13 +156,13 @@ static RoundEnd unpack_round(RoundState *v, Err *err) {
 }
 
 // Gathers and unpacks.
-static RoundEnd end_round_on_0(RoundState *v, Err *err) {
+static ExchangeEnd end_exchange_on_0(DistributeState *v, Err *err) {
   v->part[0] = (CommPart){v->mine.data, v->mine.bytes};
   const bool gathered = comm_gather(v->comm, v->mine.data, v->mine.bytes, v->part);
-  RoundEnd end = unpack_round(v, err);
-  if (end == ROUND_LAST && !v->images) {
+  ExchangeEnd end = unpack_exchange(v, err);
+  if (end == EXCHANGE_LAST && !v->images) {
     err_set(err, "%s: none of its %d images can be read", v->d->coco.path, v->d->num_images + v->d->bad_images);
-    end = ROUND_FAILED;
+    end = EXCHANGE_FAILED;
   }
   for (int r = 0; gathered && r < comm_world(v->comm); r++) free(v->part[r].data);
   return end;
@@ -171,14 +171,14 @@ static RoundEnd end_round_on_0(RoundState *v, Err *err) {
 // ---- all ranks ----------------------------------------------------------------------------------------------------
 
 // What rank 0 has decided.
-static RoundEnd end_round(RoundState *v, Err *err) {
-  RoundEnd end = ROUND_FULL;
+static ExchangeEnd end_round(DistributeState *v, Err *err) {
+  ExchangeEnd end = EXCHANGE_FULL;
   if (comm_rank(v->comm) == 0)
-    end = end_round_on_0(v, err);
+    end = end_exchange_on_0(v, err);
   else
     comm_gather(v->comm, v->mine.data, v->mine.bytes, NULL);
   comm_broadcast_bytes(v->comm, &end, sizeof end);
-  if (end == ROUND_FAILED) comm_broadcast_bytes(v->comm, err, sizeof *err);
+  if (end == EXCHANGE_FAILED) comm_broadcast_bytes(v->comm, err, sizeof *err);
   if (!v->work->settle) return end;
   comm_broadcast_bytes(v->comm, v->before, (size_t)comm_world(v->comm) * sizeof *v->before);
   const int64_t before = v->before[comm_rank(v->comm)];
@@ -186,7 +186,7 @@ static RoundEnd end_round(RoundState *v, Err *err) {
   return end;
 }
 
-static void take_room(RoundState *v) {
+static void take_room(DistributeState *v) {
   const size_t world = (size_t)comm_world(v->comm);
   v->part = xcalloc(world, sizeof *v->part);
   v->head = xcalloc(world, sizeof *v->head);
@@ -194,7 +194,7 @@ static void take_room(RoundState *v) {
   v->before = xcalloc(world, sizeof *v->before);
 }
 
-static void give_room_back(RoundState *v) {
+static void give_room_back(DistributeState *v) {
   byte_buffer_free(&v->mine);
   free(v->part);
   free(v->head);
@@ -202,8 +202,8 @@ static void give_room_back(RoundState *v) {
   free(v->before);
 }
 
-bool rounds_run(Comm *comm, const Dataset *d, const LoaderOptions *options, const RoundWork *work, Err *err) {
-  RoundState v = {.comm = comm, .d = d, .work = work};
+bool distribute_batches(Comm *comm, const Dataset *d, const LoaderOptions *options, const BatchWork *work, Err *err) {
+  DistributeState v = {.comm = comm, .d = d, .work = work};
   CHECK(!work->start || (work->ahead <= MAX_AHEAD && work->ahead <= MAX(options->held, 1)));
   LoaderOptions mine = *options;
   mine.rank = comm_rank(comm);
@@ -212,13 +212,13 @@ bool rounds_run(Comm *comm, const Dataset *d, const LoaderOptions *options, cons
   v.loader = loader_open(d, &mine, &v.failed);
   take_room(&v);
   Err why = {""};
-  RoundEnd end = ROUND_FULL;
-  while (end == ROUND_FULL) {
-    pack_round(&v);
+  ExchangeEnd end = EXCHANGE_FULL;
+  while (end == EXCHANGE_FULL) {
+    pack_exchange(&v);
     end = end_round(&v, &why);
   }
   if (work->drop) work->drop(work->context);
   loader_close(v.loader);
   give_room_back(&v);
-  return end == ROUND_LAST || err_set(err, "%s", why.msg);
+  return end == EXCHANGE_LAST || err_set(err, "%s", why.msg);
 }
