@@ -55,7 +55,7 @@ NORETURN void check_failed(const char *expr, const char *file, int line);
 #define CHECK(expr) ((expr) ? (void)0 : check_failed(#expr, __FILE__, __LINE__))
 
 // In place of ending the program, this thread calls `caught` with the line, from which it does not return: for
-// base/guest.h. NULL: the program ends.
+// base/contained.h. NULL: the program ends.
 typedef void DieCaught(const char *line);
 void die_catch(DieCaught *caught);
 

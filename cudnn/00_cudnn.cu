@@ -11,7 +11,7 @@
 #include "cuda/sweep.cuh"
 #include "cudnn/cudnn.h"
 extern "C" {
-#include "base/guest.h"
+#include "base/contained.h"
 #include "base/rng.h"
 }
 

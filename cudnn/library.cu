@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/guest.h"
+#include "base/contained.h"
 #include "cudnn/library.cuh"
 
 // False, with a line on stderr, where the library is missing or does not work.

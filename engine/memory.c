@@ -1,5 +1,5 @@
 #include "engine/memory.h"
-#include "base/guest.h"
+#include "base/contained.h"
 #include "base/memory.h"
 
 void memory_add(MemoryPlan *m, const char *name, MemoryPlace place, size_t bytes, const char *options) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/guest.h"
+#include "base/contained.h"
 #include "lib/handle.h"
 #include "lib/options.h"
 #include "lib/results.h"
@@ -50,7 +50,8 @@ static void open_model(void *context) {
 static maskrcnn_status open_and_tell(Pipeline *p) {
   maskrcnn *h = p->h;
   Opening o = {.p = p, .status = MASKRCNN_DEAD};
-  if (!guest_call(open_model, &o, &o.err)) o.status = err_exit(&o.err) == EXIT_RUN ? MASKRCNN_NO_MEMORY : MASKRCNN_DEAD;
+  if (!contained_call(open_model, &o, &o.err))
+    o.status = err_exit(&o.err) == EXIT_RUN ? MASKRCNN_NO_MEMORY : MASKRCNN_DEAD;
   pthread_mutex_lock(&h->lock);
   h->state = o.status;
   if (o.status) handle_fail(h, o.status, "%s", o.err.msg);
@@ -77,7 +78,7 @@ static void die_here(maskrcnn *h, Err *err) {
 static bool outside(Pipeline *p, void (*what)(void *context)) {
   Err err;
   pthread_mutex_unlock(&p->h->lock);
-  const bool ok = guest_call(what, p, &err);
+  const bool ok = contained_call(what, p, &err);
   if (!ok) die_here(p->h, &err);
   pthread_mutex_lock(&p->h->lock);
   return ok;
@@ -222,8 +223,8 @@ static void *thread(void *context) {
   Pipeline p = {.h = h};
   if (open_and_tell(&p) == MASKRCNN_OK) work(&p);
   Err err; // of a device that has failed: what it holds is lost
-  guest_call(wait_for_device, h, &err);
-  guest_call(close_model, h, &err);
+  contained_call(wait_for_device, h, &err);
+  contained_call(close_model, h, &err);
   free(p.result);
   if (plain) {
     uselocale(LC_GLOBAL_LOCALE);

@@ -1,21 +1,21 @@
-#include "base/guest.h"
+#include "base/contained.h"
 #include <setjmp.h>
 #include <stdio.h>
 
-typedef struct GuestStay {
+typedef struct ContainedCall {
   jmp_buf home;
   Err *err;
-} GuestStay;
+} ContainedCall;
 
-static _Thread_local GuestStay *guest;
+static _Thread_local ContainedCall *guest;
 
 static void leave(const char *line) {
   err_set(guest->err, "%s", line);
   longjmp(guest->home, 1);
 }
 
-bool guest_call(void (*work)(void *context), void *context, Err *err) {
-  GuestStay here = {.err = err};
+bool contained_call(void (*work)(void *context), void *context, Err *err) {
+  ContainedCall here = {.err = err};
   CHECK(!guest);
   if (setjmp(here.home)) {
     die_catch(NULL);
@@ -30,7 +30,7 @@ bool guest_call(void (*work)(void *context), void *context, Err *err) {
   return true;
 }
 
-bool guest_here(void) { return guest; }
+bool is_contained(void) { return guest; }
 
 void warn(const char *fmt, ...) {
   if (guest) return;

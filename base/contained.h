@@ -10,10 +10,10 @@ extern "C" {
 // (die, die_unforeseen, memory out, a failed CHECK), and err has the line that the program would have printed; what the
 // work held is lost, and what it was changing may be half changed. Other threads that the work starts are no guests.
 // Calls do not nest.
-bool guest_call(void (*work)(void *context), void *context, Err *err);
+bool contained_call(void (*work)(void *context), void *context, Err *err);
 
 // Whether this thread is a guest's.
-bool guest_here(void);
+bool is_contained(void);
 
 // One line on stderr, or nothing where this thread is a guest's: of what goes on otherwise than was asked.
 void warn(const char *fmt, ...) PRINTF_LIKE(1, 2);

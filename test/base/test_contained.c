@@ -1,7 +1,7 @@
 // Catches library calls that end the caller's process, or report an error to the wrong thread.
 #include <pthread.h>
 #include "base/alloc.h"
-#include "base/guest.h"
+#include "base/contained.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
 
@@ -17,25 +17,25 @@ static void fails_in_every_way(void *context) {
   steps++;
 }
 
-TEST(guest_gets_the_line_and_goes_on) {
+TEST(contained_gets_the_line_and_goes_on) {
   static const char *const want[] = {"no such thing", "the GPU?is lost", "check failed: *way == 3",
                                      "out of memory: cannot allocate 12 bytes (here.c:1)"};
   for (int way = 0; way < COUNT(want); way++) {
     Err err = {""};
     steps = 0;
-    EXPECT(!guest_call(fails_in_every_way, &way, &err));
+    EXPECT(!contained_call(fails_in_every_way, &way, &err));
     EXPECT_INT(steps, 1);
     if (!EXPECT(strstr(err.msg, want[way]))) printf("  \"%s\"\n", err.msg);
-    EXPECT(!guest_here());
+    EXPECT(!is_contained());
   }
   int none = 4;
   Err err = {"as it was"};
-  EXPECT(guest_call(fails_in_every_way, &none, &err));
+  EXPECT(contained_call(fails_in_every_way, &none, &err));
   EXPECT_INT(steps, 3);
   EXPECT_STR(err.msg, "as it was");
 }
 
-static void is_guest(void *context) { *(bool *)context = guest_here(); }
+static void is_guest(void *context) { *(bool *)context = is_contained(); }
 
 static void *is_guest_in_thread(void *context) {
   is_guest(context);
@@ -48,16 +48,16 @@ static void asks_another_thread(void *context) {
   pthread_join(thread, NULL);
 }
 
-TEST(guest_is_one_thread) {
+TEST(contained_is_one_thread) {
   bool here = false, there = true;
-  EXPECT(guest_call(is_guest, &here, NULL) && here);
-  EXPECT(guest_call(asks_another_thread, &there, NULL) && !there);
+  EXPECT(contained_call(is_guest, &here, NULL) && here);
+  EXPECT(contained_call(asks_another_thread, &there, NULL) && !there);
 }
 
 static void warns(void *context) { warn("goes on without %s", (const char *)context); }
-static void warns_as_guest(void *context) { EXPECT(guest_call(warns, context, NULL)); }
+static void warns_as_guest(void *context) { EXPECT(contained_call(warns, context, NULL)); }
 
-TEST(guest_warns_nobody) {
+TEST(contained_warns_nobody) {
   const char *said;
   EXPECT_INT(run_in_child(warns, "it\n", &said), 0);
   EXPECT_STR(said, "goes on without it?\n");
