@@ -7,33 +7,33 @@ typedef struct ContainedCall {
   Err *err;
 } ContainedCall;
 
-static _Thread_local ContainedCall *guest;
+static _Thread_local ContainedCall *call;
 
 static void leave(const char *line) {
-  err_set(guest->err, "%s", line);
-  longjmp(guest->home, 1);
+  err_set(call->err, "%s", line);
+  longjmp(call->home, 1);
 }
 
 bool contained_call(void (*work)(void *context), void *context, Err *err) {
   ContainedCall here = {.err = err};
-  CHECK(!guest);
+  CHECK(!call);
   if (setjmp(here.home)) {
     die_catch(NULL);
-    guest = NULL;
+    call = NULL;
     return false;
   }
-  guest = &here;
+  call = &here;
   die_catch(leave);
   work(context);
   die_catch(NULL);
-  guest = NULL;
+  call = NULL;
   return true;
 }
 
-bool is_contained(void) { return guest; }
+bool is_contained(void) { return call; }
 
 void warn(const char *fmt, ...) {
-  if (guest) return;
+  if (call) return;
   char line[DIE_LINE];
   va_list args;
   va_start(args, fmt);

@@ -1,4 +1,4 @@
-// A thread that works in a process of somebody else's, as a library does: what would end the program ends its work.
+// Work that a library does in another program's process: an error that would end a program ends the work alone.
 #pragma once
 #include "base/error.h"
 
@@ -6,16 +6,16 @@
 extern "C" {
 #endif
 
-// Runs work(context) in this thread as a guest's. True: it came to its end. False: it came to where a program would end
-// (die, die_unforeseen, memory out, a failed CHECK), and err has the line that the program would have printed; what the
-// work held is lost, and what it was changing may be half changed. Other threads that the work starts are no guests.
-// Calls do not nest.
+// Runs work(context) in this thread. True: it returned. False: it met an error that would end a program (die,
+// die_unforeseen, memory out, a failed CHECK), and err has the line that the program would have printed; what the work
+// held is lost, and what it was changing may be half changed. Threads that the work starts are not contained. Calls do
+// not nest.
 bool contained_call(void (*work)(void *context), void *context, Err *err);
 
-// Whether this thread is a guest's.
+// Whether this thread is within contained_call.
 bool is_contained(void);
 
-// One line on stderr, or nothing where this thread is a guest's: of what goes on otherwise than was asked.
+// A warning as one line on stderr; nothing within contained_call.
 void warn(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 #ifdef __cplusplus

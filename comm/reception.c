@@ -7,16 +7,16 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { GUESTS_BESIDE = 64 };            // more than the ranks that may come at once
+enum { MORE_PENDING = 64 };             // more than the ranks that may come at once
 static const double hello_seconds = 10; // for which whoever comes may say nothing
 static const double end_seconds = 3;    // for which ranks that contradict each other are told to those who still come
 
-typedef struct Guest { // one that has no seat yet
+typedef struct Pending { // one that has no seat yet
   Wire wire;
   double since;
   bool known; // it has said this:
   Hello hello;
-} Guest;
+} Pending;
 
 typedef struct Seat { // a rank
   bool here;
@@ -30,8 +30,8 @@ typedef struct Reception {
   Hello mine;
   const char *where;
   Seat *seat; // [world]; [0] is this process
-  Guest *guest;
-  int guests, room;
+  Pending *pending;
+  int num_pending, room;
   const char *off; // why this run cannot be, if it cannot
   int told;        // so many ranks of it
   double end_seconds;
@@ -89,9 +89,9 @@ static bool seated_as(const Reception *r, const Hello *h) {
   return s->here && same_process(&s->hello.peer, &h->peer);
 }
 
-// A guest that has said who it is, whose wire is taken unless it has to wait: for data there is a seat once the hello
-// for control has come. False: this run cannot be.
-static bool admit(Reception *r, Guest *g, Err *err) {
+// A connection that has said who it is. Its wire is taken unless it has to wait: for data there is a seat once the hello
+// for control has come. False: the run cannot take place.
+static bool admit(Reception *r, Pending *g, Err *err) {
   char why[512];
   const Hello *h = &g->hello;
   if (strcmp(h->nonce, r->mine.nonce) != 0) { // of another file
@@ -129,29 +129,29 @@ static bool admit(Reception *r, Guest *g, Err *err) {
   return true;
 }
 
-// ---- guests ---------------------------------------------------------------------------------------------------------
+// ---- connections without a seat -------------------------------------------------------------------------------------
 
-static void dismiss(Reception *r, int guest) {
-  wire_close(&r->guest[guest].wire);
-  r->guest[guest] = r->guest[--r->guests];
+static void dismiss(Reception *r, int which) {
+  wire_close(&r->pending[which].wire);
+  r->pending[which] = r->pending[--r->num_pending];
 }
 
-static void welcome_guests(Reception *r, int listener) {
+static void accept_connections(Reception *r, int listener) {
   for (int taken = 0; taken < r->room; taken++) {
     int fd = socket_accept(listener);
     if (fd < 0) return;
-    if (r->guests == r->room) { // the one that has kept silent the longest has to go
+    if (r->num_pending == r->room) { // the one that has kept silent the longest has to go
       int oldest = 0;
-      for (int i = 1; i < r->guests; i++)
-        if (r->guest[i].since < r->guest[oldest].since) oldest = i;
+      for (int i = 1; i < r->num_pending; i++)
+        if (r->pending[i].since < r->pending[oldest].since) oldest = i;
       dismiss(r, oldest);
     }
-    r->guest[r->guests++] = (Guest){.wire = wire_open(fd), .since = now_seconds()};
+    r->pending[r->num_pending++] = (Pending){.wire = wire_open(fd), .since = now_seconds()};
   }
 }
 
-// Whether a guest may turn out to be a rank yet.
-static bool hear_guest(Guest *g, Frame *frame) {
+// Whether a connection may still turn out to be a rank.
+static bool read_hello(Pending *g, Frame *frame) {
   const bool in_time = now_seconds() - g->since < hello_seconds;
   wire_receive(&g->wire);
   if (g->known) return in_time && !g->wire.ended;
@@ -162,13 +162,13 @@ static bool hear_guest(Guest *g, Frame *frame) {
   return g->known && !g->wire.ended;
 }
 
-// Hears what guests say. Those that turn out to be strangers go.
-static bool hear_guests(Reception *r, Err *err) {
+// Reads what connections without a seat say. Those that are not ranks of this run are closed.
+static bool read_pending(Reception *r, Err *err) {
   Frame *frame = xmalloc(sizeof *frame);
   bool ok = true;
-  for (int i = r->guests - 1; ok && i >= 0; i--) { // from behind: the last takes the place of one that goes
-    Guest *g = &r->guest[i];
-    const bool stays = hear_guest(g, frame);
+  for (int i = r->num_pending - 1; ok && i >= 0; i--) { // from behind: the last takes the place of one that goes
+    Pending *g = &r->pending[i];
+    const bool stays = read_hello(g, frame);
     if (stays && g->known) ok = admit(r, g, err);
     if (!ok) refuse(&g->wire, 1, err->msg);
     r->told += !ok && g->hello.connection == FOR_CONTROL;
@@ -252,12 +252,12 @@ static void seat_all(Reception *r, Meeting *m) {
 }
 
 // Until somebody comes or says something.
-static void wait_for_guests(const Reception *r, int listener) {
+static void wait_for_connections(const Reception *r, int listener) {
   const int world = r->mine.world;
   struct pollfd *p = xcalloc((size_t)(1 + r->room + world), sizeof *p);
   int n = 0;
   p[n++] = (struct pollfd){.fd = listener, .events = POLLIN};
-  for (int i = 0; i < r->guests; i++) p[n++] = (struct pollfd){.fd = r->guest[i].wire.fd, .events = POLLIN};
+  for (int i = 0; i < r->num_pending; i++) p[n++] = (struct pollfd){.fd = r->pending[i].wire.fd, .events = POLLIN};
   for (int i = 1; i < world; i++) p[n++] = (struct pollfd){.fd = r->seat[i].control.fd, .events = POLLIN};
   poll(p, (nfds_t)n, 200);
   free(p);
@@ -272,9 +272,9 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
       missing(r, who, sizeof who);
       return err_set(err, "%s not joined at %s within %g s", who, r->where, seconds);
     }
-    wait_for_guests(r, listener);
-    welcome_guests(r, listener);
-    if (!hear_guests(r, err)) {
+    wait_for_connections(r, listener);
+    accept_connections(r, listener);
+    if (!read_pending(r, err)) {
       r->end_seconds = end_seconds;
       return false;
     }
@@ -293,17 +293,17 @@ static void tell_all(Reception *r, int listener, const char *why) {
     r->told++;
   }
   while (!r->l->crew && r->told < r->mine.world - 1 && now_seconds() < deadline) {
-    wait_for_guests(r, listener);
-    welcome_guests(r, listener);
-    hear_guests(r, NULL);
+    wait_for_connections(r, listener);
+    accept_connections(r, listener);
+    read_pending(r, NULL);
   }
 }
 
 bool reception(Meeting *m, const Launch *l, int listener, const char *where, const char *nonce, double seconds,
                bool *others_say, Err *err) {
-  Reception r = {.l = l, .mine = hello_of(l, nonce), .where = where, .room = 2 * l->world + GUESTS_BESIDE};
+  Reception r = {.l = l, .mine = hello_of(l, nonce), .where = where, .room = 2 * l->world + MORE_PENDING};
   r.seat = xcalloc((size_t)l->world, sizeof *r.seat);
-  r.guest = xcalloc((size_t)r.room, sizeof *r.guest);
+  r.pending = xcalloc((size_t)r.room, sizeof *r.pending);
   for (int i = 0; i < l->world; i++) r.seat[i] = (Seat){.control = {.fd = -1}, .data = {.fd = -1}};
   r.seat[0].here = true;
   r.seat[0].hello = r.mine;
@@ -312,9 +312,9 @@ bool reception(Meeting *m, const Launch *l, int listener, const char *where, con
     seat_all(&r, m);
   else
     tell_all(&r, listener, err->msg);
-  while (r.guests) dismiss(&r, r.guests - 1);
+  while (r.num_pending) dismiss(&r, r.num_pending - 1);
   for (int i = 1; i < l->world; i++) leave_seat(&r.seat[i]);
   free(r.seat);
-  free(r.guest);
+  free(r.pending);
   return ok;
 }

@@ -4,13 +4,14 @@
 #include "base/alloc.h"
 
 enum {
-  TOGETHER = 8, // batches of a rank in a round where nothing has to be settled
+  TOGETHER = 8, // batches of a rank in an exchange where nothing has to be settled
   MAX_AHEAD = 8
 };
 
 typedef enum ExchangeEnd { EXCHANGE_FULL, EXCHANGE_LAST, EXCHANGE_STOPPED, EXCHANGE_FAILED } ExchangeEnd;
 
-// A rank's message of a round: this; for each batch its ExchangeBatch and what compute packed; of a failure, the text.
+// A rank's message of an exchange: this; for each batch its ExchangeBatch and what compute packed; of a failure, its
+// text.
 typedef struct ExchangeHead {
   ExchangeEnd end; // why there are no more batches
   int batches;
@@ -32,13 +33,13 @@ typedef struct DistributeState {
   bool ended; // there are no more
   int together;
   ByteBuffer mine;
-  const Batch *batch; // of this rank, the last of the round; NULL: none
+  const Batch *batch; // of this rank, the last of the exchange; NULL: none
   // On rank 0:
   CommPart *part; // [world]
   ExchangeHead *head;
   ByteReader *rest; // of each part
   // On every rank:
-  int64_t *before; // [world] images before the batch of that rank in this round; -1: it was not unpacked
+  int64_t *before; // [world] images before the batch of that rank in this exchange; -1: it was not unpacked
   int64_t images;  // on rank 0: that were read so far
 } DistributeState;
 

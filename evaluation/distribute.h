@@ -1,5 +1,5 @@
-// Rounds: the batches of an evaluation, shared out over ranks. Each computes those that sampler_batch gives it and
-// packs what comes of them. At the end of a round rank 0 unpacks all of them in the order in which one rank computes
+// The batches of an evaluation, distributed over ranks. Each computes those that sampler_batch gives it and
+// packs what comes of them. After every exchange rank 0 unpacks all of them in the order in which one rank computes
 // them, and decides for all ranks whether they go on: a request to stop and a failure, of whichever rank, end the work
 // of every rank. What comes before them in that order is unpacked, the rest is not, as if one rank had met them.
 #pragma once
@@ -20,7 +20,7 @@ typedef struct BatchWork {
   // On rank 0: what compute packed, in order. False when it is something else.
   bool (*unpack)(void *context, ByteReader *reader);
   // On the rank that computed it: rank 0 has unpacked the batch, before which `before` images were read on all ranks.
-  // With it, a round is one batch of every rank; without (NULL), several, since ranks wait for each other at its end.
+  // With it, an exchange is of one batch of every rank; without (NULL), of several, since ranks wait for each other.
   void (*settle)(void *context, const Batch *batch, int64_t before);
   bool (*stopped)(void); // asked before each batch is packed, as is comm_stop_asked; NULL: never
 } BatchWork;

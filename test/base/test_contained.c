@@ -35,32 +35,32 @@ TEST(contained_gets_the_line_and_goes_on) {
   EXPECT_STR(err.msg, "as it was");
 }
 
-static void is_guest(void *context) { *(bool *)context = is_contained(); }
+static void see_contained(void *context) { *(bool *)context = is_contained(); }
 
-static void *is_guest_in_thread(void *context) {
-  is_guest(context);
+static void *contained_in_thread(void *context) {
+  see_contained(context);
   return NULL;
 }
 
 static void asks_another_thread(void *context) {
   pthread_t thread;
-  EXPECT_INT(pthread_create(&thread, NULL, is_guest_in_thread, context), 0);
+  EXPECT_INT(pthread_create(&thread, NULL, contained_in_thread, context), 0);
   pthread_join(thread, NULL);
 }
 
 TEST(contained_is_one_thread) {
   bool here = false, there = true;
-  EXPECT(contained_call(is_guest, &here, NULL) && here);
+  EXPECT(contained_call(see_contained, &here, NULL) && here);
   EXPECT(contained_call(asks_another_thread, &there, NULL) && !there);
 }
 
 static void warns(void *context) { warn("goes on without %s", (const char *)context); }
-static void warns_as_guest(void *context) { EXPECT(contained_call(warns, context, NULL)); }
+static void warns_contained(void *context) { EXPECT(contained_call(warns, context, NULL)); }
 
 TEST(contained_warns_nobody) {
   const char *said;
   EXPECT_INT(run_in_child(warns, "it\n", &said), 0);
   EXPECT_STR(said, "goes on without it?\n");
-  EXPECT_INT(run_in_child(warns_as_guest, "it", &said), 0);
+  EXPECT_INT(run_in_child(warns_contained, "it", &said), 0);
   EXPECT_STR(said, "");
 }

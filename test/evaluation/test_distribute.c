@@ -53,15 +53,15 @@ static void compute(void *context, const Batch *batch, ByteBuffer *buffer) {
     for (int i = 0; i < t->ahead; i++) t->started[i] = t->started[i + 1];
   }
   CHECK(batch->used > 0);
-  byte_buffer_put(parcel, &first, t->c->spoils == t->rank ? 1 : sizeof first);
-  byte_buffer_put(parcel, &batch->used, sizeof batch->used);
+  byte_buffer_put(buffer, &first, t->c->spoils == t->rank ? 1 : sizeof first);
+  byte_buffer_put(buffer, &batch->used, sizeof batch->used);
 }
 
 static bool unpack(void *context, ByteReader *reader) {
   Tally *t = context;
   int used;
-  if (!byte_reader_take(parcel, &t->first[t->parts], sizeof *t->first)) return false;
-  if (!byte_reader_take(parcel, &used, sizeof used)) return false;
+  if (!byte_reader_take(reader, &t->first[t->parts], sizeof *t->first)) return false;
+  if (!byte_reader_take(reader, &used, sizeof used)) return false;
   t->parts++;
   t->images += used;
   return true;
