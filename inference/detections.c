@@ -10,8 +10,8 @@
 #include "evaluation/evaluate.h"
 #include "evaluation/gathered.h"
 #include "evaluation/task.h"
+#include "inference/detection_output.h"
 #include "inference/extras.h"
-#include "inference/findings.h"
 #include "inference/handles.h"
 #include "inference/score_file.h"
 
@@ -20,7 +20,7 @@ typedef struct DetectionSink {
   ResultForm form;
   ResultClass *classes; // that the form lists
   ResultChoice choice;  // of results and pictures alike
-  Findings findings;
+  DetectionOutput output;
   Extras extras;
   Evaluation all; // of a data set; on the first rank
 } DetectionSink;
@@ -102,7 +102,7 @@ static void plan(Sink *sink) {
   InferImages *images = sink->images;
   const int pictures = o->overlays >= 0 ? o->overlays : images->each_named ? images->n : OF_MANY;
   if (o->eval && !score_file_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!findings_open(&s->findings, o->json, o->out, pictures, images->file, images->n, &images->inputs, &err))
+  if (!detection_output_open(&s->output, o->json, o->out, pictures, images->file, images->n, &images->inputs, &err))
     die(EXIT_USAGE, "%s", err.msg);
   file_set_add(&images->outputs, o->json);
 }
@@ -113,31 +113,32 @@ static void begin(Sink *sink) {
   const Dataset *d = sink->images->set;
   if (d) evaluation_begin(&s->all, d, sink->rank == 0);
   if (sink->rank) {
-    findings_follow(&s->findings, sink->rank);
+    detection_output_follow(&s->output, sink->rank);
     return;
   }
-  if (!extras_open(&s->extras, sink->run->o, &s->form.classes, &err) || !findings_begin(&s->findings, &s->form, &err))
+  if (!extras_open(&s->extras, sink->run->o, &s->form.classes, &err) ||
+      !detection_output_begin(&s->output, &s->form, &err))
     die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
 }
 
-static void count_failed(DetectionSink *s) { s->sink.failed = s->findings.failed + s->extras.failed; }
+static void count_failed(DetectionSink *s) { s->sink.failed = s->output.failed + s->extras.failed; }
 
 static void commit(Sink *sink) {
   DetectionSink *s = of(sink);
   const Dataset *d = sink->images->set;
   if (sink->rank) {
-    findings_leave(&s->findings);
+    detection_output_leave(&s->output);
     return;
   }
   if (d) evaluation_end(&s->all, d);
-  s->findings.failed = sink->failed - s->extras.failed; // of all ranks
-  findings_commit(&s->findings);
+  s->output.failed = sink->failed - s->extras.failed; // of all ranks
+  detection_output_commit(&s->output);
   if (!d) fprintf(stderr, "image_id counts the images in the order in which they were named, from 1\n");
 }
 
-static void keep(Sink *sink) { (sink->rank ? findings_leave : findings_keep)(&of(sink)->findings); }
+static void keep(Sink *sink) { (sink->rank ? detection_output_leave : detection_output_keep)(&of(sink)->output); }
 
-static void abort_sink(Sink *sink) { findings_abort(&of(sink)->findings); }
+static void abort_sink(Sink *sink) { detection_output_abort(&of(sink)->output); }
 
 static void close_sink(Sink *sink) {
   DetectionSink *s = of(sink);
@@ -205,7 +206,7 @@ static CocoResults join_tiles(const DetectionSink *s, int64_t image_id, const vo
 
 static bool looks(const Sink *sink) {
   const DetectionSink *s = (const DetectionSink *)sink;
-  return s->extras.cuts || findings_pictures(&s->findings, s->findings.images);
+  return s->extras.cuts || detection_output_pictures(&s->output, s->output.images);
 }
 
 // An image of a list is known only now.
@@ -214,29 +215,29 @@ static bool is_listed(const Sink *sink) { return sink->images->n == 0; }
 static void draw_image(DetectionSink *s, const Decoded *image, const DrawItem *item, int n) {
   InferImages *images = s->sink.images;
   if (is_listed(&s->sink))
-    findings_picture(&s->findings, image->path, image->place + 1, &images->inputs, &image->image, item, n);
+    detection_output_picture(&s->output, image->path, image->place + 1, &images->inputs, &image->image, item, n);
   else
-    findings_draw(&s->findings, (int)image->place, &image->image, item, n);
+    detection_output_draw(&s->output, (int)image->place, &image->image, item, n);
 }
 
 static void write_extras(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
   char *name = is_listed(&s->sink) ? overlays_numbered(image->path, image->place + 1)
-                                   : overlays_name(&s->findings.overlays, (int)image->place);
+                                   : overlays_name(&s->output.overlays, (int)image->place);
   extras_write(&s->extras, name, &image->image, found, n);
   free(name);
 }
 
 // Those of an image that are wanted.
 static void take_found(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
-  Findings *f = &s->findings;
+  DetectionOutput *f = &s->output;
   DrawItem *item = items_of(s, found, n);
-  line_print(stdout, "%s: %d detections, %d above %.2f", image->path, n, findings_shown(item, n),
+  line_print(stdout, "%s: %d detections, %d above %.2f", image->path, n, detection_output_shown(item, n),
              SHOWN_PERCENT / 100.0);
-  const bool drawn = findings_pictures(f, f->images);
+  const bool drawn = detection_output_pictures(f, f->images);
   const ResultImage as_result = {
       .id = image->place + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
   if (drawn && is_listed(&s->sink)) file_set_add(&s->sink.images->inputs, image->path);
-  findings_record(f, &as_result, found, n);
+  detection_output_record(f, &as_result, found, n);
   if (drawn) draw_image(s, image, item, n);
   if (s->extras.maps || s->extras.cuts) write_extras(s, image, found, n);
   free(item);
@@ -277,7 +278,7 @@ static void record(DetectionSink *s, int i, const CocoResult *found, int n) {
   const CocoImage *image = image_of(&s->sink, i);
   const ResultImage as_result = {.id = image->id, .file_name = image->file_name, .h = image->h, .w = image->w};
   CocoResult *wanted = memcpy(xmalloc((size_t)n * sizeof *found), found, (size_t)n * sizeof *found);
-  findings_record(&s->findings, &as_result, wanted, choice_apply(&s->choice, wanted, n));
+  detection_output_record(&s->output, &as_result, wanted, choice_apply(&s->choice, wanted, n));
   free(wanted);
 }
 
@@ -294,11 +295,11 @@ static bool unpack(Sink *sink, ByteReader *from, int *image) {
 
 static void draw(Sink *sink, int image, const Image *pixels, const maskrcnn_result *result, int64_t before) {
   DetectionSink *s = of(sink);
-  if (!findings_pictures(&s->findings, before)) return;
+  if (!detection_output_pictures(&s->output, before)) return;
   CocoResult *found = results_of(sink, 0, result->detections);
   const int n = choice_apply(&s->choice, found, result->detections->n);
   DrawItem *item = items_of(s, found, n);
-  findings_draw(&s->findings, image, pixels, item, n);
+  detection_output_draw(&s->output, image, pixels, item, n);
   free(item);
   free(found);
   count_failed(s);

@@ -1,6 +1,6 @@
 #include "inference/extras.h"
 #include <errno.h>
-#include "inference/findings.h"
+#include "inference/detection_output.h"
 
 // What is wrong with a folder, behind the option that names it.
 static bool refuse(const char *option, const Err *why, Err *err) { return err_set(err, "%s: %s", option, why->msg); }
@@ -21,7 +21,7 @@ bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes,
 }
 
 static void leave_out(Extras *e, const char *what, const Err *err) {
-  findings_leave_out(what, err, errno);
+  detection_output_leave_out(what, err, errno);
   e->failed++;
 }
 

@@ -1,4 +1,4 @@
-#include "inference/findings.h"
+#include "inference/detection_output.h"
 #include <errno.h>
 #include <stdlib.h>
 #include "base/alloc.h"
@@ -7,9 +7,9 @@
 
 static const double PROGRESS_SECONDS = 2;
 
-bool findings_open(Findings *f, const char *json, const char *folder, int pictures, const char *const *files, int n,
-                   FileSet *inputs, Err *err) {
-  *f = (Findings){.json = json, .pictures = pictures, .total = n};
+bool detection_output_open(DetectionOutput *f, const char *json, const char *folder, int pictures,
+                           const char *const *files, int n, FileSet *inputs, Err *err) {
+  *f = (DetectionOutput){.json = json, .pictures = pictures, .total = n};
   overlays_open(&f->overlays, folder, files, n);
   char *partial = xasprintf("%s.partial", json);
   bool ok = file_set_spares(inputs, json, err) && file_set_spares(inputs, partial, err) &&
@@ -18,7 +18,7 @@ bool findings_open(Findings *f, const char *json, const char *folder, int pictur
   return ok;
 }
 
-bool findings_begin(Findings *f, const ResultForm *form, Err *err) {
+bool detection_output_begin(DetectionOutput *f, const ResultForm *form, Err *err) {
   f->begun = now_seconds();
   if (!results_open(&f->results, f->json, form->format, form->polygons, &form->classes, err)) return false;
   const char *kept = results_kept(&f->results);
@@ -26,13 +26,13 @@ bool findings_begin(Findings *f, const ResultForm *form, Err *err) {
   return true;
 }
 
-void findings_follow(Findings *f, int rank) {
+void detection_output_follow(DetectionOutput *f, int rank) {
   f->elsewhere = true;
   f->overlays.rank = rank;
-  findings_context(f, "");
+  detection_output_context(f, "");
 }
 
-void findings_leave(Findings *f) {
+void detection_output_leave(DetectionOutput *f) {
   die_context(NULL);
   overlays_close(&f->overlays);
 }
@@ -41,7 +41,7 @@ void findings_leave(Findings *f) {
 typedef struct Share {
   char text[64];
 } Share;
-static Share share(const Findings *f) {
+static Share share(const DetectionOutput *f) {
   Share s;
   if (f->total)
     snprintf(s.text, sizeof s.text, "%d of %d images", f->images, f->total);
@@ -50,7 +50,7 @@ static Share share(const Findings *f) {
   return s;
 }
 
-void findings_context(const Findings *f, const char *what) {
+void detection_output_context(const DetectionOutput *f, const char *what) {
   const char *separator = *what ? "; " : "";
   if (f->elsewhere)
     die_context("%.200s%s%.200s.partial holds the detections so far", what, separator, f->json);
@@ -63,17 +63,17 @@ void findings_context(const Findings *f, const char *what) {
     die_context("%.200s%sno detections yet", what, separator);
 }
 
-void findings_leave_out(const char *what, const Err *err, int reason) {
+void detection_output_leave_out(const char *what, const Err *err, int reason) {
   if (reason == ENOSPC || reason == EDQUOT) die_unforeseen("%s: free space there, or choose another folder", err->msg);
   fprintf(stderr, "%s left out: %s\n", what, err->msg);
 }
 
-static void leave_out(Findings *f, const Err *err, int reason) {
-  findings_leave_out("overlay", err, reason);
+static void leave_out(DetectionOutput *f, const Err *err, int reason) {
+  detection_output_leave_out("overlay", err, reason);
   f->failed++;
 }
 
-static void show_progress(Findings *f) {
+static void show_progress(DetectionOutput *f) {
   const double now = now_seconds();
   if (f->total == 1 || now - f->shown < PROGRESS_SECONDS) return;
   fprintf(stderr, "image %d", f->images);
@@ -83,66 +83,66 @@ static void show_progress(Findings *f) {
   f->shown = now;
 }
 
-void findings_record(Findings *f, const ResultImage *image, const CocoResult *found, int n) {
+void detection_output_record(DetectionOutput *f, const ResultImage *image, const CocoResult *found, int n) {
   Err err;
   if (!results_add(&f->results, image, found, n, &err)) {
-    findings_context(f, "");
+    detection_output_context(f, "");
     die_unforeseen("%s", err.msg);
   }
   f->images++;
-  findings_context(f, "");
+  detection_output_context(f, "");
   show_progress(f);
 }
 
-bool findings_pictures(const Findings *f, int64_t before) { return before < f->pictures; }
+bool detection_output_pictures(const DetectionOutput *f, int64_t before) { return before < f->pictures; }
 
-void findings_draw(Findings *f, int i, const Image *image, const DrawItem *items, int n) {
+void detection_output_draw(DetectionOutput *f, int i, const Image *image, const DrawItem *items, int n) {
   Err err;
-  findings_context(f, f->overlays.path[i]);
+  detection_output_context(f, f->overlays.path[i]);
   errno = 0;
-  const bool ok = overlays_write(&f->overlays, i, image, items, findings_shown(items, n), &err);
+  const bool ok = overlays_write(&f->overlays, i, image, items, detection_output_shown(items, n), &err);
   const int reason = errno;
-  findings_context(f, "");
+  detection_output_context(f, "");
   if (!ok) leave_out(f, &err, reason);
 }
 
-void findings_picture(Findings *f, const char *file, int64_t place, FileSet *files, const Image *image,
-                      const DrawItem *items, int n) {
+void detection_output_picture(DetectionOutput *f, const char *file, int64_t place, FileSet *files, const Image *image,
+                              const DrawItem *items, int n) {
   Err err;
   if (overlays_append(&f->overlays, file, place, files, &err))
-    findings_draw(f, f->overlays.n - 1, image, items, n);
+    detection_output_draw(f, f->overlays.n - 1, image, items, n);
   else
     leave_out(f, &err, 0);
 }
 
-int findings_shown(const DrawItem *items, int n) {
+int detection_output_shown(const DrawItem *items, int n) {
   int k = 0;
   while (k < n && items[k].score * 100 >= SHOWN_PERCENT) k++;
   return k;
 }
 
-void findings_commit(Findings *f) {
+void detection_output_commit(DetectionOutput *f) {
   Err err;
   int64_t n = f->results.n;
-  findings_context(f, "");
+  detection_output_context(f, "");
   if (!results_commit(&f->results, &err)) die_unforeseen("%s", err.msg);
   line_print(stderr, "done: %lld detections in %s, overlays in %s", (long long)n, f->json, f->overlays.folder);
   if (f->failed) fprintf(stderr, "%d overlays could not be written\n", f->failed);
-  findings_leave(f);
+  detection_output_leave(f);
 }
 
-void findings_abort(Findings *f) {
+void detection_output_abort(DetectionOutput *f) {
   results_abort(&f->results);
-  findings_leave(f);
+  detection_output_leave(f);
 }
 
-void findings_keep(Findings *f) {
+void detection_output_keep(DetectionOutput *f) {
   if (f->images == 0) {
     fprintf(stderr, "stopped before the first image was finished\n");
-    findings_abort(f);
+    detection_output_abort(f);
     return;
   }
   line_print(stderr, "stopped: %s holds the detections of %s", results_partial(&f->results), share(f).text);
   results_keep(&f->results);
-  findings_leave(f);
+  detection_output_leave(f);
 }
