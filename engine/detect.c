@@ -98,7 +98,7 @@ static void slot_empty(DetectorSlot *s) {
 
 static bool make_room(Engine *e, int64_t pixels) {
   Detector *d = e->results;
-  CHECK(!engine_finding(e));
+  CHECK(!engine_detecting(e));
   const int64_t before = d->runs.room, room = (int64_t)d->rows * runs_in(pixels);
   char *block[BATCHES_UNDER_WAY] = {NULL};
   if (room <= before) return true;
@@ -125,7 +125,7 @@ static void close_results(Engine *e) {
   Device *dev = e->dev;
   Detector *d = e->results;
   if (!d) return;
-  if (engine_finding(e)) device_sync(dev); // what is under way writes into the slots
+  if (engine_detecting(e)) device_sync(dev); // what is under way writes into the slots
   for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
     DetectorSlot *s = &d->slot[i];
     slot_empty(s);
@@ -228,16 +228,16 @@ static Detections list(const Engine *e, DetectorSlot *s, float threshold) {
 
 void engine_find(Engine *e, const Batch *batch) {
   Detector *d = e->results;
-  CHECK(engine_finding(e) < BATCHES_UNDER_WAY);
+  CHECK(engine_detecting(e) < BATCHES_UNDER_WAY);
   DetectorSlot *s = &d->slot[d->started++ % BATCHES_UNDER_WAY];
   s->started = now_seconds();
   engine_queue_inference(e, batch, e->timing);
   queue_rows(e, batch, e->mask_threshold, s);
 }
 
-bool engine_found(Engine *e, bool wait, Found *out) {
+bool engine_next_detections(Engine *e, bool wait, BatchDetections *out) {
   Detector *d = e->results;
-  if (!engine_finding(e)) return false;
+  if (!engine_detecting(e)) return false;
   DetectorSlot *s = &d->slot[d->handed_out % BATCHES_UNDER_WAY];
   if (!wait && !device_mark_reached(e->dev, s->mark)) return false;
   device_mark_wait(e->dev, s->mark);
@@ -247,7 +247,7 @@ bool engine_found(Engine *e, bool wait, Found *out) {
   return true;
 }
 
-int engine_finding(const Engine *e) {
+int engine_detecting(const Engine *e) {
   const Detector *d = e->results;
   return (int)(d->started - d->handed_out);
 }
@@ -259,7 +259,7 @@ void engine_drop(Engine *e) {
 
 void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out) {
   Detector *d = e->results;
-  CHECK(!engine_finding(e));
+  CHECK(!engine_detecting(e));
   DetectorSlot *s = &d->slot[d->started % BATCHES_UNDER_WAY];
   queue_runs(e, &e->infer.network[batch->canvas], threshold);
   queue_rows(e, batch, threshold, s);

@@ -25,7 +25,7 @@ typedef struct Found {
   Detections detections;
   int counter[MAX_COUNTERS]; // the model's
   double started;            // when the batch was: now_seconds()
-} Found;
+} BatchDetections;
 
 // Inference as a pipeline: a batch crosses while the one before is computed, its detections are made while the next one
 // is; nothing is allocated on the way, except for a mask that finds no room (MaskRuns) and is pasted on the host.
@@ -34,9 +34,9 @@ typedef struct Found {
 // stay as it is until it is.
 void engine_find(Engine *e, const Batch *batch);
 // The oldest batch not handed out yet. False when there is none, or when it is not done and `wait` is false.
-bool engine_found(Engine *e, bool wait, Found *out);
-int engine_finding(const Engine *e); // how many batches are started and not handed out
-void engine_drop(Engine *e);         // forgets them, of a device that has failed: the engine can be closed, no more
+bool engine_next_detections(Engine *e, bool wait, BatchDetections *out);
+int engine_detecting(const Engine *e); // how many batches are started and not handed out
+void engine_drop(Engine *e);           // forgets them, of a device that has failed: the engine can be closed, no more
 
 // Of the batch that engine_infer was given last, masks pasted at `threshold`, while the pipeline is empty, in which it
 // takes the next one's place. Waits. All is the caller's: free with detections_free.

@@ -11,8 +11,8 @@ typedef struct Evaluating {
   Engine *engine;
   const Dataset *d;
   Evaluation *out;
-  Found found;         // in the last batch
-  CocoResult *results; // of an image, while it is packed
+  BatchDetections found; // in the last batch
+  CocoResult *results;   // of an image, while it is packed
   size_t room;
 } Evaluating;
 
@@ -54,14 +54,14 @@ static void start(void *context, const Batch *batch) {
 
 static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   Evaluating *v = context;
-  CHECK(engine_found(v->engine, true, &v->found) && v->found.batch == batch);
+  CHECK(engine_next_detections(v->engine, true, &v->found) && v->found.batch == batch);
   for (int i = 0, first = 0; i < batch->images; i++)
     if (batch->index[i] >= 0) first += pack_image(v, batch, i, first, to);
 }
 
 static void drop(void *context) {
   Evaluating *v = context;
-  while (engine_found(v->engine, true, &v->found)) {
+  while (engine_next_detections(v->engine, true, &v->found)) {
   }
 }
 

@@ -13,8 +13,8 @@ static void describe(const ModelConfig *c, maskrcnn_description *d) { d->detecti
 
 static bool finish(Engine *e, const StagedBatch *b, int top, bool wait, const maskrcnn_result **result, int *counter) {
   (void)top;
-  Found f;
-  if (!engine_found(e, wait, &f)) return false;
+  BatchDetections f;
+  if (!engine_next_detections(e, wait, &f)) return false;
   CHECK(f.batch == &b->batch);
   const Detection *found = f.detections.items;
   for (int i = 0, first = 0, n; i < b->batch.used; i++, first += n) {

@@ -40,16 +40,16 @@ static void expect_same(const Detections *got, const Detections *want) {
 // Starts all, at most `most` of them under way; each result is looked at when so many more have been started as may be.
 static void expect_in_order(Engine *e, Batch batch[BATCHES], const Detections want[BATCHES], int most) {
   int taken = 0;
-  Found found;
-  EXPECT(!engine_found(e, true, &found));
+  BatchDetections found;
+  EXPECT(!engine_next_detections(e, true, &found));
   for (int i = 0; i < BATCHES; i++) {
     engine_find(e, &batch[i]);
-    EXPECT_INT(engine_finding(e), i + 1 - taken);
-    if (engine_finding(e) < most) continue;
-    EXPECT(engine_found(e, true, &found) && found.batch == &batch[taken]);
+    EXPECT_INT(engine_detecting(e), i + 1 - taken);
+    if (engine_detecting(e) < most) continue;
+    EXPECT(engine_next_detections(e, true, &found) && found.batch == &batch[taken]);
     expect_same(&found.detections, &want[taken++]);
   }
-  while (engine_found(e, true, &found)) {
+  while (engine_next_detections(e, true, &found)) {
     EXPECT(found.batch == &batch[taken]);
     expect_same(&found.detections, &want[taken++]);
   }
@@ -58,14 +58,14 @@ static void expect_in_order(Engine *e, Batch batch[BATCHES], const Detections wa
 
 // What was found stays while two more batches are under way.
 static void expect_kept(Engine *e, Batch batch[BATCHES], const Detections want[BATCHES]) {
-  Found first, found;
+  BatchDetections first, found;
   engine_find(e, &batch[0]);
-  EXPECT(engine_found(e, true, &first));
+  EXPECT(engine_next_detections(e, true, &first));
   for (int i = 1; i < BATCHES_UNDER_WAY; i++) engine_find(e, &batch[i]);
   device_sync(e->dev);
   expect_same(&first.detections, &want[0]);
   for (int i = 1; i < BATCHES_UNDER_WAY; i++)
-    EXPECT(engine_found(e, i % 2 == 0, &found) && found.batch == &batch[i]); // all is done: none has to wait
+    EXPECT(engine_next_detections(e, i % 2 == 0, &found) && found.batch == &batch[i]); // all is done: none has to wait
   expect_same(&first.detections, &want[0]);
 }
 
@@ -104,7 +104,7 @@ TEST(detect_pipeline_closes_at_any_moment) {
     Batch batch[BATCHES];
     open_engine(&e, "cpu", batch);
     for (int i = 0; i < under_way; i++) engine_find(&e, &batch[i]);
-    EXPECT_INT(engine_finding(&e), under_way);
+    EXPECT_INT(engine_detecting(&e), under_way);
     engine_close(&e);
     for (int i = 0; i < BATCHES; i++) synthetic_free(&batch[i]);
   }
@@ -117,16 +117,16 @@ TEST(detect_pipeline_allocates_nothing) {
   }
   Engine e;
   Batch batch[BATCHES];
-  Found found;
+  BatchDetections found;
   open_engine(&e, "cpu", batch);
   int64_t before = 0;
   for (int i = 0; i < 2 * BATCHES; i++) {
     if (i == BATCHES_UNDER_WAY) before = allocations();
     engine_find(&e, &batch[i % BATCHES]);
-    if (engine_finding(&e) == BATCHES_UNDER_WAY) EXPECT(engine_found(&e, true, &found));
+    if (engine_detecting(&e) == BATCHES_UNDER_WAY) EXPECT(engine_next_detections(&e, true, &found));
   }
   EXPECT_INT(allocations() - before, 0);
-  while (engine_found(&e, true, &found)) {
+  while (engine_next_detections(&e, true, &found)) {
   }
   engine_close(&e);
   for (int i = 0; i < BATCHES; i++) synthetic_free(&batch[i]);

@@ -36,7 +36,7 @@ TEST(evaluate_stops_between_batches) {
   EXPECT(!evaluate_run(&e, &d, 1, stop_third_time, &some, &err));
   EXPECT_STR(err.msg, "");
   EXPECT(some.images > 0 && some.images <= 2 * BATCH); // of two batches
-  EXPECT_INT(engine_finding(&e), 0);                   // none is left behind
+  EXPECT_INT(engine_detecting(&e), 0);                 // none is left behind
   evaluation_free(&some);
   asked = 0;
   err = (Err){"what stood here"};
