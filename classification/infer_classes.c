@@ -11,7 +11,7 @@
 #include "data/coco/confusion.h"
 #include "engine/identity.h"
 #include "evaluation/task.h"
-#include "inference/handles.h"
+#include "inference/networks.h"
 #include "inference/score_file.h"
 
 typedef struct ClassSink {

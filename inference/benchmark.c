@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "engine/benchmark.h"
 #include "inference/batches.h"
-#include "inference/handles.h"
+#include "inference/networks.h"
 #include "lib/inspect.h"
 
 typedef struct Rounds { // over a data set
@@ -48,7 +48,7 @@ static double write_strings(Rounds *r, const maskrcnn_detections *found) {
 static void finish_batch(Rounds *r, BenchStep *out) {
   QueuedBatch *b = batches_next(r->queue);
   for (int i = 0; i < b->images; i++) {
-    const maskrcnn_detections *found = handles_result(b->results, i)->detections;
+    const maskrcnn_detections *found = networks_result(b->results, i)->detections;
     if (!found) continue;
     const double ready = now_seconds();
     out->pixels += write_strings(r, found);
@@ -90,7 +90,7 @@ static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) 
   const double ready = now_seconds();
   *out = (BenchStep){.images = batch->used, .wait = ready - start};
   if (batch->used) batches_begin(r->queue, batch);
-  while (r->queue->under_way > (wait ? 0 : HANDLES_UNDER_WAY - 1)) finish_batch(r, out);
+  while (r->queue->under_way > (wait ? 0 : NETWORKS_UNDER_WAY - 1)) finish_batch(r, out);
   if (wait) out->transfer = r->engine->infer.profile[batch->canvas].walk_start[PASS_FORWARD] - ready;
   take_counters(r, out);
   return true;
@@ -121,7 +121,7 @@ bool infer_benchmark(BatchQueue *q, maskrcnn *handle, const InferOptions *o, Com
                               .world = comm_world(comm),
                               .threads = o->threads,
                               .prefetch = PREFETCH,
-                              .held = HANDLES_UNDER_WAY};
+                              .held = NETWORKS_UNDER_WAY};
   const Stepper stepper = {.step = step, .on_engine = on_engine, .context = &r, .comm = comm, .overlapped = true};
   const bool ok = benchmark_run(engine, &setting, &stepper, err);
   loader_close(r.loader);

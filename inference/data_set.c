@@ -8,7 +8,7 @@
 #include "inference/agreement.h"
 #include "inference/batches.h"
 #include "inference/benchmark.h"
-#include "inference/handles.h"
+#include "inference/networks.h"
 
 typedef struct SetRun {
   const InferRun *run;
@@ -40,7 +40,7 @@ static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   take_next(s, batch);
   byte_buffer_put(to, &s->batch->seconds, sizeof s->batch->seconds);
   for (int i = 0, n = 0; i < batch->images; i++)
-    if (batch->index[i] >= 0) s->kind->pack(s->sink, batch->index[i], handles_result(s->batch->results, n++), to);
+    if (batch->index[i] >= 0) s->kind->pack(s->sink, batch->index[i], networks_result(s->batch->results, n++), to);
 }
 
 static void drop(void *context) {
@@ -65,7 +65,7 @@ static void settle(void *context, const Batch *batch, int64_t before) {
   for (int i = 0, n = 0; i < batch->images; i++) {
     if (batch->index[i] < 0) continue; // it could not be read
     const Image pixels = batches_image(batch, i);
-    s->kind->draw(s->sink, batch->index[i], &pixels, handles_result(s->batch->results, n++), before++);
+    s->kind->draw(s->sink, batch->index[i], &pixels, networks_result(s->batch->results, n++), before++);
   }
 }
 
@@ -85,9 +85,9 @@ static int find_and_score(SetRun *s) {
   const InferOptions *o = s->run->o;
   const InferKind *kind = s->kind;
   const LoaderOptions options = {
-      .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = HANDLES_UNDER_WAY};
+      .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = NETWORKS_UNDER_WAY};
   const BatchWork work = {.context = s,
-                          .ahead = HANDLES_UNDER_WAY,
+                          .ahead = NETWORKS_UNDER_WAY,
                           .start = start,
                           .compute = compute,
                           .drop = drop,
@@ -101,7 +101,7 @@ static int find_and_score(SetRun *s) {
   if (!complete && *err.msg) give_up(s, &err);
   s->sink->failed = (int)rank_sum(comm, s->sink->failed);
   (complete ? kind->commit : kind->keep)(s->sink);
-  if (s->sink->rank == 0) speed_print(&s->speed, o->batch, HANDLES_UNDER_WAY);
+  if (s->sink->rank == 0) speed_print(&s->speed, o->batch, NETWORKS_UNDER_WAY);
   if (s->sink->rank == 0 && complete) kind->score(s->sink);
   return complete && !s->sink->failed ? 0 : EXIT_RUN;
 }
@@ -128,12 +128,12 @@ static void plan_outputs(SetRun *s) {
 }
 
 // On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
-static Handles *open_handles(SetRun *s, maskrcnn **handle) {
+static Networks *open_networks(SetRun *s, maskrcnn **handle) {
   const Job *job = s->run->job;
   maskrcnn_status status;
   Err err;
-  Handles *h = handles_of_set(s->run, s->d, s->kind->top(s->run, s->d));
-  *handle = handles_handle(h, &status, &err);
+  Networks *h = networks_of_set(s->run, s->d, s->kind->top(s->run, s->d));
+  *handle = networks_ordinary(h, &status, &err);
   if (status == MASKRCNN_BAD_DEVICE) device_close(device_open(job->device, &err)); // it says so by itself
   if (!*handle) die(err_exit(&err), "%s", err.msg);
   comm_barrier(job->comm);
@@ -156,8 +156,8 @@ int data_set_run(const InferRun *run, const InferKind *kind, const JobOptions *w
   s.sink->rank = comm_rank(job->comm);
   speed_begin(&s.speed, comm_world(job->comm), kind->results);
   maskrcnn *handle;
-  Handles *handles = open_handles(&s, &handle);
-  const Runner runner = handles_runner(handles);
+  Networks *networks = open_networks(&s, &handle);
+  const Runner runner = networks_runner(networks);
   s.queue = queue_of(&runner);
   speed_opened(&s.speed, now_seconds() - s.speed.begun);
   int status = 0;
@@ -168,7 +168,7 @@ int data_set_run(const InferRun *run, const InferKind *kind, const JobOptions *w
   kind->close(s.sink);
   file_set_free(&s.images.outputs);
   queue_free(&s.queue);
-  handles_close(handles);
+  networks_close(networks);
   speed_free(&s.speed);
   dataset_close(&d);
   return status;

@@ -12,7 +12,7 @@
 #include "evaluation/task.h"
 #include "inference/detection_output.h"
 #include "inference/extras.h"
-#include "inference/handles.h"
+#include "inference/networks.h"
 #include "inference/score_file.h"
 
 typedef struct DetectionSink {
@@ -190,11 +190,11 @@ static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n
 // ---- images that are named --------------------------------------------------------------------------------------
 
 static CocoResults join_tiles(const DetectionSink *s, int64_t image_id, const void *results, int h, int w) {
-  const TilePlan plan_of_tiles = handles_tiles(s->sink.run->o, h, w);
+  const TilePlan plan_of_tiles = networks_tiles(s->sink.run->o, h, w);
   const int tiles = tiles_count(&plan_of_tiles);
   TileFound *found = xcalloc((size_t)tiles, sizeof *found);
   for (int i = 0; i < tiles; i++) {
-    const maskrcnn_detections *d = handles_result(results, i)->detections;
+    const maskrcnn_detections *d = networks_result(results, i)->detections;
     found[i] = (TileFound){.tile = tiles_at(&plan_of_tiles, i), .items = results_of(&s->sink, image_id, d), .n = d->n};
   }
   const CocoResults joined = tiles_merge(found, tiles, h, w);
@@ -247,12 +247,12 @@ static void take(Sink *sink, const Decoded *image, const void *results, int in_b
   DetectionSink *s = of(sink);
   const Image *im = &image->image;
   const int64_t id = image->place + 1;
-  if (handles_tiled(sink->run->o, im->h, im->w)) {
+  if (networks_tiled(sink->run->o, im->h, im->w)) {
     CocoResults joined = join_tiles(s, id, results, im->h, im->w);
     take_found(s, image, joined.items, choice_apply(&s->choice, joined.items, joined.n));
     coco_results_free(&joined);
   } else {
-    const maskrcnn_detections *d = handles_result(results, in_batch)->detections;
+    const maskrcnn_detections *d = networks_result(results, in_batch)->detections;
     CocoResult *found = results_of(sink, id, d);
     take_found(s, image, found, choice_apply(&s->choice, found, d->n));
     free(found);

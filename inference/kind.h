@@ -50,7 +50,7 @@ typedef struct InferKind {
   void (*begin)(Sink *s);                            // the first rank's has the result file
 
   // Of images that are named: whether the sink will look at an image's pixels; NULL: at none. The results of an image,
-  // in order, as handles_result has them.
+  // in order, as networks_result has them.
   bool (*looks)(const Sink *s);
   void (*take)(Sink *s, const Decoded *image, const void *results, int in_batch);
 

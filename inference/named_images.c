@@ -3,7 +3,7 @@
 #include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"
-#include "inference/handles.h"
+#include "inference/networks.h"
 #include "inference/start.h"
 #include "inference/stream.h"
 
@@ -13,7 +13,7 @@ typedef struct NamedRun {
   Sources *sources;
   InferImages images;
   Sink *sink;
-  Handles *handles;
+  Networks *networks;
   Speed speed;
   int bad; // images
 } NamedRun;
@@ -52,7 +52,7 @@ static void visit_bad(void *context, const Decoded *image, const Err *why) {
 
 static void visit_time(void *context, int group, int images, double seconds) {
   NamedRun *r = context;
-  speed_batch(&r->speed, handles_shape(r->handles, group), images, seconds);
+  speed_batch(&r->speed, networks_shape(r->networks, group), images, seconds);
 }
 
 // ---- a run ------------------------------------------------------------------------------------------------------
@@ -78,19 +78,19 @@ static bool stream(NamedRun *r, int batch) {
   Err err;
   const StreamVisitor visitor = {
       .context = r, .keeps = keeps, .image = visit, .bad = visit_bad, .took = visit_time, .stopped = interrupted};
-  r->handles = handles_of_named(r->run, batch, &r->speed, interrupted);
-  const Runner runner = handles_runner(r->handles);
+  r->networks = networks_of_named(r->run, batch, &r->speed, interrupted);
+  const Runner runner = networks_runner(r->networks);
   BatchQueue queue = queue_of(&runner);
   Decoders *d = start_decoders(r->run->o, r->sources, r->images.n, batch);
   const bool complete = stream_run(d, &queue, &visitor, &err);
   if (!complete && *err.msg) {
-    if (!r->sink->done) refuse(r, handles_exit(r->handles), err.msg);
+    if (!r->sink->done) refuse(r, networks_exit(r->networks), err.msg);
     die_unforeseen("%s", err.msg);
   }
   r->speed.decoders = decoders_yield(d);
   decoders_close(d);
   queue_free(&queue);
-  handles_close(r->handles);
+  networks_close(r->networks);
   return complete;
 }
 
@@ -112,7 +112,7 @@ int named_images_run(const InferRun *run, const InferKind *kind) {
   if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list of images on standard input is empty");
   if (complete && !images) refuse(&r, EXIT_USAGE, "none of the images could be read");
   (complete ? kind->commit : kind->keep)(r.sink);
-  speed_print(&r.speed, batch, HANDLES_UNDER_WAY);
+  speed_print(&r.speed, batch, NETWORKS_UNDER_WAY);
   speed_free(&r.speed);
   const bool failed = r.sink->failed;
   kind->close(r.sink);

@@ -1,10 +1,10 @@
-#include "inference/handles.h"
+#include "inference/networks.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "include/maskrcnn.h"
-#include "inference/handle_options.h"
+#include "inference/library_options.h"
 #include "lib/canvases.h"
 
 // What the runner hands out: results of a batch, or of all batches of an image's tiles.
@@ -16,7 +16,7 @@ typedef struct HandedOut {
 
 enum { TILES = 0 }; // tag of a batch of tiles: others' are their addresses
 
-struct Handles {
+struct Networks {
   const InferOptions *o;
   const char *device;
   int top;            // classes of an image that results name; 0: all
@@ -40,19 +40,19 @@ struct Handles {
 
 // An image belongs to a canvas by its shape; all that have no place there are a group, and so are those that are cut
 // into tiles.
-static int groups(const Handles *h) { return h->canvases.n + 2; }
-static bool is_ordinary(const Handles *h, int group) { return group < h->canvases.n; }
-static int single_group(const Handles *h) { return h->canvases.n; }
-static int tiled_group(const Handles *h) { return h->canvases.n + 1; }
+static int groups(const Networks *h) { return h->canvases.n + 2; }
+static bool is_ordinary(const Networks *h, int group) { return group < h->canvases.n; }
+static int single_group(const Networks *h) { return h->canvases.n; }
+static int tiled_group(const Networks *h) { return h->canvases.n + 1; }
 
-int handles_shape(const Handles *h, int group) { return is_ordinary(h, group) ? group : MAX_CANVASES; }
+int networks_shape(const Networks *h, int group) { return is_ordinary(h, group) ? group : MAX_CANVASES; }
 
-bool handles_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX(h, w) > o->tile; }
+bool networks_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX(h, w) > o->tile; }
 
-TilePlan handles_tiles(const InferOptions *o, int h, int w) { return tiles_plan(h, w, o->tile, (double)o->overlap); }
+TilePlan networks_tiles(const InferOptions *o, int h, int w) { return tiles_plan(h, w, o->tile, (double)o->overlap); }
 
 // The canvas that holds the image, or the group of single images where there is none.
-static int untiled_group(const Handles *h, int height, int width) {
+static int untiled_group(const Networks *h, int height, int width) {
   int rh, rw;
   if ((int64_t)height * width > h->pixels) return single_group(h);
   const int place = canvases_place(&h->canvases, height, width, &rh, &rw);
@@ -60,29 +60,29 @@ static int untiled_group(const Handles *h, int height, int width) {
 }
 
 static int group_of(void *context, int height, int width) {
-  const Handles *h = context;
-  return handles_tiled(h->o, height, width) ? tiled_group(h) : untiled_group(h, height, width);
+  const Networks *h = context;
+  return networks_tiled(h->o, height, width) ? tiled_group(h) : untiled_group(h, height, width);
 }
 
 static int batch_of(void *context, int group) {
-  const Handles *h = context;
+  const Networks *h = context;
   return is_ordinary(h, group) ? h->batch : 1;
 }
 
 // ---- opening ----------------------------------------------------------------------------------------------------
 
-static void tell_device(Handles *h, maskrcnn *handle) {
+static void tell_device(Networks *h, maskrcnn *handle) {
   const maskrcnn_description *d = maskrcnn_describe(handle);
   if (*d->why_cpu && !h->told) fprintf(stderr, "device: %s; no GPU is used: %s\n", d->device, d->why_cpu);
   h->told = true;
 }
 
-static maskrcnn_status open_handle(Handles *h, maskrcnn **handle, int batch, int64_t pixels, const CanvasSet *s,
+static maskrcnn_status open_handle(Networks *h, maskrcnn **handle, int batch, int64_t pixels, const CanvasSet *s,
                                    Err *err) {
   maskrcnn_size size[MAX_CANVASES];
   for (int i = 0; i < s->n; i++) size[i] = (maskrcnn_size){s->canvas[i].h, s->canvas[i].w};
   const double start = now_seconds();
-  maskrcnn_options options = handle_options(h->o, h->device);
+  maskrcnn_options options = library_options(h->o, h->device);
   options.batch = batch;
   options.top = (size_t)h->top;
   options.queue = h->queue;
@@ -125,13 +125,13 @@ static HandedOut *handed_of(maskrcnn_results *results) {
   return handed_add(handed_new(1, MAX(results->n, 1)), results);
 }
 
-const maskrcnn_result *handles_result(const void *results, int i) {
+const maskrcnn_result *networks_result(const void *results, int i) {
   const HandedOut *p = results;
   return p->piece[i / p->each]->images[i % p->each];
 }
 
 // Takes the oldest that the handle has.
-static QueueState take_next(Handles *h, BatchQueue *q, bool wait, Err *err) {
+static QueueState take_next(Networks *h, BatchQueue *q, bool wait, Err *err) {
   maskrcnn_results *results;
   if (!h->many) return QUEUE_EMPTY;
   const maskrcnn_status status = maskrcnn_next(h->many, wait, &results);
@@ -159,7 +159,7 @@ static void release(void *context, void *results) {
 // ---- many images ------------------------------------------------------------------------------------------------
 
 // For h->batch images at a time, or for half as many again and again until there is memory.
-static maskrcnn_status open_many(Handles *h, Err *err) {
+static maskrcnn_status open_many(Networks *h, Err *err) {
   for (;; h->batch /= 2) {
     const maskrcnn_status status = open_handle(h, &h->many, h->batch, h->pixels, &h->canvases, err);
     if (status != MASKRCNN_NO_MEMORY || h->batch == 1 || h->whole_batches) return status;
@@ -168,7 +168,7 @@ static maskrcnn_status open_many(Handles *h, Err *err) {
 }
 
 // Waits for what it has.
-static bool empty_many(Handles *h, BatchQueue *q, Err *err) {
+static bool empty_many(Networks *h, BatchQueue *q, Err *err) {
   QueueState state;
   do state = take_next(h, q, true, err);
   while (state == QUEUE_DONE);
@@ -176,7 +176,7 @@ static bool empty_many(Handles *h, BatchQueue *q, Err *err) {
 }
 
 // Opens it for half as many images, so that there is memory for larger ones.
-static maskrcnn_status halve(Handles *h, BatchQueue *q, Err *err) {
+static maskrcnn_status halve(Networks *h, BatchQueue *q, Err *err) {
   fprintf(stderr, "%s; continuing with a batch of %d\n", err->msg, h->batch / 2);
   if (!empty_many(h, q, err)) return MASKRCNN_DEAD;
   maskrcnn_close(h->many);
@@ -185,9 +185,9 @@ static maskrcnn_status halve(Handles *h, BatchQueue *q, Err *err) {
   return open_many(h, err);
 }
 
-static maskrcnn_status have_many(Handles *h, Err *err) { return h->many ? MASKRCNN_OK : open_many(h, err); }
+static maskrcnn_status have_many(Networks *h, Err *err) { return h->many ? MASKRCNN_OK : open_many(h, err); }
 
-static maskrcnn_status submit(Handles *h, BatchQueue *q, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
+static maskrcnn_status submit(Networks *h, BatchQueue *q, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
   for (;;) {
     const maskrcnn_status status = maskrcnn_submit(h->many, image, n, tag);
     if (status < 0) take_message(h->many, err);
@@ -197,7 +197,7 @@ static maskrcnn_status submit(Handles *h, BatchQueue *q, const maskrcnn_image *i
 }
 
 // A batch of the queue.
-static maskrcnn_status submit_batch(Handles *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
+static maskrcnn_status submit_batch(Networks *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
   const uint64_t tag = (uint64_t)(uintptr_t)b;
   maskrcnn_status status = have_many(h, err);
   if (status == MASKRCNN_OK) status = submit(h, q, image, b->images, tag, err);
@@ -210,7 +210,7 @@ static maskrcnn_status submit_batch(Handles *h, BatchQueue *q, QueuedBatch *b, c
 
 // ---- single images ----------------------------------------------------------------------------------------------
 
-static maskrcnn_status open_single(Handles *h, const maskrcnn_image *image, Err *err) {
+static maskrcnn_status open_single(Networks *h, const maskrcnn_image *image, Err *err) {
   const int64_t pixels = (int64_t)image->height * image->width;
   const CanvasSet s = canvases_for(&h->canvases, image->height, image->width);
   const bool same = h->single_canvas.h == s.canvas[0].h && h->single_canvas.w == s.canvas[0].w;
@@ -222,7 +222,7 @@ static maskrcnn_status open_single(Handles *h, const maskrcnn_image *image, Err 
   return open_handle(h, &h->single, 1, pixels, &s, err);
 }
 
-static maskrcnn_status run_single(Handles *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
+static maskrcnn_status run_single(Networks *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
   maskrcnn_results *results;
   maskrcnn_status status = open_single(h, image, err);
   if (status) return status;
@@ -259,7 +259,7 @@ static void show_tiles(double *shown, int done, int all) {
 }
 
 // In batches, so that a request to stop is heard between them. h->tiles is told of all that are submitted.
-static maskrcnn_status submit_tiles(Handles *h, BatchQueue *q, const maskrcnn_image *tiles, int n, Err *err) {
+static maskrcnn_status submit_tiles(Networks *h, BatchQueue *q, const maskrcnn_image *tiles, int n, Err *err) {
   maskrcnn_status status = MASKRCNN_OK;
   const int each = h->tiles->each, batches = (n + each - 1) / each;
   int begun = 0;
@@ -275,8 +275,8 @@ static maskrcnn_status submit_tiles(Handles *h, BatchQueue *q, const maskrcnn_im
   return status;
 }
 
-static maskrcnn_status run_tiles(Handles *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
-  const TilePlan plan = handles_tiles(h->o, image->height, image->width);
+static maskrcnn_status run_tiles(Networks *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
+  const TilePlan plan = networks_tiles(h->o, image->height, image->width);
   const int n = tiles_count(&plan), group = untiled_group(h, plan.tile_h, plan.tile_w);
   if (!is_ordinary(h, group)) {
     err_set(err, "tiles of %d x %d pixels are too large or too elongated: use a smaller --tile", plan.tile_w,
@@ -303,7 +303,7 @@ static maskrcnn_status run_tiles(Handles *h, BatchQueue *q, QueuedBatch *b, cons
 // ---- the runner -------------------------------------------------------------------------------------------------
 
 static bool start(void *context, BatchQueue *q, QueuedBatch *b, const Image *const *image, Err *err) {
-  Handles *h = context;
+  Networks *h = context;
   maskrcnn_status status;
   maskrcnn_image *images = xcalloc((size_t)b->images, sizeof *images);
   for (int i = 0; i < b->images; i++)
@@ -322,10 +322,10 @@ static bool start(void *context, BatchQueue *q, QueuedBatch *b, const Image *con
   return status == MASKRCNN_OK || theirs_alone;
 }
 
-Runner handles_runner(Handles *h) {
+Runner networks_runner(Networks *h) {
   return (Runner){.context = h,
                   .groups = groups(h),
-                  .under_way = HANDLES_UNDER_WAY,
+                  .under_way = NETWORKS_UNDER_WAY,
                   .group = group_of,
                   .batch = batch_of,
                   .start = start,
@@ -333,17 +333,17 @@ Runner handles_runner(Handles *h) {
                   .release = release};
 }
 
-static Handles *handles_new(const InferRun *run, int batch) {
-  Handles *h = xcalloc(1, sizeof *h);
+static Networks *networks_new(const InferRun *run, int batch) {
+  Networks *h = xcalloc(1, sizeof *h);
   h->o = run->o;
   h->batch = batch;
-  h->queue = HANDLES_UNDER_WAY * batch;
+  h->queue = NETWORKS_UNDER_WAY * batch;
   return h;
 }
 
-Handles *handles_of_named(const InferRun *run, int batch, Speed *speed, bool (*stopped)(void)) {
+Networks *networks_of_named(const InferRun *run, int batch, Speed *speed, bool (*stopped)(void)) {
   enum { ORDINARY_PIXELS = 64 << 20 };
-  Handles *h = handles_new(run, batch);
+  Networks *h = networks_new(run, batch);
   const Resize resize = resize_of(run->config);
   h->device = run->o->device;
   h->top = run->o->top;
@@ -354,8 +354,8 @@ Handles *handles_of_named(const InferRun *run, int batch, Speed *speed, bool (*s
   return h;
 }
 
-Handles *handles_of_set(const InferRun *run, const Dataset *d, int top) {
-  Handles *h = handles_new(run, run->o->batch);
+Networks *networks_of_set(const InferRun *run, const Dataset *d, int top) {
+  Networks *h = networks_new(run, run->o->batch);
   const Resize resize = resize_of(run->config);
   h->device = run->job->device;
   h->top = top;
@@ -366,14 +366,14 @@ Handles *handles_of_set(const InferRun *run, const Dataset *d, int top) {
   return h;
 }
 
-maskrcnn *handles_handle(Handles *h, maskrcnn_status *status, Err *err) {
+maskrcnn *networks_ordinary(Networks *h, maskrcnn_status *status, Err *err) {
   *status = have_many(h, err);
   return h->many;
 }
 
-int handles_exit(const Handles *h) { return h->failed == MASKRCNN_DEAD ? EXIT_RUN : EXIT_USAGE; }
+int networks_exit(const Networks *h) { return h->failed == MASKRCNN_DEAD ? EXIT_RUN : EXIT_USAGE; }
 
-void handles_close(Handles *h) {
+void networks_close(Networks *h) {
   if (!h) return;
   maskrcnn_close(h->many);
   maskrcnn_close(h->single);
