@@ -153,7 +153,7 @@ static void close_sink(Sink *sink) {
 // ---- images that are named --------------------------------------------------------------------------------------
 
 static void take(Sink *sink, const Decoded *image, const void *results, int in_batch) {
-  const maskrcnn_classes *c = handles_result(results, in_batch)->classes;
+  const maskrcnn_classes *c = networks_result(results, in_batch)->classes;
   text_print(stdout, "%s:", image->path);
   for (int i = 0; i < c->n; i++) text_print(stdout, "%s %s %.4f", i ? "," : "", c->names[i], (double)c->scores[i]);
   fputc('\n', stdout);

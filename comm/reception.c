@@ -89,8 +89,8 @@ static bool seated_as(const Reception *r, const Hello *h) {
   return s->here && same_process(&s->hello.peer, &h->peer);
 }
 
-// A connection that has said who it is. Its wire is taken unless it has to wait: for data there is a seat once the hello
-// for control has come. False: the run cannot take place.
+// A connection that has said who it is. Its wire is taken unless it has to wait: for data there is a seat once the
+// hello for control has come. False: the run cannot take place.
 static bool admit(Reception *r, Pending *g, Err *err) {
   char why[512];
   const Hello *h = &g->hello;

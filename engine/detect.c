@@ -226,7 +226,7 @@ static Detections list(const Engine *e, DetectorSlot *s, float threshold) {
   return (Detections){s->items, s->n};
 }
 
-void engine_find(Engine *e, const Batch *batch) {
+void engine_start_detection(Engine *e, const Batch *batch) {
   Detector *d = e->results;
   CHECK(engine_detecting(e) < BATCHES_UNDER_WAY);
   DetectorSlot *s = &d->slot[d->started++ % BATCHES_UNDER_WAY];
@@ -242,7 +242,7 @@ bool engine_next_detections(Engine *e, bool wait, BatchDetections *out) {
   if (!wait && !device_mark_reached(e->dev, s->mark)) return false;
   device_mark_wait(e->dev, s->mark);
   d->handed_out++;
-  *out = (Found){.batch = s->batch, .detections = list(e, s, e->mask_threshold), .started = s->started};
+  *out = (BatchDetections){.batch = s->batch, .detections = list(e, s, e->mask_threshold), .started = s->started};
   memcpy(out->counter, s->counter, sizeof out->counter);
   return true;
 }

@@ -20,7 +20,7 @@ typedef struct Detections {
 
 // What came of a batch of the pipeline. It all lies in the engine, until BATCHES_UNDER_WAY more have been started after
 // the batch: who keeps a mask for longer copies it.
-typedef struct Found {
+typedef struct BatchDetections {
   const Batch *batch;
   Detections detections;
   int counter[MAX_COUNTERS]; // the model's
@@ -32,7 +32,7 @@ typedef struct Found {
 //
 // Starts a batch of the inference shapes, of which at most BATCHES_UNDER_WAY may be started and not handed out. It must
 // stay as it is until it is.
-void engine_find(Engine *e, const Batch *batch);
+void engine_start_detection(Engine *e, const Batch *batch);
 // The oldest batch not handed out yet. False when there is none, or when it is not done and `wait` is false.
 bool engine_next_detections(Engine *e, bool wait, BatchDetections *out);
 int engine_detecting(const Engine *e); // how many batches are started and not handed out

@@ -49,7 +49,7 @@ static int pack_image(Evaluating *v, const Batch *batch, int place, int first, B
 
 static void start(void *context, const Batch *batch) {
   const Evaluating *v = context;
-  engine_find(v->engine, batch);
+  engine_start_detection(v->engine, batch);
 }
 
 static void compute(void *context, const Batch *batch, ByteBuffer *to) {

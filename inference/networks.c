@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "include/maskrcnn.h"
-#include "inference/library_options.h"
+#include "inference/network_options.h"
 #include "lib/canvases.h"
 
 // What the runner hands out: results of a batch, or of all batches of an image's tiles.
@@ -82,7 +82,7 @@ static maskrcnn_status open_handle(Networks *h, maskrcnn **handle, int batch, in
   maskrcnn_size size[MAX_CANVASES];
   for (int i = 0; i < s->n; i++) size[i] = (maskrcnn_size){s->canvas[i].h, s->canvas[i].w};
   const double start = now_seconds();
-  maskrcnn_options options = library_options(h->o, h->device);
+  maskrcnn_options options = network_options(h->o, h->device);
   options.batch = batch;
   options.top = (size_t)h->top;
   options.queue = h->queue;

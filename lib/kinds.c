@@ -29,6 +29,6 @@ const KindRow kind_detections = {.kind = MASKRCNN_DETECTIONS,
                                  .check = check,
                                  .describe = describe,
                                  .usual_canvases = 1,
-                                 .begin = engine_find,
+                                 .begin = engine_start_detection,
                                  .finish = finish,
                                  .drop = engine_drop};

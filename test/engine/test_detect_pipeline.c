@@ -43,7 +43,7 @@ static void expect_in_order(Engine *e, Batch batch[BATCHES], const Detections wa
   BatchDetections found;
   EXPECT(!engine_next_detections(e, true, &found));
   for (int i = 0; i < BATCHES; i++) {
-    engine_find(e, &batch[i]);
+    engine_start_detection(e, &batch[i]);
     EXPECT_INT(engine_detecting(e), i + 1 - taken);
     if (engine_detecting(e) < most) continue;
     EXPECT(engine_next_detections(e, true, &found) && found.batch == &batch[taken]);
@@ -59,9 +59,9 @@ static void expect_in_order(Engine *e, Batch batch[BATCHES], const Detections wa
 // What was found stays while two more batches are under way.
 static void expect_kept(Engine *e, Batch batch[BATCHES], const Detections want[BATCHES]) {
   BatchDetections first, found;
-  engine_find(e, &batch[0]);
+  engine_start_detection(e, &batch[0]);
   EXPECT(engine_next_detections(e, true, &first));
-  for (int i = 1; i < BATCHES_UNDER_WAY; i++) engine_find(e, &batch[i]);
+  for (int i = 1; i < BATCHES_UNDER_WAY; i++) engine_start_detection(e, &batch[i]);
   device_sync(e->dev);
   expect_same(&first.detections, &want[0]);
   for (int i = 1; i < BATCHES_UNDER_WAY; i++)
@@ -103,7 +103,7 @@ TEST(detect_pipeline_closes_at_any_moment) {
     Engine e;
     Batch batch[BATCHES];
     open_engine(&e, "cpu", batch);
-    for (int i = 0; i < under_way; i++) engine_find(&e, &batch[i]);
+    for (int i = 0; i < under_way; i++) engine_start_detection(&e, &batch[i]);
     EXPECT_INT(engine_detecting(&e), under_way);
     engine_close(&e);
     for (int i = 0; i < BATCHES; i++) synthetic_free(&batch[i]);
@@ -122,7 +122,7 @@ TEST(detect_pipeline_allocates_nothing) {
   int64_t before = 0;
   for (int i = 0; i < 2 * BATCHES; i++) {
     if (i == BATCHES_UNDER_WAY) before = allocations();
-    engine_find(&e, &batch[i % BATCHES]);
+    engine_start_detection(&e, &batch[i % BATCHES]);
     if (engine_detecting(&e) == BATCHES_UNDER_WAY) EXPECT(engine_next_detections(&e, true, &found));
   }
   EXPECT_INT(allocations() - before, 0);

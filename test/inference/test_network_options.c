@@ -1,5 +1,5 @@
 // Catches messages of infer that name the library's options instead of its own.
-#include "inference/library_options.h"
+#include "inference/network_options.h"
 #include "test/harness/test.h"
 
 TEST(infer_names_options_as_its_own) {

@@ -4,6 +4,6 @@
 #include "inference/options.h"
 
 // All but batch, queue, max_pixels and the canvases, which follow from the images. Borrows what the options borrow.
-maskrcnn_options library_options(const InferOptions *o, const char *device);
+maskrcnn_options network_options(const InferOptions *o, const char *device);
 // Puts the program's options in place of the library's.
 void program_words(Err *err);

@@ -1,7 +1,7 @@
-#include "inference/library_options.h"
+#include "inference/network_options.h"
 #include <string.h>
 
-maskrcnn_options library_options(const InferOptions *o, const char *device) {
+maskrcnn_options network_options(const InferOptions *o, const char *device) {
   maskrcnn_options options;
   maskrcnn_options_init(&options, sizeof options);
   options.weights = o->weights;
