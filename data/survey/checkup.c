@@ -27,7 +27,7 @@ static void split_close(Split *s) {
 // What stops ./train once its data are open: no category, or one to evaluate that training does not know.
 static void check_categories(Split *train, Split *val) {
   const Coco *v = &val->data.coco, *t = &train->data.coco;
-  if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: no category to train on", t->path);
+  if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: there is no category to train on", t->path);
   for (int i = 0; val->open && train->open && i < v->num_categories; i++)
     if (coco_find_category(t, v->categories[i].id) < 0) {
       err_set(&val->stop,
