@@ -1,4 +1,5 @@
-// Kernels against the CPU reference: the same numbers on both devices.
+// Kernels against the CPU reference: the same numbers on both devices, as twins. They are for ops whose results may
+// differ by rounding; where bits are equal, test/harness/op_fixture.h does with one tensor for both.
 #pragma once
 #include "nn/device.h"
 #include "nn/ops.h"

@@ -1,7 +1,7 @@
 // Catches updates of Adam and AdamW that differ from torch's, or that change weights when a gradient is not finite.
 //
-// Adam and AdamW, held to their definitions over several updates. Adam and AdamW on the GPU against the CPU reference,
-// over several updates; and in a recorded program, which counts for itself.
+// Adam and AdamW against their definitions over several updates; on the GPU against the CPU, and in a recorded program,
+// which counts for itself.
 #include "base/alloc.h"
 #include "test/harness/gpu.h"
 #include "test/harness/op_golden.h"

@@ -1,7 +1,7 @@
 // Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not follow them.
 //
-// Average pooling, held to its definition. Average pooling on the GPU against the CPU reference. Sums and their order
-// are the same on both, so that F32 has to be equal to the bit, and 16 bits to one rounding.
+// Average pooling against its definition, and on the GPU against the CPU. Sums and their order are the same on both, so
+// that F32 has to be equal to the bit, and 16 bits to one rounding.
 #include "exact/avg_windows.h"
 #include "nn/device.h"
 #include "nn/ops.h"

@@ -1,7 +1,6 @@
 // Catches conversions to and from BF16 that do not round to the nearest number.
 //
-// Numbers of one type as numbers of another, held to the definition: the nearest number, of two the even one. Numbers
-// of one type as numbers of another, on the GPU against the CPU reference, bit for bit.
+// Against the definition: the nearest number, of two the even one; and on the GPU against the CPU, bit for bit.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"

@@ -1,7 +1,7 @@
 // Catches classification losses, gradients, hits or probabilities that are wrong.
 //
-// The classifier's loss, its gradient, the ranks and the probabilities, held to their definitions in long double. The
-// classifier's loss, gradient, hits and probabilities on the GPU against the CPU reference.
+// The loss, its gradient, the ranks and the probabilities against their definitions in long double, and on the GPU
+// against the CPU.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"

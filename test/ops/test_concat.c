@@ -1,7 +1,6 @@
 // Catches concatenation and slices that move a channel to the wrong place.
 //
-// Concatenation and slice, which only move numbers: equal to the bit. Concatenation and slice on the GPU against the
-// CPU reference: they move numbers, to the bit.
+// Both ops only move numbers: equal to the bit, on the CPU and on the GPU.
 #include "nn/device.h"
 #include "nn/ops.h"
 #include "test/harness/gpu.h"

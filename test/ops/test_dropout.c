@@ -1,7 +1,7 @@
 // Catches dropout of other elements than the contract says, or of another share.
 //
-// Dropout: who is dropped follows from the contract's draws alone, how many from p. Dropout on the GPU against the CPU
-// reference: the same elements, to the bit in F32; and in a recorded program, by the step's number in device memory.
+// Which elements are dropped follows from the contract's draws alone, how many from p. On the GPU the same elements, to
+// the bit in F32; and in a recorded program, by the step's number in device memory.
 #include "base/rng.h"
 #include "test/harness/gpu.h"
 #include "test/harness/gradcheck.h"

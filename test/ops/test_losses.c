@@ -1,8 +1,8 @@
 // Catches losses of the detector, and their gradients, that are wrong.
 //
-// The losses and their gradients, held to their definitions in long double and to central differences. Losses and their
-// gradients on the GPU against the CPU reference. A loss is a mean of terms that take about ten float operations on
-// numbers ≤ |x| + |t| + 1 on either side, exp and log among them; softmax adds one for each class.
+// Losses and gradients against their definitions in long double and against central differences, and on the GPU against
+// the CPU. A loss is a mean of terms that take about ten float operations on numbers ≤ |x| + |t| + 1 on either side,
+// exp and log among them; softmax adds one for each class.
 #include <omp.h>
 #include "base/alloc.h"
 #include "base/rng.h"

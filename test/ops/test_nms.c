@@ -1,6 +1,7 @@
 // Catches boxes kept or dropped that should not be, or in another order on the GPU than on the CPU.
 //
-// nms against the definition: a box goes if a kept box of higher rank overlaps it too much.
+// A box goes if a kept box of higher rank overlaps it too much. The CPU is compared with this definition, the GPU with
+// the CPU.
 #include <omp.h>
 #include "exact/geometry.h"
 #include "test/harness/detect.h"

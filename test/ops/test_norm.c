@@ -1,7 +1,6 @@
 // Catches group and batch norm, and their gradients, that differ from their definition.
 //
-// GroupNorm, BatchNorm and their folded form, held to their definitions. GroupNorm and BatchNorm on the GPU against the
-// CPU reference.
+// GroupNorm, BatchNorm and their folded form against their definitions, and on the GPU against the CPU.
 #include <omp.h>
 #include "test/harness/gpu_norm.h"
 #include "test/harness/gradcheck.h"

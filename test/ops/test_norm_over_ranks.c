@@ -1,7 +1,6 @@
 // Catches batch norm over several ranks that differs from that of one device with the whole batch.
 //
-// BatchNorm over ranks, each with a part of the batch, held to one device with all of it. BatchNorm over ranks on the
-// GPU against the CPU reference.
+// BatchNorm over ranks, each with a part of the batch, against one device with all of it; on the GPU against the CPU.
 #include "base/alloc.h"
 #include "test/harness/gpu_norm.h"
 #include "test/harness/gradcheck.h"

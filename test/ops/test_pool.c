@@ -1,8 +1,7 @@
 // Catches max pooling that takes the wrong pixel, or sends its gradient to another one.
 //
-// Max pooling and copy, held to their definitions. Max pooling and copy on the GPU against the CPU reference. Maxima
-// and the order of the gradient's sums are the same on both, so that F32 has to be equal to the bit, and 16 bits to one
-// rounding.
+// Max pooling and copy against their definitions, and on the GPU against the CPU. Maxima and the order of the
+// gradient's sums are the same on both, so that F32 has to be equal to the bit, and 16 bits to one rounding.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/device.h"

@@ -1,8 +1,8 @@
 // Catches images resized or normalised otherwise than by PyTorch and Pillow.
 //
-// Preprocessing against a plain double-precision bilinear interpolation as PyTorch defines it. Preprocessing on the GPU
-// against the CPU reference. Both take the same correctly rounded operations one by one (the kernel is compiled with
-// -fmad=false), so that F32 is equal to the bit and 16 bits to one rounding.
+// Against a plain bilinear interpolation in double as PyTorch defines it, and on the GPU against the CPU. Both take the
+// same correctly rounded operations one by one (the kernel is compiled with -fmad=false), so that F32 is equal to the
+// bit and 16 bits to one rounding.
 #include <omp.h>
 #include "base/alloc.h"
 #include "base/rng.h"

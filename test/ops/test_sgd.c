@@ -1,7 +1,6 @@
 // Catches updates of SGD and gradient norms that are wrong, or weights changed when a gradient is not finite.
 //
-// Gradient statistics and SGD, held to their definitions. Gradient statistics, SGD and the loss scale on the GPU
-// against the CPU reference.
+// Gradient statistics, SGD and the loss scale against their definitions, and on the GPU against the CPU.
 #include <float.h>
 #include <omp.h>
 #include "base/alloc.h"
