@@ -9,7 +9,7 @@
 static void plan(Engine *e) {
   Classifier *c = e->results = xcalloc(1, sizeof *c);
   c->bytes = (size_t)e->infer.shapes.images * (size_t)e->config.classes * dtype_size(e->dev->real);
-  memory_add(&e->memory, "probabilities of batches in flight", ON_HOST_LOCKED, BATCHES_UNDER_WAY * c->bytes, "--batch");
+  memory_add(&e->memory, "probabilities of in-flight batches", ON_HOST_LOCKED, BATCHES_UNDER_WAY * c->bytes, "--batch");
 }
 
 static bool allocate(Engine *e, Err *err) {
@@ -17,7 +17,7 @@ static bool allocate(Engine *e, Err *err) {
   for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
     ClassSlot *s = &c->slot[i];
     if (!(s->probs = device_host_alloc(e->dev, c->bytes)))
-      return err_memory(err, BATCHES_UNDER_WAY * c->bytes, "the probabilities of batches under way", "--batch");
+      return err_memory(err, BATCHES_UNDER_WAY * c->bytes, "the probabilities of in-flight batches", "--batch");
     s->mark = device_mark_open(e->dev);
   }
   return true;

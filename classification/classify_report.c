@@ -21,7 +21,7 @@ static int by_recall(const void *a, const void *b) {
 
 static void fill_classes(EvaluationReport *out) {
   out->columns = COUNT(columns);
-  for (int i = 0; i < COUNT(columns); i++) out->column[i] = columns[i];
+  for (int i = 0; i < COUNT(columns); i++) out->column[i] = xstrdup(columns[i]);
   out->categories = out->confusion.classes;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
   for (int k = 0; k < out->categories; k++) {
@@ -44,7 +44,7 @@ static void fill_confusion(const Dataset *d, const Classification *c, Evaluation
     name[i] = xstrdup(own ? own : "");
   }
   out->confusion = (Confusion){.classes = c->classes, .count = count, .name = (const char *const *)name};
-  out->rule = xstrdup("Images by their class (rows) and the class with the highest probability (columns).");
+  out->rule = xstrdup("Rows are true classes, columns are the predicted ones (highest probability).");
 }
 
 // ---- images ---------------------------------------------------------------------------------------------------------
@@ -65,14 +65,14 @@ static const char *class_name(const EvaluationReport *out, int class, char numbe
 
 static void add_picture(const Dataset *d, const Classification *c, int image, EvaluationReport *out) {
   const ClassRow *row = &c->row[image];
-  const char *file = d->coco.images[d->image[image]].file_name;
+  const char *file = d->coco.images[d->image[image]].file_name, *number = d->gray && file ? strrchr(file, '#') : NULL;
   char truth[CLASS_NUMBER], found[CLASS_NUMBER];
   Thumbnail t;
   if (!thumbnail_open(&t, d, image, SIDE, NULL)) return; // it could be read a moment ago
   out->picture[out->pictures++] = (ReportPicture){
-      .group = "Most surely wrong",
-      .file = file ? xstrdup(file) : xasprintf("number %d", d->image[image]),
-      .caption = xasprintf("%s, taken for %s: %.1f\u00a0%%", class_name(out, d->object[image].label, truth),
+      .group = "Most confident errors",
+      .file = file ? xstrdup(number ? number : file) : xasprintf("number %d", d->image[image]),
+      .caption = xasprintf("true %s, predicted %s (%.1f\u00a0%%)", class_name(out, d->object[image].label, truth),
                            class_name(out, row->top[0], found), 100 * (double)row->prob[0]),
       .truth = thumbnail_plain(&t)};
   thumbnail_close(&t);

@@ -9,7 +9,8 @@ enum { ALIGN = 64 };
 
 static bool cpu_open(Device *dev, Err *err) {
   (void)err;
-  snprintf(dev->description, sizeof dev->description, "CPU, %d threads", omp_get_max_threads());
+  const int threads = omp_get_max_threads();
+  snprintf(dev->description, sizeof dev->description, "CPU, %d thread%s", threads, threads == 1 ? "" : "s");
   return true;
 }
 static void cpu_nothing(Device *dev) { (void)dev; }

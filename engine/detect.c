@@ -62,7 +62,7 @@ static void plan(Engine *e) {
   const size_t runs = (size_t)runs_in(e->infer.shapes.max_bytes / 3);
   d->runs.room = (int64_t)(d->rows * MAX(runs, (size_t)(d->size * d->size) * real_words));
   memory_add(&e->memory, "offsets of mask runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), "--batch");
-  memory_add(&e->memory, "detections of batches in flight", ON_HOST_LOCKED, BATCHES_UNDER_WAY * slot_bytes(d, e->dev),
+  memory_add(&e->memory, "detections of in-flight batches", ON_HOST_LOCKED, BATCHES_UNDER_WAY * slot_bytes(d, e->dev),
              "--batch");
   memory_add(&e->memory, "lists of detections", ON_HOST, BATCHES_UNDER_WAY * items_bytes(d), "--batch");
 }
@@ -84,7 +84,7 @@ static bool allocate(Engine *e, Err *err) {
   lay_out_runs(d, d->scratch, &d->runs);
   for (int i = 0; i < BATCHES_UNDER_WAY; i++)
     if (!slot_allocate(d, e->dev, &d->slot[i]))
-      return err_memory(err, BATCHES_UNDER_WAY * slot_bytes(d, e->dev), "the detections of batches in flight",
+      return err_memory(err, BATCHES_UNDER_WAY * slot_bytes(d, e->dev), "the detections of in-flight batches",
                         "--batch");
   return true;
 }

@@ -171,7 +171,7 @@ static void plan_memory(Engine *e) {
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
-  memory_add(m, "results of steps in flight", ON_HOST_LOCKED, slots_bytes(e->dev), NULL);
+  memory_add(m, "results of in-flight steps", ON_HOST_LOCKED, slots_bytes(e->dev), NULL);
   if (trains && !e->train.shapes.measured && comm_rank(e->comm) == 0) snapshot_plan(&e->snapshot, &e->params);
   memory_add(m, "checkpoint, copied between steps", ON_DEVICE, e->snapshot.staged_bytes, "--model");
   memory_add(m, "checkpoint, written in the background", ON_HOST_LOCKED, e->snapshot.host_bytes, "--model");

@@ -69,10 +69,10 @@ void detection_confusion(const Coco *view, const CocoResults *found, double leas
   out->confusion = (Confusion){
       .classes = n + 1, .count = counts_at(&s, n + 1, place), .name = (const char *const *)name, .background = true};
   out->scores = s;
-  out->rule = xasprintf("Objects by their category (rows) and what they were taken for (columns). Of the detections "
-                        "that reach the score, the highest first, each is paired with the free object of its category "
-                        "whose box it overlaps most, by an IoU of %g or more, and those that are left over in the same "
-                        "way with what is left of other categories. What has no partner is paired with the background: "
-                        "a false detection in its row, a missed object in its column.",
-                        OVERLAP);
+  out->rule =
+      xasprintf("Rows are true categories, columns are predicted ones. Detections that reach the score threshold "
+                "are matched in order of score: first to the unmatched object of the same category with the "
+                "highest IoU (≥ %g), then, among what is left, to objects of other categories. Unmatched "
+                "detections are false positives; unmatched objects are missed.",
+                OVERLAP);
 }

@@ -13,7 +13,7 @@ static const double OVERLAP = 0.5;
 
 enum { OBJECTS, BOX_AP, BOX_AP50, MASK_AP, MASK_AP50, MASK_AR, PRECISION, RECALL };
 static const char *const columns[] = {"objects",   "box AP",  "box AP50",  "mask AP",
-                                      "mask AP50", "mask AR", "precision", "recall"};
+                                      "mask AP50", "mask AR", "precision", "recall"}; // the last two at a score
 
 static double defined(double value) { return value < 0 ? NAN : value; }
 
@@ -41,10 +41,11 @@ static int *rank_categories(const Scores *s) {
   return place;
 }
 
-// Precision and recall are those of the confusion.
-static void fill_categories(const Scores *s, const int *place, EvaluationReport *out) {
+// Precision and recall are those of the confusion, which counts detections of at least `score`.
+static void fill_categories(const Scores *s, const int *place, double score, EvaluationReport *out) {
   out->columns = COUNT(columns);
-  for (int i = 0; i < COUNT(columns); i++) out->column[i] = columns[i];
+  for (int i = 0; i < COUNT(columns); i++)
+    out->column[i] = i < PRECISION ? xstrdup(columns[i]) : xasprintf("%s @%g", columns[i], score);
   out->categories = s->bbox.num_categories;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
   for (int i = 0; i < out->categories; i++) {
@@ -76,7 +77,7 @@ static void add_curve(ReportChart *p, const char *label, const double precision[
 
 static void add_overall(ReportCharts *to, const char *title, const EvalSummary *s) {
   static const char *const label[EVAL_CURVES] = {
-      [CURVE_50] = "IoU 0.50", [CURVE_75] = "IoU 0.75", [CURVE_MEAN] = "mean of 0.50, 0.55 … 0.95"};
+      [CURVE_50] = "IoU 0.50", [CURVE_75] = "IoU 0.75", [CURVE_MEAN] = "IoU 0.50:0.95"};
   ReportChart *p = report_chart_add(to, title);
   for (int c = 0; c < EVAL_CURVES; c++) add_curve(p, label[c], s->precision[s->num_categories][c]);
 }
@@ -89,7 +90,7 @@ static void fill_precision(const Scores *s, const int *place, EvaluationReport *
     ReportChart *p = report_chart_add(&out->category_charts, out->category[i].name);
     add_curve(p, "boxes, IoU 0.50", s->bbox.precision[place[i]][CURVE_50]);
     add_curve(p, "masks, IoU 0.50", s->segm.precision[place[i]][CURVE_50]);
-    add_curve(p, "masks, mean", s->segm.precision[place[i]][CURVE_MEAN]);
+    add_curve(p, "masks, IoU 0.50:0.95", s->segm.precision[place[i]][CURVE_MEAN]);
   }
 }
 
@@ -218,16 +219,20 @@ static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const G
   Thumbnail t;
   if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (ReportPicture){0}; // it could be read a moment ago
   char drawn[80] = "";
-  if (!n && all) snprintf(drawn, sizeof drawn, "; no score reaches %g: drawn from %g on", score, lower);
-  const ReportPicture p = {
-      .group = kind,
-      .file = xstrdup(file ? file : ""),
-      .caption = xasprintf("quality %.2f: %d found, %d missed, %d false%s", q->quality, q->pairs, q->fn, q->fp, drawn),
-      .truth = thumbnail_truth(&t, d, q->image),
-      .found = thumbnail_found(&t, d, g->result + first, MIN(n ? n : all, MOST_DRAWN))};
+  if (!n && all) snprintf(drawn, sizeof drawn, "; none reaches %g, so those ≥ %g are drawn", score, lower);
+  const ReportPicture p = {.group = kind,
+                           .file = xstrdup(file ? file : ""),
+                           .caption =
+                               xasprintf("quality %.2f: %d correct, %d missed, %d false positive%s (score ≥ %g)%s",
+                                         q->quality, q->pairs, q->fn, q->fp, q->fp == 1 ? "" : "s", score, drawn),
+                           .truth = thumbnail_truth(&t, d, q->image),
+                           .found = thumbnail_found(&t, d, g->result + first, MIN(n ? n : all, MOST_DRAWN))};
   thumbnail_close(&t);
   return p;
 }
+
+static const char worst_group[] =
+    "Worst images (quality: mean IoU of the matches, lowered by misses and false positives)";
 
 static void fill_pictures(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out) {
   const double lower = out->scores.n ? fmin(score, out->scores.opens_at) : score; // of a NaN the other
@@ -247,7 +252,7 @@ static void fill_pictures(const Dataset *d, const Evaluation *v, double score, E
     const bool bad = k < worst;
     const ImageQuality *q = &all[bad ? k : n - 1 - (k - worst)];
     if (bad ? q->quality < 1 : q->quality > 0)
-      made[k] = picture_of(d, q, &g, score, lower, bad ? "The worst" : "The best");
+      made[k] = picture_of(d, q, &g, score, lower, bad ? worst_group : "Best images");
   }
   out->picture = xcalloc(2 * SHOWN, sizeof *out->picture);
   for (int k = 0; k < worst + best; k++)
@@ -264,7 +269,7 @@ void detection_report(const Dataset *d, const Evaluation *v, double score, Evalu
   detection_confusion(&view, &v->found, score, out);
   if (out->confusion.count) {
     int *place = rank_categories(&v->scores);
-    fill_categories(&v->scores, place, out);
+    fill_categories(&v->scores, place, score, out);
     fill_precision(&v->scores, place, out);
     free(place);
   }

@@ -40,6 +40,7 @@ static void free_charts(ReportCharts *c) {
 void report_free(EvaluationReport *r) {
   for (int i = 0; i < r->categories; i++) free(r->category[i].name);
   free(r->category);
+  for (int i = 0; i < r->columns; i++) free(r->column[i]);
   free_charts(&r->charts);
   free_charts(&r->category_charts);
   free(r->rule);

@@ -32,7 +32,7 @@ ReportCurve *report_curve_add(ReportChart *c, const char *label, int points);
 
 // An image, and beside it what a model made of it.
 typedef struct ReportPicture {
-  const char *group; // "The worst": pictures of one group stand together
+  const char *group; // "Best images": pictures of one group stand together
   char *file;        // as it is called
   char *caption;     // one line
   Jpeg truth, found; // found NULL: there is one picture
@@ -50,7 +50,7 @@ typedef struct ReportScores {
 } ReportScores;
 
 typedef struct EvaluationReport {
-  const char *column[REPORT_COLUMNS]; // what the values of categories are: a count, then shares
+  char *column[REPORT_COLUMNS]; // owned: what the values of categories are: a count, then shares
   int columns;
   ReportCategory *category; // in the order in which they are shown
   int categories;

@@ -1,4 +1,5 @@
 #include "training/divergence.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -6,13 +7,17 @@
 #include "base/record.h"
 #include "base/text.h"
 
+// A NaN without its sign, which printf would show.
+static double plain(double value) { return isnan(value) ? NAN : value; }
+
 void divergence_take(Divergence *d, const Model *m, const Dataset *data, int images, int64_t step, double rate,
                      const StepResult *r) {
   *d = (Divergence){.step = step, .rate = rate};
   for (int i = 0; i < model_losses(m); i++)
     snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "%s %g, ", m->loss[i].name,
-             r->loss[i]);
-  snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "gradient norm %g", r->grad_norm);
+             plain(r->loss[i]));
+  snprintf(d->losses + strlen(d->losses), sizeof d->losses - strlen(d->losses), "gradient norm %g",
+           plain(r->grad_norm));
   for (int i = 0; i < images; i++)
     if (r->index[i] >= 0)
       snprintf(d->images + strlen(d->images), sizeof d->images - strlen(d->images), "%s%s", *d->images ? ", " : "",
@@ -49,8 +54,13 @@ static char *half_rate(const Divergence *d, const TrainSpec *o) {
 }
 
 void divergence_explain(const Divergence *d, const RunFiles *f, Err *out) {
-  err_set(out, "step %lld: loss or gradient not finite (%s) on %s; nothing was updated; %s", (long long)d->step,
-          d->losses, d->images, f->kept);
+  char saved[768] = "there is no checkpoint yet", before[256] = "";
+  if (f->older >= 0 && f->older != f->newest)
+    snprintf(before, sizeof before, ", %s (step %lld)", strrchr(f->previous, '/') + 1, (long long)f->older);
+  if (f->newest >= 0)
+    snprintf(saved, sizeof saved, "saved: %s (step %lld)%s", f->checkpoint, (long long)f->newest, before);
+  err_set(out, "step %lld: loss or gradient is not finite (%s), images %s; the weights were not updated; %s",
+          (long long)d->step, d->losses, d->images, saved);
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------

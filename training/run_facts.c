@@ -54,11 +54,11 @@ static void record_panels(Record *j, const Model *m) {
     label[n] = task->curve[n].label;
   }
   add_panel(&panels, &(PanelText){task->curve_title, task->curve_unit, false, false, true}, key, label, n);
-  add_one(&panels, "Loss on what is evaluated", "loss", true, false, "val_loss");
+  add_one(&panels, "Validation loss", "loss", true, false, "val_loss");
   add_one(&panels, "Gradient norm", "L2 norm", true, true, "grad_norm");
-  add_one(&panels, "Learning rate", "per step", false, false, "lr");
+  add_one(&panels, "Learning rate", "learning rate", false, false, "lr");
   add_one(&panels, "Speed", "images per second", false, false, "img_s");
-  add_one(&panels, "Wait for data", "seconds a step", false, true, "wait");
+  add_one(&panels, "Data-loading wait", "seconds per step", false, true, "wait");
   record_list_end(&panels, j, "panels");
 }
 
@@ -76,8 +76,8 @@ static void record_parts(Record *j, const StepParts *p) {
   RecordList parts = {0};
   for (int i = 0; i < p->parts; i++) add_part(&parts, p->part[i].name, p->part[i].forward, p->part[i].backward);
   if (p->results) {
-    add_part(&parts, "update of the parameters", p->update / p->results, NAN);
-    add_part(&parts, "transfer of the batch", p->transfer / p->results, NAN);
+    add_part(&parts, "optimizer step", p->update / p->results, NAN);
+    add_part(&parts, "host-to-device copy", p->transfer / p->results, NAN);
   }
   record_int(j, "timed_steps", p->steps);
   record_list_end(&parts, j, "parts");

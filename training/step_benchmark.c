@@ -17,7 +17,7 @@ static bool bench_step(void *context, int64_t i, bool wait, BenchStep *out, Err 
   if (*b->r->trouble.msg) return err_set(err, "%s", b->r->trouble.msg);
   for (StepResult s; engine_result(e, wait, &s);) {
     if (train_diverged(b->r, s.step + 1, &s))
-      return err_set(err, "step %lld: loss or gradient not finite (%s)", (long long)s.step + 1,
+      return err_set(err, "step %lld: loss or gradient is not finite (%s)", (long long)s.step + 1,
                      b->r->divergence.losses);
     out->images += b->r->o.batch;
     out->wait += s.wait_seconds;

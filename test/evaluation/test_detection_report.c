@@ -102,12 +102,14 @@ TEST(detection_report_of_an_evaluation) {
     EXPECT_INT(e->categories, d.classes - 1);
     double sum = 0;
     for (int k = 0; k < e->categories; k++) sum += e->category[k].value[0];
+    EXPECT_STR(e->column[6], low ? "precision @0.4" : "precision @0.5");
     EXPECT(sum == objects && e->category[0].value[3] <= e->category[1].value[3]); // by mask AP
     EXPECT(e->pictures > 2 && e->picture[0].truth.bytes && e->picture[0].found.bytes);
-    char *caption = xasprintf("quality 0.00: 0 found, %d missed, 0 false", missed);
+    char *caption =
+        xasprintf("quality 0.00: 0 correct, %d missed, 0 false positives (score ≥ %g)", missed, low ? 0.4 : 0.5);
     EXPECT_STR(e->picture[0].caption, caption);
-    EXPECT_STR(e->picture[0].group, "The worst");
-    EXPECT_STR(e->picture[e->pictures - 1].group, "The best");
+    EXPECT(strstr(e->picture[0].group, "Worst images (quality: ") == e->picture[0].group);
+    EXPECT_STR(e->picture[e->pictures - 1].group, "Best images");
     EXPECT(strstr(e->picture[e->pictures - 1].caption, "quality 1.00"));
     free(caption);
     report_free(&report);
@@ -116,12 +118,13 @@ TEST(detection_report_of_an_evaluation) {
   EvaluationReport report = {0};
   detection_report(&d, &v, 0.95, &report);
   if (EXPECT(report.scores.opens_at == 0.45 && report.pictures > 1 && report.picture[1].found.bytes)) {
-    EXPECT(!strstr(report.picture[report.pictures - 1].group, "best")); // at 0.95 none is
+    EXPECT(!strstr(report.picture[report.pictures - 1].group, "Best")); // at 0.95 none is
     for (int i = 0, drawn = 0, empty = 0; i < report.pictures; i++) {
-      const bool says = strstr(report.picture[i].caption, " false; no score reaches 0.95: drawn from 0.45 on") != NULL;
+      const bool says =
+          strstr(report.picture[i].caption, " (score ≥ 0.95); none reaches 0.95, so those ≥ 0.45 are drawn") != NULL;
       drawn += says;
       empty += !says;
-      EXPECT(strstr(report.picture[i].caption, "quality 0.00: 0 found, ") && empty <= 1);
+      EXPECT(strstr(report.picture[i].caption, "quality 0.00: 0 correct, ") && empty <= 1);
       EXPECT(i + 1 < report.pictures || drawn > 0);
     }
   }

@@ -14,7 +14,8 @@ static Jpeg jpeg_of(char byte) {
 }
 
 static void fill(EvaluationReport *r) {
-  *r = (EvaluationReport){.rule = xstrdup("a \"rule\""), .column = {"objects", "AP"}, .columns = 2, .categories = 1};
+  *r = (EvaluationReport){
+      .rule = xstrdup("a \"rule\""), .column = {xstrdup("objects"), xstrdup("AP")}, .columns = 2, .categories = 1};
   r->category = xcalloc(1, sizeof *r->category);
   r->category[0] = (ReportCategory){.name = xstrdup("<cat>\n"), .value = {3, NAN}};
   ReportCharts *of[] = {&r->charts, &r->category_charts};

@@ -10,7 +10,7 @@ LOSSES = {"loss": "total", "loss_classifier": "classifier", "loss_box_reg": "box
           "loss_objectness": "objectness", "loss_rpn_box_reg": "RPN box"}
 SCORES = {"bbox_AP": "box AP", "bbox_AP50": "box AP50", "segm_AP": "mask AP", "segm_AP50": "mask AP50"}
 SCORES_OF_CELLS = [0.05, 0.25, 0.5, 0.75]
-COLUMNS = ["objects", "box AP", "box AP50", "mask AP", "mask AP50", "mask AR", "precision", "recall"]
+COLUMNS = ["objects", "box AP", "box AP50", "mask AP", "mask AP50", "mask AR", "precision @0.5", "recall @0.5"]
 
 
 def png(width, height, colour):
@@ -36,7 +36,7 @@ class Run:
         self.ap = ap or (lambda step: 0.4 * math.sin(math.pi * step / (1.4 * self.steps)))  # best before the end
         self.log = []
         self.run = {
-            "state": "complete", "model": "vgg-28" if classifier else "tiny", "data": "a/set", "device": "CPU, 1 threads",
+            "state": "complete", "model": "vgg-28" if classifier else "tiny", "data": "a/set", "device": "CPU, 1 thread",
             "classes": len(self.categories) + (not classifier), "images": 800, "val_images": 60, "step": steps,
             "steps": steps, "complete": True, "batch": 8, "world": 1, "per_epoch": 100, "rollbacks": 0,
             "parameters": 1362321, "date": "2026-01-02T03:04:05Z", "commit": "0123456", "clean": True,
@@ -60,11 +60,11 @@ class Run:
         else:
             first = [panel("Losses", "loss", LOSSES, log=True, noisy=True),
                      panel("Average precision", "AP", SCORES, metrics=True)]
-        return first + [panel("Loss on what is evaluated", "loss", {"val_loss": "Loss on what is evaluated"}, log=True),
+        return first + [panel("Validation loss", "loss", {"val_loss": "Validation loss"}, log=True),
                         panel("Gradient norm", "L2 norm", {"grad_norm": "Gradient norm"}, log=True, noisy=True),
-                        panel("Learning rate", "per step", {"lr": "Learning rate"}),
+                        panel("Learning rate", "learning rate", {"lr": "Learning rate"}),
                         panel("Speed", "images per second", {"img_s": "Speed"}),
-                        panel("Wait for data", "seconds a step", {"wait": "Wait for data"}, noisy=True)]
+                        panel("Data-loading wait", "seconds per step", {"wait": "Data-loading wait"}, noisy=True)]
 
     def evaluated(self):
         """The steps of evaluations."""
@@ -102,7 +102,7 @@ class Run:
         curve = lambda name: [name, recall, [max(0, 1 - r * r) for r in recall]]
         return {
             "step": self.steps - self.steps % self.every, "images": 60, "left_out": 0,
-            "rule": "Objects by their category (rows) and what they were taken for (columns).",
+            "rule": "Rows are true categories, columns are predicted ones.",
             "metrics": self.scores(self.steps - self.steps % self.every),
             "columns": COLUMNS,
             "categories": [[name, 25 + i, 0.1 + i / (2 * n), 0.2 + i / (2 * n), 0.1, 0.2, None, 0.8, 0.5]
@@ -114,9 +114,9 @@ class Run:
             "confusion": {"background": True, "names": names + ["background"], "scores": SCORES_OF_CELLS,
                           "report_score": 0.5, "opens_at": 0.25, "highest_score": 0.74,
                           "objects": [25 + i for i in range(n)], "cells": sorted(cells)},
-            "pictures": [["The worst", "000001.png", "quality 0.00: 0 found, 8 missed, 0 false", "pictures/a-truth.png",
+            "pictures": [["Worst images", "000001.png", "quality 0.00: 0 correct, 8 missed, 0 false positives", "pictures/a-truth.png",
                           "pictures/a-found.png"],
-                         ["The best", "000002.png", "quality 0.61: 2 found, 1 missed, 0 false", "pictures/b-truth.png",
+                         ["Best images", "000002.png", "quality 0.61: 2 correct, 1 missed, 0 false positives", "pictures/b-truth.png",
                           "pictures/b-found.png"]]}
 
     def classes(self):
@@ -124,13 +124,13 @@ class Run:
         cells = sorted([[i, i, 20 + i] for i in range(n)] + [[i, (i + 1) % n, 3 + i] for i in range(n) if n > 1])
         return {
             "step": self.steps - self.steps % self.every, "images": 60, "left_out": 0,
-            "rule": "Images by their class (rows) and the class with the highest probability (columns).",
+            "rule": "Rows are true classes, columns are the predicted ones (highest probability).",
             "metrics": self.scores(self.steps - self.steps % self.every),
             "columns": ["images", "recall", "precision", "F1"],
             "categories": [[name, 23 + i, 0.5 + i / (4 * n), 0.6, 0.55] for i, name in enumerate(names)],
             "panels": [], "category_panels": [],
             "confusion": {"background": False, "names": names, "cells": cells},
-            "pictures": [["Most surely wrong", "a/000033.png", "a, taken for b: 57.0\xa0%", "pictures/a-truth.png", None]]}
+            "pictures": [["Most confident errors", "a/000033.png", "true a, predicted b (57.0\xa0%)", "pictures/a-truth.png", None]]}
 
     def write(self, folder, log_only=False):
         os.makedirs(os.path.join(folder, "pictures"), exist_ok=True)

@@ -312,7 +312,7 @@ def diverging(scale):
     run.loss = lambda step: sound(step) if step <= 70 else scale * 10.0 ** (step - 70)
     run.steps = 75
     run.run.update(state="diverged", complete=False, step=75, warnings=[
-        {"text": "step 76: not finite (loss_mask 1e+29) on 000035.png; nothing was updated"}])
+        {"text": "step 76: loss or gradient is not finite (loss_mask 1e+29), images 000035.png; the weights were not updated"}])
     return run
 
 

@@ -209,7 +209,7 @@ TEST_TIER(classes_of_folders, 1) {
   EXPECT(strstr(said, "stopped early: step 6 reached the targets, val_top1 ") &&
          strstr(said, "\"target_val_top1\":0,"));
   EXPECT_INT(command(&said, "%s --plan", line), 0);
-  EXPECT(strstr(said, "class_loss") && strstr(said, "probabilities of batches in flight"));
+  EXPECT(strstr(said, "class_loss") && strstr(said, "probabilities of in-flight batches"));
   CHECK(!command(NULL, "rm -r %s/val", in_tmp("tree")));
   EXPECT_INT(command(&said, "%s --out %s --iters 2", line, in_tmp("no-val")), 0);
   EXPECT(strstr(said, "no evaluation: ") && strstr(said, "--val-fraction 0.2 would"));

@@ -31,7 +31,7 @@ TEST_TIER(memory_plan_has_the_host, 1) {
                                      "loader's batches in inference",
                                      "checkpoint, written in the background",
                                      "offsets of mask runs",
-                                     "detections of batches in flight",
+                                     "detections of in-flight batches",
                                      "lists of detections"};
   const char *said;
   double sum = 0;

@@ -385,7 +385,7 @@ TEST_TIER(program_stops_at_what_is_not_finite, 1) {
               "--eval-every never",
               tool("train"), shapes_set(), in_tmp("stops")),
       1);
-  EXPECT(strstr(said, ": loss or gradient not finite ("));
+  EXPECT(strstr(said, ": loss or gradient is not finite ("));
 }
 
 TEST_TIER(program_never_overwrites_a_run, 1) {

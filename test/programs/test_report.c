@@ -151,7 +151,7 @@ TEST_TIER(report_of_what_there_is, 1) {
 // Steps in the middle of a session are timed node by node instead of replayed, and come to the same bits: sessions of
 // eight steps are too short to be timed.
 TEST_TIER(cuda_report_times_parts_of_the_step, 1) {
-  static const char *const parts[] = {"\"backbone\"", "\"rpn\"", "\"update of the parameters\"", "\"timed_steps\":3,"};
+  static const char *const parts[] = {"\"backbone\"", "\"rpn\"", "\"optimizer step\"", "\"timed_steps\":3,"};
   if (!gpu_device()) return;
   EXPECT_INT(train_shapes("", "gpu-timed", "--device cuda --iters 16 --amp=bf16"), 0);
   EXPECT_INT(train_shapes("", "gpu-replayed", "--device cuda --iters 16 --amp=bf16 --stop-after 8"), 0);

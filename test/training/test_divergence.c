@@ -13,7 +13,7 @@ TEST(divergence_names_losses_and_images) {
   const Dataset d = {.coco.images = image, .image = usable};
   const Model m = {.loss = {{.name = "box"}, {.name = "mask"}}};
   Divergence found;
-  const StepResult r = {.loss = {NAN, 0.5}, .grad_norm = INFINITY, .index = (int[]){1, -1, 0}};
+  const StepResult r = {.loss = {-NAN, 0.5}, .grad_norm = INFINITY, .index = (int[]){1, -1, 0}};
   divergence_take(&found, &m, &d, 3, 7, 0.02, &r);
   EXPECT_STR(found.losses, "box nan, mask 0.5, gradient norm inf");
   EXPECT_STR(found.images, "a.png, c.png");
@@ -25,24 +25,34 @@ TEST(divergence_goes_back_to_what_was_good) {
     long newest, older;
     bool newest_is_good;
     int from; // -1: nowhere
-    const char *how;
+    const char *how, *saved;
   } cases[] = {
-      {-1, -1, true, RESUME_NO, "train --lr 0.01"},
-      {8, 4, true, RESUME_PREVIOUS, "train --resume=previous --amend --lr 0.01"},
-      {8, 4, false, RESUME_PREVIOUS, "train --resume=previous --amend --lr 0.01"},
-      {8, -1, true, RESUME_LAST, "train --resume --amend --lr 0.01"},
-      {8, -1, false, -1, "train --lr 0.01 --out there-lr0.01"},
-      {9, -1, true, -1, "train --lr 0.01 --out there-lr0.01"}, // its own step: nothing tells that it was good
+      {-1, -1, true, RESUME_NO, "train --lr 0.01", "there is no checkpoint yet"},
+      {8, 4, true, RESUME_PREVIOUS, "train --resume=previous --amend --lr 0.01",
+       "saved: there/checkpoint.safetensors (step 8), checkpoint-previous.safetensors (step 4)"},
+      {8, 4, false, RESUME_PREVIOUS, "train --resume=previous --amend --lr 0.01",
+       "saved: there/checkpoint.safetensors (step 8), checkpoint-previous.safetensors (step 4)"},
+      {8, -1, true, RESUME_LAST, "train --resume --amend --lr 0.01", "saved: there/checkpoint.safetensors (step 8)"},
+      {8, -1, false, -1, "train --lr 0.01 --out there-lr0.01", "saved: there/checkpoint.safetensors (step 8)"},
+      {9, -1, true, -1, "train --lr 0.01 --out there-lr0.01",
+       "saved: there/checkpoint.safetensors (step 9)"}, // its own step: nothing tells that it was good
   };
   const Divergence d = {.step = 10, .rate = 0.02, .losses = "loss nan", .images = "a.png"};
   for (int i = 0; i < COUNT(cases); i++) {
-    const RunFiles f = {
-        .newest = cases[i].newest, .older = cases[i].older, .newest_is_good = cases[i].newest_is_good, .kept = "kept"};
+    const RunFiles f = {.checkpoint = (char *)"there/checkpoint.safetensors",
+                        .previous = (char *)"there/checkpoint-previous.safetensors",
+                        .newest = cases[i].newest,
+                        .older = cases[i].older,
+                        .newest_is_good = cases[i].newest_is_good};
     const TrainSpec o = {.out = "there", .command = "train"};
     SessionStart next = {0};
     Err err;
     divergence_explain(&d, &f, &err);
-    EXPECT_STR(err.msg, "step 10: loss or gradient not finite (loss nan) on a.png; nothing was updated; kept");
+    char *want = xasprintf("step 10: loss or gradient is not finite (loss nan), images a.png; the weights were not "
+                           "updated; %s",
+                           cases[i].saved);
+    EXPECT_STR(err.msg, want);
+    free(want);
     char *command = divergence_command(&d, &o, &f);
     EXPECT_STR(command, cases[i].how);
     free(command);
@@ -57,7 +67,7 @@ TEST(divergence_goes_back_to_what_was_good) {
 // Phases have rates of their own, all of which are halved.
 TEST(divergence_halves_phases) {
   const Divergence d = {.step = 10, .rate = 0.5, .losses = "loss nan", .images = "a.png"};
-  const RunFiles f = {.newest = 8, .older = -1, .newest_is_good = true, .kept = "kept"};
+  const RunFiles f = {.newest = 8, .older = -1, .newest_is_good = true};
   TrainSpec o = {.out = "there", .command = "train --phases 1@0.5,2@0.25"};
   Err err;
   CHECK(phases_parse(&o.phase_list, "1@0.5,2@0.25", &err));
