@@ -51,7 +51,7 @@ TEST(checkup_says_what_there_is) {
   EXPECT_STR(said(s, "objects"), "24 in 2 of 2 categories; most in an image: 3; crowds, which are left out: 2");
   EXPECT_STR(said(s, "their size"), "15, 16, 19 pixels (a tenth, half, nine tenths of the objects are smaller)");
   EXPECT(said(s, "decoding") && !s->stop);
-  EXPECT_STR(f.read_as, "as ./train reads it with --size 96 --max-size 160 --canvases 2");
+  EXPECT_STR(f.read_as, "as train reads it with --size 96 --max-size 160 --canvases 2");
   EXPECT_STR(f.absent, "no split val to evaluate on");
   EXPECT(!f.unseen && !f.split[1].name);
   EXPECT_INT(f.categories, 2);
@@ -70,7 +70,7 @@ TEST(checkup_joins_the_categories_of_both_splits) {
   o.decode = false;
   o.exif = o.keep_empty = true;
   look(&c, &f, &o, dir);
-  EXPECT_STR(f.read_as, "as ./train reads it with --size 96 --max-size 160 --canvases 2 --exif --keep-empty");
+  EXPECT_STR(f.read_as, "as train reads it with --size 96 --max-size 160 --canvases 2 --exif --keep-empty");
   EXPECT_STR(f.unseen, " in the annotations; image files and masks were not looked at");
   EXPECT(!f.absent && !f.split[1].stop && !said(&f.split[1], "decoding"));
   EXPECT_INT(f.categories, 2);
