@@ -119,7 +119,7 @@ faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
 # Only the usual build leaves copies beside the sources, which others may read alone.
 copies := $(if $(filter build,$B),train infer)
 all: $(or $(copies),$B/train $B/infer) $(tools:%=$B/%) $(cuda_tools) $B/libmaskrcnn.so $B/libmaskrcnn.a | $B/maskrcnn.pc
-	@echo "built $(built): $(copies:%=./%) $(filter $B/%,$^)"
+	@echo "built $(built): $(strip $(copies:%=./%) $(filter $B/%,$^))"
 
 setup:
 	@CC="$(CC)" STB="$(STB)" B="$B" sh tools/setup.sh
