@@ -59,10 +59,10 @@ static void note_boxless(const Coco *gt) {
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
   X(HEADING, "Curves and confusion matrix: FILE.json, or a FOLDER")                                                    \
-  X(STRING, curves, NULL, "PATH", "precision over recall, for each category and for all")                              \
-  X(STRING, confusion, NULL, "PATH", "which categories are taken for which, or for background; FILE.txt, too")         \
-  X(FLOAT, confusion_score, 0.5f, -INFINITY, INFINITY, "S", "smallest score of a detection in the confusion matrix")   \
-  X(FLOAT, confusion_iou, 0.5f, 0.01, 1, "IOU", "smallest overlap of a match in the confusion matrix")
+  X(STRING, curves, NULL, "PATH", "precision-recall curves, for each category and for all")                            \
+  X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; FILE.txt is also possible")       \
+  X(FLOAT, confusion_score, 0.5f, -INFINITY, INFINITY, "S", "minimum score of a detection in the confusion matrix")    \
+  X(FLOAT, confusion_iou, 0.5f, 0.01, 1, "IOU", "minimum IoU of a match in the confusion matrix")
 // clang-format on
 
 typedef struct CocoevalOptions {

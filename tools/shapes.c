@@ -14,12 +14,12 @@ static void show_progress(int done, int total) {
 // clang-format off
 #define SHAPES_OPTIONS(X)                                                                                              \
   X(STRING, out, NULL, "DIR", "folder to write, created if missing")                                                   \
-  X(INT, train, 2000, 1, 999999, "N", "images to train on")                                                            \
-  X(INT, val, 200, 1, 999999, "N", "images to evaluate on")                                                            \
+  X(INT, train, 2000, 1, 999999, "N", "number of training images")                                                     \
+  X(INT, val, 200, 1, 999999, "N", "number of validation images")                                                      \
   X(INT, size, 0, 1, 4096, "PIXELS", "height and width of an image", .usual = "128; 28 with --idx")                    \
-  X(INT64, seed, 1, 0, INFINITY, "N", "seed of everything random")                                                     \
-  X(FLAG, idx, false, "single gray shapes by class, in IDX files as MNIST's")                                          \
-  X(FLAG, folders, false, "single shapes by class, in folders: train/CLASS, val/CLASS")
+  X(INT64, seed, 1, 0, INFINITY, "N", "seed of the random number generator")                                           \
+  X(FLAG, idx, false, "instead: one gray shape per image, with its class, in IDX files like MNIST's")                  \
+  X(FLAG, folders, false, "instead: one shape per image, in a folder per class: train/CLASS, val/CLASS")
 // clang-format on
 
 typedef struct ShapesOptions {
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.out) die(EXIT_USAGE, "--out DIR is missing; --help shows the usage");
-  if (o.idx && o.folders) die(EXIT_USAGE, "--idx and --folders exclude each other; give one");
+  if (o.idx && o.folders) die(EXIT_USAGE, "--idx and --folders cannot be combined; give one");
   const bool classes = o.idx || o.folders;
   const int least = classes ? SHAPES_MIN_SINGLE : SHAPES_MIN_SIZE;
   if (o.size == 0) o.size = o.idx ? 28 : 128;
