@@ -290,7 +290,7 @@ TEST_TIER(ranks_refuse_what_cannot_be, 1) {
       {"faulty/train", "FAULTY_GPUS=1 CUDA_VISIBLE_DEVICES=5", "--gpus 2",
        "--gpus 2: this machine has 1 GPU with CUDA_VISIBLE_DEVICES=5; --gpus all"},
       {"faulty/train", "FAULTY_GPUS=0", "--gpus all", "--gpus all: no GPU found:"},
-      {"faulty/train", "FAULT=locate:1:cudaErrorUnknown", "--gpus 2", "--gpus 2: the driver does not answer"},
+      {"faulty/train", "FAULT=locate:1:cudaErrorUnknown", "--gpus 2", "--gpus 2: the driver does not respond"},
       {"faulty/train", "FAULT=locate:1:", "--gpus 2", "--gpus 2: the driver does not list its GPUs"},
       {"faulty/train", "", "--gpus 2 --device cuda:0", "--gpus 2 always starts at cuda:0: leave out --device "},
       {"faulty/train", "MASKRCNN_NCCL=/nowhere/libnccl.so.2", "--gpus 2", "/nowhere/libnccl.so.2"},
