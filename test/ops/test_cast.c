@@ -4,9 +4,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"
-#include "test/harness/op.h"
-
-static const char *const devices[] = {"cpu", "cpu64"};
+#include "test/harness/op_fixture.h"
 
 static float float_of(uint32_t bits) {
   float v;
@@ -32,36 +30,29 @@ static bool is_nearest(double v, uint16_t got) {
 }
 
 // Of every number of BF16, what lies just after it, around the middle and just before the next.
-TEST(cast_to_bf16_is_the_nearest_number) {
-  static const uint16_t below[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+TEST_OP(cast_to_bf16_is_the_nearest_number) {
+  static const uint16_t after[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
   enum { N = 65536 };
-  float *x = xmalloc(N * sizeof *x);
-  uint16_t *y = xmalloc(N * sizeof *y);
-  for (int d = 0; d < COUNT(devices); d++) {
-    Device *dev = device_open(devices[d], NULL);
-    for (int k = 0; k < COUNT(below); k++) {
-      for (uint32_t i = 0; i < N; i++) x[i] = float_of(i << 16 | below[k]);
-      dev->ops->cast(dev, N, x, F32, y, BF16);
-      int wrong = 0;
-      for (int i = 0; i < N; i++) wrong += !is_nearest((double)x[i], y[i]);
-      EXPECT_INT(wrong, 0);
-    }
-    device_close(dev);
+  float *x = fixture_alloc(f, N * sizeof *x);
+  uint16_t *y = fixture_alloc(f, N * sizeof *y);
+  for (int k = 0; k < COUNT(after); k++) {
+    for (uint32_t i = 0; i < N; i++) x[i] = float_of(i << 16 | after[k]);
+    RUN(f, cast, N, x, F32, y, BF16);
+    int wrong = 0;
+    for (int i = 0; i < N; i++) wrong += !is_nearest((double)x[i], y[i]);
+    EXPECT_INT(wrong, 0);
   }
-  free(x);
-  free(y);
 }
 
-TEST(cast_from_bf16_is_exact) {
+TEST_DOUBLE(cast_from_bf16_is_exact) {
   enum { N = 65536 };
-  uint16_t *x = xmalloc(N * sizeof *x), *back = xmalloc(N * sizeof *back);
-  double *y = xmalloc(N * sizeof *y);
-  float *z = xmalloc(N * sizeof *z);
+  uint16_t *x = fixture_alloc(f, N * sizeof *x), *back = fixture_alloc(f, N * sizeof *back);
+  double *y = fixture_alloc(f, N * sizeof *y);
+  float *z = fixture_alloc(f, N * sizeof *z);
   for (int i = 0; i < N; i++) x[i] = (uint16_t)i;
-  Device *dev = device_open("cpu64", NULL);
-  dev->ops->cast(dev, N, x, BF16, y, F64);
-  dev->ops->cast(dev, N, x, BF16, z, F32);
-  dev->ops->cast(dev, N, y, F64, back, BF16);
+  RUN(f, cast, N, x, BF16, y, F64);
+  RUN(f, cast, N, x, BF16, z, F32);
+  RUN(f, cast, N, y, F64, back, BF16);
   int wrong = 0;
   for (int i = 0; i < N; i++) {
     float want = float_of((uint32_t)i << 16);
@@ -70,15 +61,10 @@ TEST(cast_from_bf16_is_exact) {
     wrong += !right;
   }
   EXPECT_INT(wrong, 0);
-  device_close(dev);
-  free(x);
-  free(back);
-  free(y);
-  free(z);
 }
 
 // Doubles so close to the middle of two numbers of BF16 that a float would be the middle; out of a float's range, too.
-TEST(cast_of_double_to_bf16_rounds_once) {
+TEST_DOUBLE(cast_of_double_to_bf16_rounds_once) {
   static const double values[] = {1 + 0x1p-8,
                                   0x1p-8 + 1 + 0x1p-40,
                                   1 + 0x1p-8 - 0x1p-40,
@@ -100,31 +86,28 @@ TEST(cast_of_double_to_bf16_rounds_once) {
                                   0x1.01p5,
                                   0x1.010000001p5};
   enum { RANDOM = 1000 };
-  Device *dev = device_open("cpu64", NULL);
   for (int i = 0; i < 2 * COUNT(values) + RANDOM; i++) {
     double v = i < 2 * COUNT(values) ? values[i / 2]
                                      : ldexp(rng_u32(1, (uint64_t)i), (int)(rng_u32(2, (uint64_t)i) % 300) - 200);
     uint16_t y;
     if (i % 2) v = -v;
-    dev->ops->cast(dev, 1, &v, F64, &y, BF16);
+    RUN(f, cast, 1, &v, F64, &y, BF16);
     if (!EXPECT(is_nearest(v, y))) printf("  %a: %04x\n", v, y);
   }
-  device_close(dev);
 }
 
-TEST(cast_of_none_and_of_the_same_type) {
-  Device *dev = device_open("cpu", NULL);
-  const float x[3] = {1, -0.0f, INFINITY};
-  float y[3] = {5, 5, 5};
-  dev->ops->cast(dev, 0, x, F32, y, F32);
+TEST_CPUS(cast_of_none_and_of_the_same_type) {
+  const float *x = fixture_copy(f, 3 * sizeof *x, (const float[]){1, -0.0f, INFINITY});
+  float *y = fixture_copy(f, 3 * sizeof *y, (const float[]){5, 5, 5});
+  RUN(f, cast, 0, x, F32, y, F32);
   EXPECT(y[0] == 5);
-  dev->measuring = true;
-  dev->ops->cast(dev, 3, x, F32, y, F32);
-  dev->measuring = false;
+  fixture_measure(f);
+  f->dev->ops->cast(f->dev, 3, x, F32, y, F32);
+  fixture_ready(f);
+  fixture_done(f);
   EXPECT(y[0] == 5);
-  dev->ops->cast(dev, 2, x, F32, y, F32);
+  RUN(f, cast, 2, x, F32, y, F32);
   EXPECT(!memcmp(x, y, 2 * sizeof *x) && y[2] == 5);
-  device_close(dev);
 }
 
 // ---- on the GPU -----------------------------------------------------------------------------------------------------
