@@ -4,14 +4,20 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/addends.h"
+#include "test/harness/op_fixture.h"
 
-enum { GUARD = 64, GUARD_BYTE = 0x5a };
+enum { GUARD = 256, GUARD_BYTE = 0x5a };
+
+static Device *home; // of tensors
+
+void test_memory(Device *dev) { home = dev; }
 
 double unit_roundoff(DType type) { return type == F64 ? 0x1p-53 : 0x1p-24; }
 
 static Tensor guarded(Tensor t) {
   size_t bytes = tensor_bytes(&t);
-  char *p = xmalloc(bytes + 2 * GUARD);
+  char *p = home ? device_host_alloc(home, bytes + 2 * GUARD) : xmalloc(bytes + 2 * GUARD);
+  CHECK(p);
   memset(p, GUARD_BYTE, bytes + 2 * GUARD);
   t.data = memset(p + GUARD, 0xff, bytes); // all bits set is a NaN
   return t;
@@ -26,7 +32,10 @@ void test_tensor_free(Tensor *t) {
   bool intact = true;
   for (int i = 0; i < GUARD; i++) intact &= p[i] == GUARD_BYTE && p[GUARD + tensor_bytes(t) + i] == GUARD_BYTE;
   EXPECT(intact);
-  free(p);
+  if (home)
+    device_host_free(home, p);
+  else
+    free(p);
 }
 
 static size_t element(const Tensor *t, int n, int y, int x, int c) {
@@ -73,13 +82,12 @@ bool same_bits(const Tensor *a, const Tensor *b) {
 }
 
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d) {
-  Err err;
-  dev->measuring = true;
+  Fixture f = {.dev = dev};
+  fixture_measure(&f);
   op(dev, context, d);
-  dev->measuring = false;
-  if (!EXPECT(device_reserve_workspace(dev, &err))) return;
-  memset(dev->workspace, 0xff, dev->workspace_bytes);
+  fixture_ready(&f);
   op(dev, context, d);
+  fixture_done(&f);
 }
 
 // ---- Dest -----------------------------------------------------------------------------------------------------------

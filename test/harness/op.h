@@ -7,7 +7,9 @@
 
 double unit_roundoff(DType type); // half the distance from 1 to the next number: bounds the error of one operation
 
-// On the host (where the CPU devices live), filled with NaN, with guards on both sides that test_tensor_free checks.
+// Where tensors lie that are made from here on: in memory that dev reads and writes, and the host too. NULL: the host's.
+void test_memory(Device *dev);
+// There, filled with NaN, with guards on both sides that test_tensor_free checks.
 Tensor test_tensor(DType type, int n, int h, int w, int c);
 Tensor test_tensor_packed(DType type, int n, int c);
 Tensor test_tensor_like(const Tensor *t); // same shape, own memory
@@ -26,7 +28,7 @@ bool same_bits(const Tensor *a, const Tensor *b); // of the valid rows
 
 // An op as the tests run it: everything but the destination is in `context`.
 typedef void TestOp(Device *dev, void *context, const Dest *d);
-// Measures, reserves workspace full of NaN, runs.
+// Measures, reserves workspace full of NaN, runs, waits.
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
 // Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu,
 // mask and addend, into poisoned memory, and compares with the definition applied to the plain result; one combination

@@ -20,7 +20,9 @@ void on_cpus(const char *devices, FixtureTest *test) {
 void on_gpu(FixtureTest *test) {
   Fixture f = {.dev = gpu_device()};
   if (!f.dev) return;
+  test_memory(f.dev);
   test(&f);
+  test_memory(NULL);
   fixture_clear(&f);
 }
 

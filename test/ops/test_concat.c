@@ -4,7 +4,7 @@
 #include "nn/device.h"
 #include "nn/ops.h"
 #include "test/harness/gpu.h"
-#include "test/harness/op.h"
+#include "test/harness/op_fixture.h"
 
 // Shapes for both: the reference against its definition, the kernels against the reference.
 typedef struct ConcatCase {
@@ -22,8 +22,6 @@ static const ConcatCase concat_cases[] = {
     {2, 28, 29, 2, 4, {64, 128, 32, 32}}, // inception 3a's
     {2, 2, 2, 2, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
 };
-
-static const char *const devices[] = {"cpu", "cpu64"};
 
 typedef struct ConcatArgs {
   int parts, first;
@@ -48,57 +46,49 @@ static bool is_part(const Tensor *part, const Tensor *whole, int first) {
   return same;
 }
 
-static int make_parts(DType type, const ConcatCase *k, Tensor *x) {
+static int make_parts(Fixture *f, const ConcatCase *k, Tensor *x) {
   int channels = 0;
   for (int i = 0; i < k->parts; i++) {
-    x[i] = test_tensor(type, k->n, k->h, k->w, k->c[i]);
-    x[i].count = &k->rows;
+    x[i] = test_tensor(f->dev->real, k->n, k->h, k->w, k->c[i]);
+    x[i].count = fixture_copy(f, sizeof k->rows, &k->rows);
     test_fill(&x[i], (uint64_t)i, -1, 1);
     channels += k->c[i];
   }
   return channels;
 }
 
-TEST(concat_and_slice_move_channels) {
-  for (int d = 0; d < COUNT(devices); d++) {
-    Device *dev = device_open(devices[d], NULL);
-    for (int i = 0; i < COUNT(concat_cases); i++) {
-      const ConcatCase *k = &concat_cases[i];
-      Tensor x[MAX_CONCAT];
-      Dest whole = {.t = test_tensor(dev->real, k->n, k->h, k->w, make_parts(dev->real, k, x))};
-      whole.t.count = &k->rows;
-      run_op(dev, run_concat, &(ConcatArgs){.parts = k->parts, .x = x}, &whole);
-      expect_padding_zero(&whole.t);
-      for (int p = 0, first = 0; p < k->parts; first += k->c[p++]) {
-        EXPECT(is_part(&x[p], &whole.t, first));
-        Dest part = {.t = test_tensor_like(&x[p])};
-        run_op(dev, run_slice, &(ConcatArgs){.first = first, .x = &whole.t}, &part);
-        EXPECT(same_bits(&part.t, &x[p]));
-        test_tensor_free(&part.t);
-      }
-      for (int p = 0; p < k->parts; p++) test_tensor_free(&x[p]);
-      test_tensor_free(&whole.t);
+TEST_OP(concat_and_slice_move_channels) {
+  for (int i = 0; i < COUNT(concat_cases); i++) {
+    const ConcatCase *k = &concat_cases[i];
+    Tensor x[MAX_CONCAT];
+    Dest whole = {.t = test_tensor(f->dev->real, k->n, k->h, k->w, make_parts(f, k, x))};
+    whole.t.count = x[0].count;
+    run_op(f->dev, run_concat, &(ConcatArgs){.parts = k->parts, .x = x}, &whole);
+    expect_padding_zero(&whole.t);
+    for (int p = 0, first = 0; p < k->parts; first += k->c[p++]) {
+      EXPECT(is_part(&x[p], &whole.t, first));
+      Dest part = {.t = test_tensor_like(&x[p])};
+      run_op(f->dev, run_slice, &(ConcatArgs){.first = first, .x = &whole.t}, &part);
+      EXPECT(same_bits(&part.t, &x[p]));
+      test_tensor_free(&part.t);
     }
-    device_close(dev);
+    for (int p = 0; p < k->parts; p++) test_tensor_free(&x[p]);
+    test_tensor_free(&whole.t);
   }
 }
 
-TEST(concat_and_slice_honour_dest) {
+TEST_OP(concat_and_slice_honour_dest) {
   const int some[] = {1, 2, 5};
-  for (int d = 0; d < COUNT(devices); d++) {
-    Device *dev = device_open(devices[d], NULL);
-    for (int i = 0; i < COUNT(some); i++) {
-      const ConcatCase *k = &concat_cases[some[i]];
-      Tensor x[MAX_CONCAT], shape = tensor(dev->real, k->n, k->h, k->w, make_parts(dev->real, k, x));
-      shape.count = &k->rows;
-      check_dests(dev, run_concat, &(ConcatArgs){.parts = k->parts, .x = x}, &shape, (uint64_t)i);
-      Tensor whole = test_tensor_like(&shape);
-      test_fill(&whole, 1, -1, 1);
-      check_dests(dev, run_slice, &(ConcatArgs){.first = k->c[0], .x = &whole}, &x[1], (uint64_t)i);
-      for (int p = 0; p < k->parts; p++) test_tensor_free(&x[p]);
-      test_tensor_free(&whole);
-    }
-    device_close(dev);
+  for (int i = 0; i < COUNT(some); i++) {
+    const ConcatCase *k = &concat_cases[some[i]];
+    Tensor x[MAX_CONCAT], shape = tensor(f->dev->real, k->n, k->h, k->w, make_parts(f, k, x));
+    shape.count = x[0].count;
+    check_dests(f->dev, run_concat, &(ConcatArgs){.parts = k->parts, .x = x}, &shape, (uint64_t)i);
+    Tensor whole = test_tensor_like(&shape);
+    test_fill(&whole, 1, -1, 1);
+    check_dests(f->dev, run_slice, &(ConcatArgs){.first = k->c[0], .x = &whole}, &x[1], (uint64_t)i);
+    for (int p = 0; p < k->parts; p++) test_tensor_free(&x[p]);
+    test_tensor_free(&whole);
   }
 }
 
