@@ -8,7 +8,7 @@ function album(facts) {
     split: filter("split", "all splits", facts.splits.map(s => s.name), im => [im.split]),
     category: filter(facts.classes ? "class" : "category", facts.classes ? "all classes" : "all categories",
                      facts.categories.map(c => c.name), im => im.objects.map(o => o[0])),
-    wrong: filter("what is wrong", "right or wrong", facts.kinds, im => im.wrong),
+    wrong: filter("error", "all images", facts.kinds, im => im.wrong),
   };
   const place = el("output"), frame = el("div.frame"), strip = el("div.strip");
   const file = el("b"), where = el("span.faint"), objects = el("div.faint.clamp"), wrong = el("ul.flaws");
@@ -44,7 +44,7 @@ function album(facts) {
     frame.append(withAttributes(picture(im), {loading: "eager"}));
     file.textContent = im.file;
     where.textContent = `${facts.splits[im.split].name}, image ${im.id}, ${im.w} × ${im.h}`;
-    const names = im.objects.map(([c, n]) => facts.classes ? `class ${facts.categories[c].name}` : `${n} ${facts.categories[c].name}`);
+    const names = im.objects.map(([c, n]) => facts.classes ? `class ${facts.categories[c].name}` : `${facts.categories[c].name}: ${n}`);
     objects.textContent = objects.title = names.join(", ") || "no object";
     add(wrong, [im.wrong.map(k => el("li", `${facts.kinds[k]}: ${facts.treatments[k]}`)), im.note && el("li", im.note)]);
   }

@@ -2,18 +2,23 @@
 
 // ---- findings ---------------------------------------------------------------------------------------------------------
 
+function hints(facts) {
+  const n = facts.hurts.length;
+  return n ? ` ${n} ${n === 1 ? "hint" : "hints"} below.` : "";
+}
+
 function state(facts) {
-  if (facts.splits.some(s => s.stop)) return ["bad", "training stops", "Training cannot start with this data set; what stops it stands below."];
-  if (facts.sound) return ["good", "nothing wrong", `Training can start, and nothing is wrong${facts.unseen ?? ""}.`];
+  if (facts.splits.some(s => s.stop)) return ["bad", "training stops", "Training cannot start with this data set; the reason is below."];
+  if (facts.sound) return ["good", "no errors", `No errors found${facts.unseen ? `${facts.unseen}. Ready` : "; ready"} to train.${hints(facts)}`];
   const n = facts.wrong.length;
-  return ["odd", n === 1 ? "1 kind of defect" : `${n} kinds of defects`, "Training can start; what is wrong stands below, and what training does about it."];
+  return ["odd", n === 1 ? "1 kind of defect" : `${n} kinds of defects`, "Training can start; the errors are listed below, with what training does about each."];
 }
 
 function whatThereIs(facts) {
   const splits = facts.splits.filter(s => s.name !== null);
-  return section("there", "What there is", el("div.splits", splits.map(s => el("div",
+  return section("there", "Overview", el("div.splits", splits.map(s => el("div",
     el("h3", s.name),
-    s.open ? el("dl", s.said.map(line => [el("dt", line.name), el("dd", line.text)])) : el("p.stop", "cannot be opened; the reason stands below")))),
+    s.open ? el("dl", s.said.map(line => [el("dt", line.name), el("dd", line.text)])) : el("p.stop", "cannot be opened; the reason is below")))),
     facts.absent && el("p", facts.absent));
 }
 
@@ -21,21 +26,21 @@ function whatIsWrong(facts) {
   const stops = facts.splits.filter(s => s.stop);
   const rows = facts.wrong.map(w => el("tr", el("td", w.split ?? "both"), el("td.n", w.count.toLocaleString("en")),
     el("td.text", w.what), el("td.text", w.treatment), el("td.text.faint", w.details.map(d => el("div", d)))));
-  return section("wrong", "What is wrong",
+  return section("wrong", "Errors",
     stops.map(s => el("p.stop", el("b", `${s.name}: training stops: `), s.stop)),
     rows.length > 0 && el("div.scroll.stack", el("table",
-      el("thead", el("tr", el("th", "split"), el("th.n", "count"), el("th", "what"), el("th", "what training does"), el("th", "example"))),
+      el("thead", el("tr", el("th", "split"), el("th.n", "count"), el("th", "error"), el("th", "what training does"), el("th", "example"))),
       el("tbody", rows))),
-    facts.sound && el("p", `nothing${facts.unseen ?? ""}`));
+    facts.sound && el("p", `none${facts.unseen ?? ""}`));
 }
 
 function whatWillHurt(facts) {
-  return section("hurt", "What will hurt",
-    facts.hurts.length ? el("ul", facts.hurts.map(text => el("li", text))) : el("p", "nothing"));
+  return section("hurt", "Hints",
+    facts.hurts.length ? el("ul", facts.hurts.map(text => el("li", text))) : el("p", "none"));
 }
 
 function suggested(facts) {
-  return section("suggested", "Suggested", copyBlock(facts.command), facts.note && el("p.faint", facts.note));
+  return section("suggested", "Suggested command", copyBlock(facts.command), facts.note && el("p.faint", facts.note));
 }
 
 // ---- histograms -------------------------------------------------------------------------------------------------------
@@ -86,8 +91,8 @@ function categoryBars(facts, open) {
     fill();
   };
   fill();
-  const head = [kind, `share of a split's ${what}`, ...names.map(name => `${what} in ${name}`),
-                ...(measured ? [`images of ${names[0]}`, "median size, px"] : [])];
+  const head = [kind, "share of the split", ...names.map(name => `${what} in ${name}`),
+                ...(measured ? ["training images", "median size after resizing, px"] : [])];
   return el("div", facts.categories.length > 1 && el("div.choice", order, facts.categories.length > MOST_ROWS && find),
     el("div.scroll", el("table.categories", el("thead", el("tr", head.map((text, i) => el(i > 1 + open.length ? "th.n.wide" : i > 1 ? "th.n" : "th", text)))), body)), note, more);
 }
@@ -107,14 +112,14 @@ function objectSizes(facts, splits) {
   const plain = {log: true, unit: "pixels", what: "objects", names};
   return section("sizes", "Object sizes",
     splitLegend(names),
-    el("h3", "In the image"),
-    histogram({...plain, ...trimmed(facts.size_limits, facts.small, stored), label: "object sizes in the image",
+    el("h3", "At original size"),
+    histogram({...plain, ...trimmed(facts.size_limits, facts.small, stored), label: "object sizes at original size",
                x: "√area in the image, pixels (log)", marks: [32, 96], parts: ["small", "medium", "large"]}),
-    table("objects by COCO's sizes", ["as COCO's AP counts them", ...names.map(n => `in ${n}`)],
+    table("objects by COCO's sizes", ["COCO size class", ...names.map(n => `in ${n}`)],
           parts.map(([text, from, to]) => [text, ...stored.map(c => el("td.n", `${of(c, from, to).toLocaleString("en")} (${percent(of(c, from, to), total(c))})`))])),
-    el("h3", "As the network sees them"),
+    el("h3", "At network input size"),
     histogram({...plain, ...trimmed(facts.size_limits, facts.small, resized), label: "object sizes at the input size",
-               x: "√(area of the box) at the input size, pixels (log)", marks: [8], parts: ["hardly learnt", ""]}));
+               x: "√(area of the box) at the input size, pixels (log)", marks: [8], markText: "8 px: smaller is hardly learnt"}));
 }
 
 function perImage(splits) {
@@ -125,7 +130,7 @@ function perImage(splits) {
 
 function imageSizes(splits) {
   const lists = splits.map(s => s.image_sizes), names = splits.map(s => s.name), first = lists[0][0][0];
-  if (lists.every(l => l.length === 1 && l[0][0] === first)) return null; // what there is says it
+  if (lists.every(l => l.length === 1 && l[0][0] === first)) return null; // the overview says it
   return section("image-sizes", "Image sizes", splitLegend(names),
     histogram({...binned(lists), whole: true, label: "image sizes", what: "images", unit: "pixels", names, x: "√(width · height), pixels as stored"}));
 }
@@ -146,7 +151,7 @@ function doctorPage(facts) {
   ].filter(Boolean);
   return [
     el("div.title", el("h1", facts.data), el(`span.badge.${mood}`, badge)),
-    el("p.verdict", sentence), el("p.facts", facts.read_as),
+    el("p.verdict", sentence), el("p.facts", facts.read_as[0].toUpperCase() + facts.read_as.slice(1)),
     el("nav", parts.map(p => withAttributes(el("a", p.firstChild.textContent), {href: `#${p.id}`}))),
     parts,
   ];

@@ -2,6 +2,7 @@
 // that splits of different sizes compare; below the plot stand the numbers of the bin that the pointer is at.
 
 const PAPER_WIDTH = 700; // pixels, for which what is printed is drawn
+let hinted = false;      // the page's first histogram says how its numbers are read
 
 // Steps of 1, 2 or 5 times a power of ten that make about `n` of `span`.
 function niceStep(span, n) {
@@ -27,7 +28,8 @@ function total(counts) { return counts.reduce((a, b) => a + b, 0); }
 function percent(part, whole) { return whole ? `${(100 * part / whole).toFixed(1)} %` : "–"; }
 
 // h: {label, what: "objects", x: "size, pixels", names, counts: of each name, limits, log, whole: bins hold
-// whole numbers, marks: [x, …], parts: [what lies before the first mark, …]}
+// whole numbers, marks: [x, …], markText: of the one mark, instead of its x,
+// parts: [what lies before the first mark, …]}
 function histogram(h) {
   const sums = h.counts.map(total), shares = h.names.length > 1;
   const height = (s, i) => shares ? (sums[s] ? 100 * h.counts[s][i] / sums[s] : 0) : h.counts[s][i];
@@ -40,11 +42,13 @@ function histogram(h) {
     h.whole ? `${h.limits[i]} to ${h.limits[i + 1] - 1}` : `${formatShort(h.limits[i])} to ${formatShort(h.limits[i + 1])}`;
   const textOf = i => h.names.map((name, s) =>
     `${name} ${h.counts[s][i].toLocaleString("en")} (${percent(h.counts[s][i], sums[s])})`).join(", ");
-  const hint = "point at a column for its numbers", read = el("output", hint), box = el("div.histogram");
+  const hint = hinted ? "\u00a0" : "Hover over a bar for values", read = el("output", hint), box = el("div.histogram");
+  hinted = true;
 
   // Redrawn at the width that it has, so that its letters keep their size.
   function draw(width) {
-    const H = 230, l = 58, r = 16, t = h.marks ? 17 : 8, b = 42, w = Math.max(width - l - r, 60), u = H - t - b;
+    const t = h.parts ? 30 : h.marks ? 17 : 8; // parts and marks stand above the columns
+    const H = 230, l = 58, r = 16, b = 42, w = Math.max(width - l - r, 60), u = H - t - b;
     const px = v => l + (x(v) - left) / span * w, py = v => t + u - v / top * u;
     const root = svg("svg", {viewBox: `0 0 ${width} ${H}`, width, height: H, role: "img", "aria-label": h.label});
     for (let v = 0; v <= top * 1.001; v += step)
@@ -72,12 +76,12 @@ function histogram(h) {
     const marks = (h.marks ?? []).filter(v => v > h.limits[0] && v < h.limits[bins]);
     for (const v of marks)
       root.append(svg("line", {x1: px(v), x2: px(v), y1: t, y2: t + u, class: "mark"}),
-                  svg("text", {x: px(v), y: 12, "text-anchor": "middle"}, v));
+                  svg("text", {x: px(v), y: t - 5, "text-anchor": !h.markText ? "middle" : px(v) < width / 2 ? "start" : "end"}, h.markText ?? v));
     if (marks.length === h.parts?.length - 1) {
       const edges = [l, ...marks.map(px), l + w];
       h.parts.forEach((text, i) => {
         if (edges[i + 1] - edges[i] > 7 * text.length + 8)
-          root.append(svg("text", {x: (edges[i] + edges[i + 1]) / 2, y: t + 11, "text-anchor": "middle"}, text));
+          root.append(svg("text", {x: (edges[i] + edges[i + 1]) / 2, y: 12, "text-anchor": "middle"}, text));
       });
     }
     root.append(svg("line", {x1: l, x2: l + w, y1: t + u, y2: t + u, class: "axis"}),

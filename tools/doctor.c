@@ -1,4 +1,4 @@
-// doctor: reads a data set as ./train does; says what there is, what is wrong, what will hurt, which options suit.
+// doctor: loads a data set as train does; prints an overview, errors, hints and a suggested command.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +51,8 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   DoctorOptions o = {OPTION_DEFAULTS(DOCTOR_OPTIONS)};
   OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
   Cli cli = {.usage = "--data DIR [options]",
-             .about =
-                 "Reads a data set as train does: what there is, what is wrong, what will hurt, which options suit.\n"
-                 "Exits 0 when training can start and nothing is wrong, 1 otherwise.",
+             .about = "Checks a data set as train loads it: overview, errors, hints, suggested command.\n"
+                      "Exits 0 when there are no errors, 1 otherwise.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o};
@@ -260,7 +259,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   if (c.train.open) {
     char *data = cli_word(o->data);
     f.command = xasprintf("%s --data %s --model %s %s", command_name("train"), data, o->model, c.advice.flags);
-    f.note = xasprintf("the learning rate follows from the batch: %g; --plan prints the memory it takes",
+    f.note = xasprintf("the default learning rate for this batch size is %g; --plan prints the memory needed",
                        scaled_rate(0.02, 16, c.advice.batch));
     free(data);
   }

@@ -66,12 +66,12 @@ static void say_split(FoundSplit *f, const ClassSplit *s) {
   const Canvas *canvas = &s->data.canvas[0];
   const int images = s->data.num_images, classes = s->data.classes;
   if (v->least.h == v->most.h && v->least.w == v->most.w)
-    found_say(f, "images", "%d of %d classes; all of %d x %d pixels", images, classes, v->most.w, v->most.h);
+    found_say(f, "images", "%d of %d classes; all %d x %d px", images, classes, v->most.w, v->most.h);
   else
-    found_say(f, "images", "%d of %d classes; the median one %d x %d pixels, the smallest %d x %d, the largest %d x %d",
-              images, classes, v->median.w, v->median.h, v->least.w, v->least.h, v->most.w, v->most.h);
+    found_say(f, "images", "%d of %d classes; median %d x %d px, smallest %d x %d px, largest %d x %d px", images,
+              classes, v->median.w, v->median.h, v->least.w, v->least.h, v->most.w, v->most.h);
   found_say(f, "canvas", "%d x %d", canvas->w, canvas->h);
-  if (v->decode_ms > 0) found_say(f, "decoding", "%.1f ms an image on one core", v->decode_ms);
+  if (v->decode_ms > 0) found_say(f, "decoding", "%.1f ms per image (one core)", v->decode_ms);
 }
 
 static void say_pair(Diagnosis *f, const ClassSplit *s, int image, const ClassSplit *of, int other) {
@@ -128,7 +128,7 @@ static void say_hurts(Diagnosis *f, const ClassCheckup *c) {
   hurt_by_split(f, &c->val);
   hurt_by_rare(f, &c->train);
   if (!c->train.data.gray && c->train.data.num_images < FEW) // there are no such weights of gray pictures
-    found_hurt(f, "few images, %d: start from weights of another data set (--weights FILE --reset-heads)",
+    found_hurt(f, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
                c->train.data.num_images);
   for (int i = 0; c->val.open && i < c->val.data.classes; i++) missing += c->val.survey.count[i] == 0;
   if (missing) found_hurt(f, "classes without an image in %s: %d", c->val.name, missing);

@@ -156,7 +156,7 @@ static void advise_files(Advice *a, const Split *t, const Split *v) {
 static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
   const Dataset *d = &t->data;
   if (d->num_images < 1000)
-    hurt(a, "few images, %d: start from weights of another data set (--weights FILE --reset-heads)", d->num_images);
+    hurt(a, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)", d->num_images);
   if (10 * d->without_objects >= d->coco.num_images && !keep_empty)
     hurt(a, "images without an object, which are left out: %d of %d; --keep-empty shows them as background",
          d->without_objects, d->coco.num_images);

@@ -74,31 +74,31 @@ static void say_canvases(FoundSplit *f, const Split *s, int canvases) {
   for (int i = 0, used = 0; i < s->data.num_canvases; i++)
     used += snprintf(text + used, sizeof text - (size_t)used, "%s %d x %d", i ? "," : "", s->data.canvas[i].w,
                      s->data.canvas[i].h);
-  found_say(f, "resized", "by %.2g (median) onto canvases%s, of which %.0f %% is padding", (double)s->survey.scale50,
-            text, 100 * s->survey.padding[canvases - 1]);
+  found_say(f, "input", "scaled %.2gx (median) onto canvases%s, %.0f %% padding", (double)s->survey.scale50, text,
+            100 * s->survey.padding[canvases - 1]);
 }
 
 static void say_objects(FoundSplit *f, const Split *s) {
   const Survey *v = &s->survey;
   char most[64] = "", crowds[64] = "";
-  if (v->objects) snprintf(most, sizeof most, "; most in an image: %d", s->data.max_objects);
+  if (v->objects) snprintf(most, sizeof most, "; at most %d per image", s->data.max_objects);
   if (s->data.crowds) snprintf(crowds, sizeof crowds, "; crowds, which are left out: %d", s->data.crowds);
   found_say(f, "objects", "%d in %d of %d categories%s%s", v->objects, v->used, s->data.coco.num_categories, most,
             crowds);
   if (v->objects)
-    found_say(f, "their size", "%.0f, %.0f, %.0f pixels (a tenth, half, nine tenths of the objects are smaller)",
-              (double)v->size10, (double)v->size50, (double)v->size90);
+    found_say(f, "object size", "%.0f / %.0f / %.0f px after resizing (10th, 50th, 90th percentile)", (double)v->size10,
+              (double)v->size50, (double)v->size90);
 }
 
 static void say_split(FoundSplit *f, const Split *s, int canvases) {
   const Survey *v = &s->survey;
   char without[64] = "";
   if (s->data.without_objects) snprintf(without, sizeof without, "; without an object: %d", s->data.without_objects);
-  found_say(f, "images", "%d%s; the median one %d x %d pixels, the largest %d x %d", s->data.num_images, without,
-            v->image50.w, v->image50.h, v->image100.w, v->image100.h);
+  found_say(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without, v->image50.w,
+            v->image50.h, v->image100.w, v->image100.h);
   say_canvases(f, s, canvases);
   say_objects(f, s);
-  if (s->defects.decode_ms > 0) found_say(f, "decoding", "%.1f ms an image on one core", s->defects.decode_ms);
+  if (s->defects.decode_ms > 0) found_say(f, "decoding", "%.1f ms per image (one core)", s->defects.decode_ms);
 }
 
 static void say_wrong(Diagnosis *f, int split, const Split *s, Defect kind) {
@@ -167,7 +167,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
 
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {
   *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
-  f->read_as = xasprintf("as train reads it with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
+  f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
                          o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
   if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not looked at");
   if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);

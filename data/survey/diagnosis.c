@@ -94,24 +94,24 @@ static void print_wrong(FILE *out, const Diagnosis *f, int split) {
 
 void diagnosis_print(FILE *out, const Diagnosis *f) {
   line_print(out, "%s, %s", f->data, f->read_as);
-  fprintf(out, "\nwhat there is\n");
+  fprintf(out, "\noverview\n");
   for (int s = 0; s < FOUND_SPLITS; s++)
     if (f->split[s].data) print_split(out, &f->split[s]);
   if (f->absent) line_print(out, "  %s", f->absent);
   if (f->split[0].data && f->categories && f->category[0].count[0] > 0) print_categories(out, f);
-  fprintf(out, "\nwhat is wrong\n");
+  fprintf(out, "\nerrors\n");
   for (int s = 0; s < FOUND_SPLITS; s++) {
     if (f->split[s].stop) line_print(out, "  %s: training stops: %s", f->split[s].name, f->split[s].stop);
     print_wrong(out, f, s);
   }
   print_wrong(out, f, -1);
-  if (f->sound) fprintf(out, "  nothing%s\n", f->unseen ? f->unseen : "");
+  if (f->sound) fprintf(out, "  none%s\n", f->unseen ? f->unseen : "");
   if (!f->split[0].data) return;
-  fprintf(out, "\nwhat will hurt\n");
+  fprintf(out, "\nhints\n");
   for (size_t i = 0; i < f->num_hurts; i++) line_print(out, "  %s", f->hurt[i]);
-  if (!f->num_hurts) fprintf(out, "  nothing\n");
+  if (!f->num_hurts) fprintf(out, "  none\n");
   if (!f->command) return;
-  fprintf(out, "\nsuggested\n");
+  fprintf(out, "\nsuggested command\n");
   line_print(out, "  %s", f->command);
   if (f->note) line_print(out, "  %s", f->note);
 }

@@ -45,7 +45,7 @@ typedef struct FoundKinds { // of what can be wrong with an image, for those who
 typedef struct Diagnosis { // zero-initialise
   bool classes;            // a set of classes: images with one class each
   char *data;              // the folder
-  char *read_as;           // how it was read: "as train reads it with --size 800"
+  char *read_as;           // how it was read: "as loaded by train with --size 800"
   char *unseen;            // what was not looked at: " in the annotations; …"; NULL: nothing was left
   bool sound;              // training can start and nothing is wrong
   FoundSplit split[FOUND_SPLITS];

@@ -267,7 +267,7 @@ static void write_split(const char *dir, const char *split, const char *text) {
 TEST_TIER(program_doctor, 1) {
   const char *said, *dir = in_tmp("ill");
   EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes_set(), in_tmp("page.html")), 0);
-  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "few images, 24: ") &&
+  EXPECT(strstr(said, "errors\n  none\n") && strstr(said, "only 24 training images: ") &&
          strstr(said, " --size 64 --canvases ") && strstr(said, " --batch 1 --epochs 60\n"));
   EXPECT_INT(command(&said, "%s --data %s --size 64 --exif", tool("doctor"), shapes_set()), 0);
   EXPECT(strstr(said, " --canvases 2 --exif\n") && strstr(said, " --epochs 60 --exif\n"));

@@ -168,8 +168,7 @@ static void forget(Told *t) {
   free(t->json);
 }
 
-#define SIZES                                                                                                          \
-  "    images      10 of 2 classes; the median one 33 x 23 pixels, the smallest 30 x 20, the largest 37 x 27\n"
+#define SIZES "    images      10 of 2 classes; median 33 x 23 px, smallest 30 x 20 px, largest 37 x 27 px\n"
 #define SMALL " smaller than half the input size and will be upscaled more than 2x\n"
 
 TEST(class_report_of_what_is_wrong) {
@@ -184,10 +183,10 @@ TEST(class_report_of_what_is_wrong) {
       "    first: dog/cat.png (dog), as cat/2.png (cat)\n"
       "  images of val that are in train, too: 1; scores are higher than they should be\n"
       "    first: cat/seen.png (cat), as cat/3.png (cat)\n",
-      "what will hurt\n"
+      "hints\n"
       "  images of train that are copies of another one there: 1\n"
       "  7 images of train are" SMALL "  1 images of val are" SMALL
-      "  few images, 10: start from weights of another data set (--weights FILE --reset-heads)\n"
+      "  only 10 training images: start from pretrained weights (--weights FILE --reset-heads)\n"
       "  classes without an image in val: 1\n",
       " --model resnet18 --size 50 --batch 8\n"};
   static const char *const json[] = {
@@ -208,8 +207,8 @@ TEST(class_report_of_what_is_wrong) {
 // Where files are not read, nothing is said of what they hold.
 TEST(class_report_of_names_and_sizes) {
   static const char *const text[] = {
-      SIZES "    canvas      50 x 50\n  val\n", "\n  nothing in names and sizes; image files were not looked at\n",
-      "what will hurt\n  7 images of train are" SMALL "  1 images of val are" SMALL "  few images, 10: "};
+      SIZES "    canvas      50 x 50\n  val\n", "\n  none in names and sizes; image files were not looked at\n",
+      "hints\n  7 images of train are" SMALL "  1 images of val are" SMALL "  only 10 training images: "};
   static const char *const json[] = {"\"sound\":true,", "\"first_unreadable\":null,\"copies\":0,",
                                      "\"decode_ms\":null,", "\"shared\":0,"};
   Told told = told_of(false, true);
@@ -222,14 +221,14 @@ TEST_TIER(class_survey_of_doctor, 1) {
   const char *said, *dir = ill_set();
   EXPECT_INT(command(&said, "%s --data %s --size 50", tool("doctor"), dir), 1);
   static const char *const lines[] = {
-      "    images      10 of 2 classes; the median one ",
+      "    images      10 of 2 classes; median ",
       "  cat                                       6          3\n",
       "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
       "  train: images that are there again under another class: 1; both are taken as they are\n",
       ("  images of val that are in train, too: 1; scores are higher than they should be\n"
        "    first: cat/seen.png (cat), as cat/3.png (cat)\n"),
       "  images of train that are copies of another one there: 1\n",
-      "  few images, 10: start from weights of another data set (--weights FILE --reset-heads)\n",
+      "  only 10 training images: start from pretrained weights (--weights FILE --reset-heads)\n",
       "  classes without an image in val: 1\n"};
   for (int i = 0; i < COUNT(lines); i++)
     if (!EXPECT(strstr(said, lines[i]))) printf("  missing: %s  in: %s\n", lines[i], said);
@@ -245,10 +244,10 @@ TEST_TIER(class_survey_of_doctor, 1) {
   EXPECT_INT(command(&said, "%s --out %s --idx --train 5", tool("shapes"), made), 2);
   EXPECT_INT(command(&said, "%s --out %s --idx --train 30 --val 6", tool("shapes"), made), 0);
   EXPECT_INT(command(&said, "%s --data %s", tool("doctor"), made), 0);
-  EXPECT(strstr(said, "what is wrong\n  nothing\n") && strstr(said, "all of 28 x 28 pixels") &&
-         strstr(said, "  star ") && strstr(said, "IDX files\n") && !strstr(said, "few images"));
+  EXPECT(strstr(said, "errors\n  none\n") && strstr(said, "all 28 x 28 px") && strstr(said, "  star ") &&
+         strstr(said, "IDX files\n") && !strstr(said, "pretrained weights"));
   // What it suggests can be done.
-  const char *suggested = strstr(said, "suggested\n  ./train --data ");
+  const char *suggested = strstr(said, "suggested command\n  ./train --data ");
   if (!EXPECT(suggested)) return;
   char *arguments = xstrdup(strstr(suggested, "--data"));
   EXPECT_INT(command(&said, "%s --device cpu --plan %.*s", tool("train"), (int)strcspn(arguments, "\n"), arguments), 0);

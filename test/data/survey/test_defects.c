@@ -352,7 +352,7 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "categories with fewer than 10 objects in train: 1 (b 8)"));
   EXPECT(says(&a, "categories without an object in val, which are not scored: 1 (b)"));
   EXPECT(says(&a, "image files of val that are also in train, so that its scores are too good: 1"));
-  EXPECT(says(&a, "few images, 14"));
+  EXPECT(says(&a, "only 14 training images: start from pretrained weights (--weights FILE --reset-heads)"));
   EXPECT(says(&a, "images without an object, which are left out: 2 of 14"));
   EXPECT(says(&a, "images of at least 4 times the pixels"));
   EXPECT(says(&a, "padding: "));
