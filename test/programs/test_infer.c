@@ -233,7 +233,8 @@ TEST_TIER(infer_shares_out_a_data_set, 1) {
     scores[i] = xstrdup(from ? from : "");
   }
   EXPECT(*scores[0] && !strcmp(scores[0], scores[1]));
-  EXPECT(!command(NULL, "cd %s && rm -f */lock */index-* && diff -r -x evaluation.html one-rank shared-out", test_tmp()));
+  EXPECT(
+      !command(NULL, "cd %s && rm -f */lock */index-* && diff -r -x evaluation.html one-rank shared-out", test_tmp()));
   free(scores[0]);
   free(scores[1]);
 }
