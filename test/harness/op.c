@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/addends.h"
-#include "test/harness/op_fixture.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0x5a };
 
@@ -81,13 +80,37 @@ bool same_bits(const Tensor *a, const Tensor *b) {
   return memcmp(a->data, b->data, row * (size_t)valid_rows(a)) == 0;
 }
 
+size_t op_measure(Device *dev) {
+  size_t reserved = dev->workspace_bytes;
+  if (dev->gpu) dev->workspace_bytes = 0; // the GPU's stays open: no more than this op asks for
+  dev->measuring = true;
+  return reserved;
+}
+
+void op_ready(Device *dev, size_t reserved) {
+  dev->measuring = false;
+  if (dev->gpu)
+    CHECK(dev->workspace_bytes <= reserved);
+  else
+    CHECK(device_reserve_workspace(dev, NULL));
+  if (dev->workspace_bytes == 0) return;
+  void *ones = memset(xmalloc(dev->workspace_bytes), 0xff, dev->workspace_bytes);
+  device_upload(dev, dev->workspace, ones, dev->workspace_bytes);
+  device_sync(dev);
+  free(ones);
+}
+
+void op_done(Device *dev, size_t reserved) {
+  device_sync(dev);
+  if (dev->gpu) dev->workspace_bytes = reserved;
+}
+
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d) {
-  Fixture f = {.dev = dev};
-  fixture_measure(&f);
+  size_t reserved = op_measure(dev);
   op(dev, context, d);
-  fixture_ready(&f);
+  op_ready(dev, reserved);
   op(dev, context, d);
-  fixture_done(&f);
+  op_done(dev, reserved);
 }
 
 // ---- Dest -----------------------------------------------------------------------------------------------------------

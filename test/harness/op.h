@@ -7,7 +7,7 @@
 
 double unit_roundoff(DType type); // half the distance from 1 to the next number: bounds the error of one operation
 
-// Where tensors lie that are made from here on: in memory that dev reads and writes, and the host too. NULL: the host's.
+// Where tensors lie that are made from here on: in memory that dev and the host read and write. NULL: the host's.
 void test_memory(Device *dev);
 // There, filled with NaN, with guards on both sides that test_tensor_free checks.
 Tensor test_tensor(DType type, int n, int h, int w, int c);
@@ -26,6 +26,11 @@ int valid_rows(const Tensor *t);
 void expect_padding_zero(const Tensor *t);        // of the valid rows
 bool same_bits(const Tensor *a, const Tensor *b); // of the valid rows
 
+// An op is called twice: between op_measure, whose result the others take, and op_ready it says what workspace it
+// needs, which is then filled with NaN; between op_ready and op_done, which waits for it, it runs.
+size_t op_measure(Device *dev);
+void op_ready(Device *dev, size_t reserved);
+void op_done(Device *dev, size_t reserved);
 // An op as the tests run it: everything but the destination is in `context`.
 typedef void TestOp(Device *dev, void *context, const Dest *d);
 // Measures, reserves workspace full of NaN, runs, waits.

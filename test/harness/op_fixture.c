@@ -26,30 +26,9 @@ void on_gpu(FixtureTest *test) {
   fixture_clear(&f);
 }
 
-void fixture_measure(Fixture *f) {
-  f->reserved = f->dev->workspace_bytes;
-  if (f->dev->gpu) f->dev->workspace_bytes = 0; // the GPU's stays open: no more than this op asks for
-  f->dev->measuring = true;
-}
-
-void fixture_ready(Fixture *f) {
-  Device *dev = f->dev;
-  dev->measuring = false;
-  if (dev->gpu)
-    CHECK(dev->workspace_bytes <= f->reserved);
-  else
-    CHECK(device_reserve_workspace(dev, NULL));
-  if (dev->workspace_bytes == 0) return;
-  void *ones = memset(xmalloc(dev->workspace_bytes), 0xff, dev->workspace_bytes);
-  device_upload(dev, dev->workspace, ones, dev->workspace_bytes);
-  device_sync(dev);
-  free(ones);
-}
-
-void fixture_done(Fixture *f) {
-  device_sync(f->dev);
-  if (f->dev->gpu) f->dev->workspace_bytes = f->reserved;
-}
+void fixture_measure(Fixture *f) { f->reserved = op_measure(f->dev); }
+void fixture_ready(Fixture *f) { op_ready(f->dev, f->reserved); }
+void fixture_done(Fixture *f) { op_done(f->dev, f->reserved); }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
