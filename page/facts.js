@@ -11,7 +11,7 @@ const USUAL_PANELS = [
   {title: "Gradient norm", unit: "L2 norm", noisy: true, log: true, curves: [{key: "grad_norm", label: "gradient norm"}]},
   {title: "Learning rate", unit: "learning rate", curves: [{key: "lr", label: "learning rate"}]},
   {title: "Speed", unit: "images per second", curves: [{key: "img_s", label: "images per second"}]},
-  {title: "Wait for data", unit: "seconds a step", noisy: true, curves: [{key: "wait", label: "wait for data"}]},
+  {title: "Data-loading wait", unit: "seconds per step", noisy: true, curves: [{key: "wait", label: "wait for data"}]},
 ];
 
 const STATES = {
@@ -170,7 +170,7 @@ class Run {
     const list = listOf(this.run.warnings).map(w => typeof w === "string" ? {text: w} : {text: textOf(objectOf(w).text), command: objectOf(w).command})
                      .filter(w => w.text);
     for (const w of list) { // of older versions, the command stands in the sentence
-      const cut = w.command ? -1 : w.text.search(/; (to resume )?with half the (learning )?rate: /);
+      const cut = w.command ? -1 : w.text.search(/; (to (resume|retry) )?with half the (learning )?rate: /);
       if (cut >= 0) Object.assign(w, {command: commandWithout(w.text.slice(cut).replace(/^.*?rate: /, "")), text: w.text.slice(0, cut) + "."});
     }
     const skipped = this.points("skipped"), n = skipped.length ? skipped[skipped.length - 1].y : 0;
