@@ -69,8 +69,8 @@ TEST(report_is_written_as_described) {
   static const char *const has[] = {
       "{\"step\":1099511627776,\"images\":9,\"left_out\":2,\"rule\":\"a \\\"rule\\\"\"",
       "\"columns\":[\"objects\",\"AP\"],\n\"categories\":[[\"<cat>\\u000a\",3,null]]",
-      "\"panels\":[{\"title\":\"Boxes\",\"x\":\"recall\",\"unit\":\"precision\",\"curves\":[[\"IoU 0.5\",[0,0.1],"
-      "[0.3333333333333333,null]]]}]",
+      ("\"panels\":[{\"title\":\"Boxes\",\"x\":\"recall\",\"unit\":\"precision\",\"curves\":[[\"IoU 0.5\",[0,0.1],"
+       "[0.3333333333333333,null]]]}]"),
       "\"category_panels\":[{\"title\":\"cat\",",
       "\"pictures\":[[\"worst\",\"a.png\",\"c\",\"pictures/step-1099511627776-01-truth.jpg\",null]]"};
   EvaluationReport was = {0};
