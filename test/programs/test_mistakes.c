@@ -304,9 +304,10 @@ TEST_TIER(program_doctor, 1) {
   EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
   EXPECT(strstr(said, "train: training stops: ") &&
          strstr(said, "instances_train.json: there is no category to train on"));
-  EXPECT_INT(
-      command(&said, "%s --data %s --keep-empty --eval-every never --out %s/none", tool("train"), dir, test_tmp()), 2);
-  EXPECT(strstr(said, "no category to train on"));
+  EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every never --out %s/no-category", tool("train"), dir,
+                     test_tmp()),
+             2);
+  if (!EXPECT(strstr(said, "no category to train on"))) printf("    %s\n", said);
 
   EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
   EXPECT_INT(command(&said, "%s --data %s --single-file", tool("doctor"), dir), 2);

@@ -97,7 +97,7 @@ TEST_TIER(plans_learn_weights_once, 1) {
   EXPECT_INT(command(&said, "%s", line), 0);
   EXPECT(!*said);
   EXPECT_INT(command(&said, "%s 7", line), 2);
-  EXPECT(strstr(said, "was made of ") && strstr(said, "; wait until it ends, or choose another folder"));
+  EXPECT(strstr(said, "was made of ") && strstr(said, ".from, or give another folder"));
   EXPECT_INT(command(&said, "sh plans/learned.sh %s %s /nowhere.pth", shapes_set(), in_tmp("weights/given")), 2);
   EXPECT(strstr(said, "/nowhere.pth: no such file"));
   EXPECT_INT(
