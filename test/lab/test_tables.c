@@ -79,8 +79,7 @@ TEST_TIER(tables_refuse_records_without_an_origin, 1) {
   static const struct {
     const char *record, *complaint; // NULL: it is taken, and the page is another
   } cases[] = {
-      {TRAIN DATE "\"commit\":\"abc1234-dirty\",\"clean\":false," MACHINE "}",
-       "this build has uncommitted changes, so this record cannot go into results/: commit and build again"},
+      {TRAIN DATE "\"commit\":\"abc1234-dirty\",\"clean\":false," MACHINE "}", "was made from a tree with changes"},
       {TRAIN DATE "\"commit\":\"unknown\",\"clean\":false," MACHINE "}", "names no commit"},
       {TRAIN DATE "\"commit\":\"abc1234\",\"clean\":true}", "does not say on which machine"},
       {TRAIN DATE "\"commit\":\"abc1234\",\"clean\":true,\"machine\":{\"cpu\":\"C\"}}",

@@ -58,7 +58,7 @@ static void expect_facts(const char *folder, const char *const *parts, int n) {
 }
 
 TEST(run_facts_of_a_whole_folder) {
-  static const char *const parts[] = {"\"name\":\"whole\"",
+  static const char *const parts[] = {"\"name\":\"facts-whole\"",
                                       "\"run\":{\"state\":\"complete\",\"data\":\"\\u003c/script>\"}",
                                       "\"best\":{\"best-bbox\":{\"bbox_AP\":0.5,\"step\":2}}",
                                       "\"evaluation\":{\"step\":2}",
@@ -67,37 +67,37 @@ TEST(run_facts_of_a_whole_folder) {
                                       "\"x\":[1,2]",
                                       "\"faults\":[]",
                                       "\"pictures\":\"\""};
-  write_file("whole", "run.json", "{\"state\":\"complete\",\"data\":\"</script>\"}\n");
-  write_file("whole", "best.json", "{\"best-bbox\":{\"bbox_AP\":0.5,\"step\":2}}\n");
-  write_file("whole", "evaluation.json", "{\"step\":2}\n");
-  write_file("whole", "model.safetensors", "");
-  write_file("whole", "best-bbox.safetensors", "");
-  write_file("whole", "log.jsonl",
+  write_file("facts-whole", "run.json", "{\"state\":\"complete\",\"data\":\"</script>\"}\n");
+  write_file("facts-whole", "best.json", "{\"best-bbox\":{\"bbox_AP\":0.5,\"step\":2}}\n");
+  write_file("facts-whole", "evaluation.json", "{\"step\":2}\n");
+  write_file("facts-whole", "model.safetensors", "");
+  write_file("facts-whole", "best-bbox.safetensors", "");
+  write_file("facts-whole", "log.jsonl",
              "{\"step\":1,\"kind\":\"train\",\"loss\":2}\n{\"step\":2,\"kind\":\"train\",\"loss\":1}\n");
-  expect_facts("whole", parts, COUNT(parts));
+  expect_facts("facts-whole", parts, COUNT(parts));
 }
 
 // One file that is cut takes none of the others with it, and is named.
 TEST(run_facts_of_files_that_are_cut) {
-  static const char *const parts[] = {"\"run\":null",    "\"evaluation\":{\"step\":2}",
-                                      "cut/run.json:1:", "\"cut\":true",
-                                      "\"unread\":1",    "\"records\":2"};
-  write_file("cut", "run.json", "{\"state\":\"compl");
-  write_file("cut", "evaluation.json", "{\"step\":2}");
+  static const char *const parts[] = {"\"run\":null",          "\"evaluation\":{\"step\":2}",
+                                      "facts-cut/run.json:1:", "\"cut\":true",
+                                      "\"unread\":1",          "\"records\":2"};
+  write_file("facts-cut", "run.json", "{\"state\":\"compl");
+  write_file("facts-cut", "evaluation.json", "{\"step\":2}");
   write_file(
       "cut", "log.jsonl",
       "{\"step\":1,\"kind\":\"train\",\"loss\":2}\n{\"step\":2,\"ki\n{\"step\":3,\"kind\":\"train\",\"loss\":null}\n"
       "{\"step\":4,\"kind\":\"tra");
-  expect_facts("cut", parts, COUNT(parts));
+  expect_facts("facts-cut", parts, COUNT(parts));
 }
 
 TEST(run_facts_of_older_versions) {
   static const char *const parts[] = {"\"run\":{\"state\":\"stopped\"}", "\"evaluation\":{\"step\":7}",
                                       "\"older\":true", "\"log\":null"};
-  write_file("older", "report/session.json", "{\"state\":\"stopped\"}");
-  write_file("older", "report/evaluation.json", "{\"step\":7}");
-  write_file("older", "run.json", "{\"top1\":0.5}");
-  expect_facts("older", parts, COUNT(parts));
+  write_file("facts-older", "report/session.json", "{\"state\":\"stopped\"}");
+  write_file("facts-older", "report/evaluation.json", "{\"step\":7}");
+  write_file("facts-older", "run.json", "{\"top1\":0.5}");
+  expect_facts("facts-older", parts, COUNT(parts));
 }
 
 static const char with_pictures[] = "{\"step\":1,\"pictures\":[[\"The "

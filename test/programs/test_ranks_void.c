@@ -40,9 +40,9 @@ TEST_TIER(ranks_void_step_is_made_again, 1) {
   static const struct {
     const char *norm, *every, *kept;
   } cases[] = {{"gn", "2", "has step 3, and checkpoint-previous.safetensors has step 2"},
-               {"gn", "3", "has step 3, "},
-               {"bn", "2", "has step 2, "},
-               {"syncbn", "2", "has step 2, "}};
+               {"gn", "3", "has step 3; "},
+               {"bn", "2", "has step 2; "},
+               {"syncbn", "2", "has step 2; "}};
   for (int i = 0; i < COUNT(cases); i++) {
     const char *said, *set = set_without("000003");
     char more[96], out[32], whole[32];
