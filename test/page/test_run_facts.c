@@ -85,7 +85,7 @@ TEST(run_facts_of_files_that_are_cut) {
   write_file("facts-cut", "run.json", "{\"state\":\"compl");
   write_file("facts-cut", "evaluation.json", "{\"step\":2}");
   write_file(
-      "cut", "log.jsonl",
+      "facts-cut", "log.jsonl",
       "{\"step\":1,\"kind\":\"train\",\"loss\":2}\n{\"step\":2,\"ki\n{\"step\":3,\"kind\":\"train\",\"loss\":null}\n"
       "{\"step\":4,\"kind\":\"tra");
   expect_facts("facts-cut", parts, COUNT(parts));
