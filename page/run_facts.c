@@ -58,15 +58,18 @@ static char *newer_or_older(const char *folder, const char *newer, const char *o
   return old;
 }
 
-// Of older versions a classifier's run.json told what had come of it alone, beside report/session.json.
+// What a run's record is: of older versions, of a classifier's run that had one, it told what had come of it alone. Where
+// a newer version has gone on with an older one's run, its own record counts. Caller frees.
 static char *record_path(const char *folder, bool *is_older) {
-  char *old = xasprintf("%s/" OLD_SESSION, folder);
-  if (path_is_file(old)) {
-    *is_older = true;
-    return old;
-  }
-  free(old);
-  return xasprintf("%s/" RUN_RECORD, folder);
+  static const char begins[] = "{\"state\":";
+  char *path = xasprintf("%s/" RUN_RECORD, folder), *old = xasprintf("%s/" OLD_SESSION, folder),
+       first[sizeof begins] = "";
+  FILE *f = fopen(path, "r");
+  const bool whole = f && fgets(first, sizeof first, f) && !strcmp(first, begins);
+  if (f) fclose(f);
+  *is_older = !whole && path_is_file(old);
+  free(*is_older ? path : old);
+  return *is_older ? old : path;
 }
 
 static void write_member(Document *d, const char *key, const char *json, size_t size) {

@@ -100,6 +100,15 @@ TEST(run_facts_of_older_versions) {
   expect_facts("facts-older", parts, COUNT(parts));
 }
 
+// A run of an older version that a newer one has resumed has both records: the newer counts.
+TEST(run_facts_of_a_resumed_older_run) {
+  static const char *const parts[] = {"\"run\":{\"state\":\"complete\"}", "\"older\":false"};
+  write_file("facts-resumed", "report/session.json", "{\"state\":\"stopped\"}");
+  write_file("facts-resumed", "run.json", "{\"state\":\"complete\"}");
+  write_file("facts-resumed", "evaluation.json", "{\"step\":7}");
+  expect_facts("facts-resumed", parts, COUNT(parts));
+}
+
 static const char with_pictures[] = "{\"step\":1,\"pictures\":[[\"The "
                                     "worst\",\"a.png\",\"says\",\"pictures/one-truth.jpg\",\"pictures/../secret.jpg\"],"
                                     "[\"The worst\",\"b.png\",7,\"/etc/passwd\",null]]}";
