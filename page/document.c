@@ -1,6 +1,7 @@
 #include "page/document.h"
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include "base/alloc.h"
 #include "page/page_files.h"
 
@@ -18,6 +19,14 @@ static void write_escaped(FILE *f, const char *text) {
     else
       fputc(*text, f);
   }
+}
+
+bool document_name_fits(const char *path, Err *err) {
+  struct stat there;
+  const char *dot = strrchr(path, '.');
+  if (dot && (!strcmp(dot, ".html") || !strcmp(dot, ".htm"))) return true;
+  if (!stat(path, &there) && !S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)) return true;
+  return err_set(err, "%s: the page is HTML; give a name that ends in .html", path);
 }
 
 static bool make_nonce(Document *d, Err *err) {

@@ -10,6 +10,9 @@ typedef struct Document {
   char nonce[33]; // what marks the page's own scripts
 } Document;
 
+// Whether a page may take the place of what stands at the path, or is written as it: its name ends in .html or .htm,
+// so that no checkpoint and no labels give way to one. What is no regular file, such as a pipe, has any name.
+bool document_name_fits(const char *path, Err *err);
 // Writes the page's head, and begins its facts, whose JSON the caller puts out by document_json.
 bool document_begin(Document *d, const char *path, const char *title, Err *err);
 // JSON, or a part of it. "<", which there stands in strings alone, is escaped, so that no text ends the script.

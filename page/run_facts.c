@@ -58,8 +58,8 @@ static char *newer_or_older(const char *folder, const char *newer, const char *o
   return old;
 }
 
-// What a run's record is: of older versions, of a classifier's run that had one, it told what had come of it alone. Where
-// a newer version has gone on with an older one's run, its own record counts. Caller frees.
+// What a run's record is: in older versions run.json, which classifiers alone had, told what had come of the run. Where
+// a newer version has resumed an older one's run, its own record counts. Caller frees.
 static char *record_path(const char *folder, bool *is_older) {
   static const char begins[] = "{\"state\":";
   char *path = xasprintf("%s/" RUN_RECORD, folder), *old = xasprintf("%s/" OLD_SESSION, folder),

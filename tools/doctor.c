@@ -14,6 +14,7 @@
 #include "models/model.h"
 #include "nn/optim.h"
 #include "page/doctor_page.h"
+#include "page/document.h"
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
@@ -201,7 +202,7 @@ static char *as_json(const Checkup *c, const DoctorOptions *o) {
 
 // ---- for people -----------------------------------------------------------------------------------------------------
 
-// The page must take the place of nothing that was read.
+// The page must take the place of nothing that was read, labels of IDX files included, which no page is called like.
 static void check_page(const char *path, const Diagnosis *f) {
   FileSet inputs = {0};
   for (int s = 0; s < FOUND_SPLITS; s++) {
@@ -214,7 +215,7 @@ static void check_page(const char *path, const Diagnosis *f) {
     }
   }
   Err err;
-  if (!file_set_spares(&inputs, path, &err)) die(EXIT_USAGE, "--html %s", err.msg);
+  if (!file_set_spares(&inputs, path, &err) || !document_name_fits(path, &err)) die(EXIT_USAGE, "--html %s", err.msg);
   file_set_free(&inputs);
 }
 

@@ -21,15 +21,12 @@ typedef struct ReportOptions {
   OPTION_FIELDS(REPORT_OPTIONS)
 } ReportOptions;
 
-// A page has a page's name, so that no checkpoint of the run gives way to one; and what is written must be none of what
-// the page is made of.
+// What is written must be none of what the page is made of.
 static void spare_inputs(const char *out, const PageRun *run, int n) {
   static const char *const input[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION, OLD_SESSION, OLD_EVALUATION};
   FileSet inputs = {0};
   Err err;
-  const char *dot = strrchr(out, '.');
-  if (!dot || (strcmp(dot, ".html") && strcmp(dot, ".htm")))
-    die(EXIT_USAGE, "--out %s: the page is HTML; give a name that ends in .html", out);
+  if (!document_name_fits(out, &err)) die(EXIT_USAGE, "--out %s", err.msg);
   for (int i = 0; i < n; i++) {
     if (run[i].log) file_set_add(&inputs, run[i].log);
     for (int k = 0; run[i].folder && k < COUNT(input); k++) {

@@ -344,6 +344,8 @@ TEST_TIER(program_outputs_spare_inputs, 1) {
                  "%s --data %s --decode=false --html %s/annotations/instances_train.json", tool("doctor"), set, set);
   expect_mistake(" is an input of this run and would be overwritten; choose another output file or folder",
                  "%s --data %s --decode=false --html %s/val/000002.png", tool("doctor"), set, set);
+  expect_mistake("train-labels-idx1-ubyte: the page is HTML; give a name that ends in .html",
+                 "%s --data %s --decode=false --html %s/train-labels-idx1-ubyte", tool("doctor"), set, set);
 }
 
 // Names of categories and files are anybody's: their control characters do not reach the terminal.
