@@ -1,6 +1,7 @@
 // The harness behind test.h: collects the registered tests, runs those asked for, closes with "N passed, N failed".
 #include <dirent.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
@@ -16,7 +17,10 @@ static Test *tests;
 static struct {
   long checks, failures;
   char skipped[256]; // why; "": it was not
+  char first[512];   // the first failure
 } now;
+
+static char *failed; // a line for each test that failed
 
 static char tmp_folder[256];
 
@@ -25,38 +29,42 @@ void test_register(Test *t) {
   tests = t;
 }
 
-// Counts a check; true when the caller should print why it failed.
-static bool count_check(bool ok, const char *file, int line) {
+// Counts a check and prints why it failed. The first failure of a test is kept for the end of the run.
+static void __attribute__((format(printf, 4, 5))) check(bool ok, const char *file, int line, const char *why, ...) {
   now.checks++;
-  if (ok) return false;
+  if (ok) return;
   if (now.failures == 0) putchar('\n'); // the test's name stands alone on its line
-  if (++now.failures > MAX_REPORTS) return false;
-  printf("  %s:%d: ", file, line);
-  return true;
+  if (++now.failures > MAX_REPORTS) return;
+  va_list args;
+  va_start(args, why);
+  char text[4096];
+  vsnprintf(text, sizeof text, why, args);
+  va_end(args);
+  printf("  %s:%d: %s\n", file, line, text);
+  if (now.failures == 1) snprintf(now.first, sizeof now.first, "%s:%d: %.400s", file, line, text);
 }
 
 bool test_true(bool ok, const char *expr, const char *file, int line) {
-  if (count_check(ok, file, line)) printf("%s\n", expr);
+  check(ok, file, line, "%s", expr);
   return ok;
 }
 
 bool test_int(long long got, long long want, const char *expr, const char *file, int line) {
   bool ok = got == want;
-  if (count_check(ok, file, line)) printf("%s is %lld, expected %lld\n", expr, got, want);
+  check(ok, file, line, "%s is %lld, expected %lld", expr, got, want);
   return ok;
 }
 
 bool test_near(double got, double want, double tolerance, const char *expr, const char *file, int line) {
   bool ok = got == want || fabs(got - want) <= tolerance; // equal first: the difference of two infinities is NaN
-  if (count_check(ok, file, line))
-    printf("%s is %.17g, expected %.17g within %.3g (off by %.3g)\n", expr, got, want, tolerance, got - want);
+  check(ok, file, line, "%s is %.17g, expected %.17g within %.3g (off by %.3g)", expr, got, want, tolerance,
+        got - want);
   return ok;
 }
 
 bool test_str(const char *got, const char *want, const char *expr, const char *file, int line) {
   bool ok = got == want || (got && want && strcmp(got, want) == 0);
-  if (count_check(ok, file, line))
-    printf("%s is \"%s\", expected \"%s\"\n", expr, got ? got : "(null)", want ? want : "(null)");
+  check(ok, file, line, "%s is \"%s\", expected \"%s\"", expr, got ? got : "(null)", want ? want : "(null)");
   return ok;
 }
 
@@ -148,6 +156,9 @@ static Outcome run_test(const Test *t) {
   if (now.failures > MAX_REPORTS) printf("  and %ld more\n", now.failures - MAX_REPORTS);
   if (now.failures > 0) {
     printf("%-48s %8.3f s  FAIL (%ld of %ld checks)\n", t->name, seconds, now.failures, now.checks);
+    char *lines = xasprintf("%sFAIL %s: %s\n", failed ? failed : "", t->name, now.first);
+    free(failed);
+    failed = lines;
     return FAILED;
   }
   if (*now.skipped) {
@@ -189,6 +200,8 @@ int main(int argc, char **argv) {
   if (tmp_folder[0]) remove_tree(tmp_folder);
   if (list) return 0;
   if (chosen == 0) die(EXIT_USAGE, "no test has such a name in tiers 0 to %d; --list shows them", tier);
+  if (failed) fputs(failed, stdout); // again, where the end of a long log is all that one sees
+  free(failed);
   printf("%d passed, %d failed", outcomes[PASSED], outcomes[FAILED]);
   if (outcomes[SKIPPED] > 0) printf(", %d skipped", outcomes[SKIPPED]);
   putchar('\n');
