@@ -121,6 +121,7 @@ void evaluation_free(Evaluation *v) {
 Coco evaluate_view(const Dataset *d, const Evaluation *v) {
   Coco view = d->coco; // some could not be read, or --limit left them out
   view.num_images = 0;
+  view.own_ids = true;
   view.images = xmalloc((size_t)d->num_images * sizeof *view.images);
   for (int i = 0; i < d->num_images; i++)
     if (v->read[i]) view.images[view.num_images++] = d->coco.images[d->image[i]];

@@ -32,7 +32,8 @@ void evaluation_end(const Evaluation *v, const Dataset *d);
 bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Evaluation *out, Err *err);
 void evaluation_free(Evaluation *v);
 
-// The ground truth of the images that were read: a shallow copy whose `images` are the caller's to free.
+// The ground truth of the images that were read, its annotations numbered anew: a shallow copy whose `images` are the
+// caller's to free.
 Coco evaluate_view(const Dataset *d, const Evaluation *v);
 // Against that.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);

@@ -24,6 +24,8 @@ typedef struct CocoAnn {
   bool crowd, has_bbox;
   bool bad_segmentation; // all of its segmentation or a part of it cannot be used
   bool odd_polygon;      // a polygon ends with an x without its y
+  bool replaced;         // a later annotation of the file has the same id: the last of them is
+  int by;                // anns[by], or -1 where that one's image is not in the file
   SegKind kind;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
   int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
@@ -51,6 +53,7 @@ typedef struct Coco {
   uint32_t *runs;           // of all masks that are run lists
   int num_parts;
   size_t num_xy, num_runs; // numbers in xy and runs
+  bool own_ids;            // the evaluator numbers annotations itself, whatever ids they have in the file
   char *origin;            // how an index served, for the report; NULL: none was asked for
   void *map;               // the index that the arrays stand in, map_bytes long; NULL: they are the C library's
   size_t map_bytes;

@@ -103,6 +103,20 @@ static void drop_image(void *image) { free(((CocoImage *)image)->file_name); }
 
 static void drop_category(void *category) { free(((CocoCategory *)category)->name); }
 
+// Marks annotations whose id a later one of the file has, too. Annotation i of the file's order goes to place[i] of
+// the grouped ones; -1: it is dropped.
+static void mark_replaced(Coco *c, const int *place) {
+  IdPlace *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
+  for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPlace){c->anns[i].id, i};
+  qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_place);
+  for (int i = c->num_anns - 1, last = i; i >= 0; i--) {
+    if (by_id[i].id != by_id[last].id) last = i;
+    c->anns[by_id[i].at].replaced = i < last;
+    c->anns[by_id[i].at].by = i < last ? place[by_id[last].at] : 0;
+  }
+  free(by_id);
+}
+
 // A counting sort by image, stable, so that file order holds within an image.
 static void group_annotations(Coco *c) {
   int *image_of = xcalloc((size_t)c->num_anns, sizeof *image_of);
@@ -116,19 +130,24 @@ static void group_annotations(Coco *c) {
     first += c->images[i].anns;
     c->images[i].anns = 0;
   }
+  int *place = image_of; // takes its place
+  for (int i = 0; i < c->num_anns; i++) {
+    CocoImage *image = image_of[i] < 0 ? NULL : &c->images[image_of[i]];
+    place[i] = image ? image->first_ann + image->anns++ : -1;
+  }
+  mark_replaced(c, place);
   CocoAnn *grouped = xcalloc((size_t)first, sizeof *grouped);
   for (int i = 0; i < c->num_anns; i++) {
     CocoAnn *a = &c->anns[i];
-    if (image_of[i] < 0) {
+    if (place[i] < 0) {
       if (c->unknown_image++ == 0) c->unknown_image_ann = a->id;
       continue;
     }
     a->category = coco_find_category(c, a->category_id);
     c->unknown_category += a->category < 0;
-    CocoImage *image = &c->images[image_of[i]];
-    grouped[image->first_ann + image->anns++] = *a;
+    grouped[place[i]] = *a;
   }
-  free(image_of);
+  free(place);
   free(c->anns);
   c->anns = grouped;
   c->num_anns = first;

@@ -60,7 +60,7 @@ typedef struct EvalSummary {
 } EvalSummary;
 
 // Evaluates detections against the ground truth, on its `images`: a shallow copy with some of them left out scores on
-// the rest, as pycocotools does with params.imgIds. As pycocotools' loadRes has it, a detection's area is that of its
+// the rest, as pycocotools does with params.imgIds. With gt->own_ids, no score depends on the ids of annotations. As pycocotools' loadRes has it, a detection's area is that of its
 // box where it has one, also for segm; a missing box is the mask's, a missing mask is the box. The result does not
 // depend on the number of threads. False, naming the detection, when one has neither box nor mask and, for masks, when
 // its segmentation cannot be used, for which pycocotools scores whatever its runs happen to say, or when its image has

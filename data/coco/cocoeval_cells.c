@@ -32,44 +32,33 @@ static int compare_dt(const void *pa, const void *pb) {
   return by_score ? by_score : (a->result > b->result) - (a->result < b->result);
 }
 
-static int compare_ann_id(const void *pa, const void *pb) {
-  const CocoAnn *a = *(const CocoAnn *const *)pa, *b = *(const CocoAnn *const *)pb;
-  if (a->id != b->id) return a->id < b->id ? -1 : 1;
-  return (a > b) - (a < b);
-}
-
-// For each annotation, the last one that has its id: pycocotools looks annotations up by id. Last in the order of
-// images, which is the file's order in files that are written image by image.
-static const CocoAnn **last_of_id(const Coco *c, int *duplicates) {
-  const CocoAnn **by_id = xmalloc((size_t)c->num_anns * sizeof *by_id);
-  const CocoAnn **last = xmalloc((size_t)c->num_anns * sizeof *last);
-  for (int i = 0; i < c->num_anns; i++) by_id[i] = &c->anns[i];
-  qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_ann_id);
-  for (int i = c->num_anns - 1; i >= 0; i--) {
-    bool shared = i + 1 < c->num_anns && by_id[i]->id == by_id[i + 1]->id;
-    last[by_id[i] - c->anns] = shared ? last[by_id[i + 1] - c->anns] : by_id[i];
-    *duplicates += shared;
+// Of an annotation of an image of the view, number i of all. By the file's ids the last annotation with the id stands
+// for each of them, wherever it is, as pycocotools looks annotations up by id.
+static void gather_gt(EvalCells *e, int image, int i, EvalSummary *out) {
+  const Coco *c = e->coco;
+  const CocoAnn *a = &c->anns[i];
+  if (a->category < 0) return;
+  const bool replaced = a->replaced && !c->own_ids;
+  out->duplicate_ids += replaced;
+  if (replaced) {
+    if (a->by < 0) return;
+    a = &c->anns[a->by];
+    image = coco_find_image(c, a->image_id);
+    if (image < 0 || a->category < 0) return;
   }
-  free(by_id);
-  return last;
+  double area = isnan(a->area) ? a->bbox[2] * a->bbox[3] : a->area;
+  e->gts[e->num_gts++] = (EvalGt){
+      .ann = a, .id = c->own_ids ? i + 1 : a->id, .category = a->category, .image = image, .order = i, .area = area};
+  out->zero_ids += a->id == 0 && !c->own_ids;
+  if (e->kind == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) return;
+  if (out->box_masks++ == 0) out->first_box_mask = a->id;
 }
 
 static void gather_gts(EvalCells *e, EvalSummary *out) {
   const Coco *c = e->coco;
-  const CocoAnn **last = last_of_id(c, &out->duplicate_ids);
   e->gts = xmalloc((size_t)c->num_anns * sizeof *e->gts);
-  for (int i = 0; i < c->num_anns; i++) {
-    const CocoAnn *a = last[i];
-    if (c->anns[i].category < 0 || a->category < 0) continue;
-    double area = isnan(a->area) ? a->bbox[2] * a->bbox[3] : a->area;
-    int image = coco_find_image(c, a->image_id);
-    if (image < 0) continue; // a view with fewer images
-    e->gts[e->num_gts++] = (EvalGt){.ann = a, .category = a->category, .image = image, .order = i, .area = area};
-    out->zero_ids += a->id == 0;
-    if (e->kind == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) continue;
-    if (out->box_masks++ == 0) out->first_box_mask = a->id;
-  }
-  free(last);
+  for (int i = 0; i < c->num_images; i++)
+    for (int k = 0; k < c->images[i].anns; k++) gather_gt(e, i, c->images[i].first_ann + k, out);
   qsort(e->gts, (size_t)e->num_gts, sizeof *e->gts, compare_gt);
 }
 

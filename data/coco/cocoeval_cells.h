@@ -6,6 +6,7 @@
 
 typedef struct EvalGt {
   const CocoAnn *ann;
+  int64_t id;                 // by which it is told apart: 0 matches nothing
   int category, image, order; // indices into the ground truth; order as pycocotools lists them
   double area;
 } EvalGt;

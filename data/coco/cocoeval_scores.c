@@ -64,7 +64,7 @@ static void match_area(const EvalCell *c, EvalArea area, const double *iou, int 
           eval_best_gt(c, order, c->num_gts, ignored, taken, iou + (size_t)d * (size_t)c->num_gts, iou_threshold(t));
       if (g >= 0) taken[g] = true;
       // pycocotools keeps the matched id itself as the flag, so id 0 reads as "no match".
-      bool matched = g >= 0 && c->gts[g].ann->id != 0;
+      bool matched = g >= 0 && c->gts[g].id != 0;
       if (matched) dt->matched[area] |= bit;
       if ((g >= 0 && ignored[g]) || (!matched && eval_outside(dt->area, area))) dt->ignored[area] |= bit;
     }

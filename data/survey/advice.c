@@ -162,6 +162,17 @@ static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
          d->without_objects, d->coco.num_images);
 }
 
+static void advise_ids(Advice *a, const Split *s) {
+  const Coco *c = &s->data.coco;
+  int zero = 0;
+  for (int i = 0; i < c->num_anns; i++) zero += c->anns[i].id == 0;
+  if (zero)
+    hurt(a,
+         "annotations of %s with id 0: %d; cocoeval and pycocotools count what matches one as false, train and infer "
+         "do not: number from 1",
+         s->name, zero);
+}
+
 // ---- flags ----------------------------------------------------------------------------------------------------------
 
 static int round32(double pixels) { return MAX(32 * (int)lround(pixels / 32), 32); }
@@ -224,6 +235,8 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
   advise_room(a, train, canvases);
   advise_files(a, train, val);
   advise_amount(a, train, keep_empty);
+  advise_ids(a, train);
+  if (val) advise_ids(a, val);
   suit_flags(a, train, keep_empty, canvases);
 }
 

@@ -9,7 +9,8 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_IMAGE_ID] = {"image-id", "images whose id comes again", "the last one counts", "image"},
     [DEFECT_CATEGORY_ID] = {"category-id", "categories whose id comes again", "the last one counts", "category"},
     [DEFECT_ANN_ID] = {"annotation-id", "annotations whose id comes again",
-                       "all are trained on; the evaluator takes the last, as pycocotools does", "annotation"},
+                       "all count in training and its scores; cocoeval takes the last, as pycocotools does",
+                       "annotation"},
     [DEFECT_NO_IMAGE] = {"no-image", "annotations of an image that is not in the file", "left out", "annotation"},
     [DEFECT_NO_CATEGORY] = {"no-category", "annotations of a category that is not in the file", "left out",
                             "annotation"},
@@ -46,8 +47,9 @@ static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_objec
   bool unit =
       a->kind == SEG_POLYGONS && a->extent[0] >= 0 && a->extent[1] >= 0 && a->extent[2] <= 1 && a->extent[3] <= 1;
   bool other_size = a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
-  return bit(DEFECT_NO_CATEGORY, a->category < 0) | bit(DEFECT_MASK_BAD, a->bad_segmentation) |
-         bit(DEFECT_MASK_ODD, a->odd_polygon) | bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond) |
+  return bit(DEFECT_ANN_ID, a->replaced) | bit(DEFECT_NO_CATEGORY, a->category < 0) |
+         bit(DEFECT_MASK_BAD, a->bad_segmentation) | bit(DEFECT_MASK_ODD, a->odd_polygon) |
+         bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond) |
          bit(DEFECT_MASK_NONE, is_object && a->kind == SEG_NONE && !a->bad_segmentation) |
          bit(DEFECT_MASK_SIZE, is_object && other_size) | bit(DEFECT_MASK_UNIT, is_object && unit) |
          bit(DEFECT_BOX_EMPTY, !is_object && !a->crowd && a->category >= 0);
@@ -79,25 +81,6 @@ static uint32_t mask_defects(const Dataset *d, int i, const Object *o, bool *cor
 }
 
 // ---- all of them ----------------------------------------------------------------------------------------------------
-
-typedef struct Id {
-  int64_t id;
-  int ann;
-} Id;
-
-static int compare_ids(const void *a, const void *b) {
-  const Id *p = a, *q = b;
-  return p->id != q->id ? (p->id > q->id) - (p->id < q->id) : compare_int(&p->ann, &q->ann);
-}
-
-// Marks every annotation whose id another one before it has, in the order of images.
-static void mark_repeated_ids(const Coco *c, uint32_t *of_ann) {
-  Id *ids = xmalloc((size_t)c->num_anns * sizeof *ids);
-  for (int i = 0; i < c->num_anns; i++) ids[i] = (Id){c->anns[i].id, i};
-  qsort(ids, (size_t)c->num_anns, sizeof *ids, compare_ids);
-  for (int i = 1; i < c->num_anns; i++) of_ann[ids[i].ann] |= bit(DEFECT_ANN_ID, ids[i].id == ids[i - 1].id);
-  free(ids);
-}
 
 // What the pass over files and masks keeps of one image until all are through.
 typedef struct Look {
@@ -183,7 +166,6 @@ void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int
   for (int i = 0; i < c->num_images; i++)
     for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)
       if (!d->left_out[i]) of_ann[a] = ann_defects(&c->anns[a], &c->images[i], is_object[a]);
-  mark_repeated_ids(c, of_ann);
   if (files) look_at_images(f, d, of_ann, progress);
   for (int i = 0; i < d->num_images; i++)
     count(f, d->image[i], c->images[d->image[i]].id,

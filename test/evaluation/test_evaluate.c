@@ -112,6 +112,59 @@ TEST(evaluate_scores_the_images_that_were_read) {
   dataset_close(&d);
 }
 
+// Annotations numbered anew: n → n % cycle.
+static void renumber(const char *dir, int cycle) {
+  char path[1024];
+  size_t size;
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  char *text = file_read(path, &size, NULL), *at = text;
+  CHECK(text);
+  FILE *f = fopen(path, "w");
+  CHECK(f);
+  for (const char *const key = ",\"image_id\""; *at;) {
+    char *end = at;
+    const long id = strncmp(at, "\"id\":", 5) ? 0 : strtol(at + 5, &end, 10);
+    if (end > at && !strncmp(end, key, strlen(key)))
+      fprintf(f, "\"id\":%ld", id % cycle);
+    else
+      fwrite(at, 1, (size_t)((end = at + 1) - at), f);
+    at = end;
+  }
+  CHECK(fclose(f) == 0);
+  free(text);
+}
+
+// Ids from 0 and ids that come again: an evaluation finds and reports all objects as with ids from 1.
+TEST(evaluate_scores_do_not_depend_on_annotation_ids) {
+  static const int cycles[] = {1000, 30, 5}; // as they are; the last one of 30 has 0; each several times
+  for (int i = 0; i < COUNT(cycles); i++) {
+    const char *dir = small_set("annotation-ids");
+    Dataset d;
+    Evaluation v;
+    Metrics m;
+    EvaluationReport r = {0};
+    Err err;
+    renumber(dir, cycles[i]);
+    if (!open_set(&d, dir, &small_options)) return;
+    bool has_zero = false;
+    for (int k = 0; k < d.coco.num_anns; k++) has_zero |= d.coco.anns[k].id == 0;
+    EXPECT_INT(has_zero, i > 0);
+    evaluation_begin(&v, &d, true);
+    for (int k = 0; k < d.num_images; k++) v.read[k] = true;
+    find_all(&d, &v);
+    EXPECT(task_detection.score(&d, &v, &m, &err));
+    EXPECT_NEAR(v.scores.bbox.stats[0], 1, 1e-12);
+    EXPECT_NEAR(v.scores.segm.stats[0], 1, 1e-12);
+    EXPECT_INT(v.scores.bbox.duplicate_ids + v.scores.bbox.zero_ids, 0);
+    task_detection.report(&d, &v, 0.5, &r);
+    EXPECT_INT(confusion_right(&r.confusion), d.first_object[d.num_images]);
+    EXPECT_INT(confusion_detections(&r.confusion), d.first_object[d.num_images]);
+    report_free(&r);
+    evaluation_free(&v);
+    dataset_close(&d);
+  }
+}
+
 // ---- several ranks ----------------------------------------------------------------------------------------------
 
 typedef struct Expected { // of one rank

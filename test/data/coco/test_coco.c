@@ -277,6 +277,29 @@ TEST(coco_takes_the_last_of_repeated_keys) {
   coco_free(&c);
 }
 
+// An id that comes again is the last one's of the file, which may be of an earlier image, or of one that is not there.
+TEST(coco_tells_which_annotation_replaces_another) {
+  Coco c;
+  Err err;
+#define ANN(id, image) "{\"id\":" #id ",\"image_id\":" #image ",\"category_id\":1}"
+  const char *text = "{\"images\":[{\"id\":5},{\"id\":3}],\"annotations\":[" ANN(1, 5) "," ANN(2, 5) "," ANN(
+      1, 3) "," ANN(4, 3) "," ANN(1, 5) "," ANN(4, 9) "]}";
+#undef ANN
+  if (!EXPECT(load_text(&c, text, &err))) return;
+  static const struct {
+    int64_t image, id;
+    bool replaced;
+    int by;
+  } want[] = {{3, 1, true, 4}, {3, 4, true, -1}, {5, 1, true, 4}, {5, 2, false, 0}, {5, 1, false, 0}};
+  EXPECT_INT(c.num_anns, COUNT(want));
+  for (int i = 0; i < COUNT(want) && i < c.num_anns; i++) {
+    const CocoAnn *a = &c.anns[i];
+    EXPECT(a->image_id == want[i].image && a->id == want[i].id);
+    EXPECT(a->replaced == want[i].replaced && a->by == want[i].by);
+  }
+  coco_free(&c);
+}
+
 // Truncated anywhere, or with any byte replaced, a file loads or is rejected; a sanitizer watches over the rest.
 TEST(coco_survives_damage) {
   static const char text[] =

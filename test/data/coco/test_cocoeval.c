@@ -1,9 +1,11 @@
 // Catches average precision that differs from figures worked out by hand.
 #include <omp.h>
+#include "base/alloc.h"
 #include "base/json.h"
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval.h"
 #include "test/harness/coco_scene.h"
+#include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
 // A figure is a mean of at most 4·10·101 terms in [0, 1], each off by a few eps: below 4040·4·2⁻⁵³ < 2e-12.
@@ -202,11 +204,48 @@ TEST(cocoeval_id_zero_never_matches) {
 
 TEST(cocoeval_last_annotation_of_an_id_stands_for_all) {
   Scene *s = three_detections();
-  s->anns[0].id = s->anns[1].id; // two objects where the second is, none where the hit was
+  s->anns[0].replaced = true; // two objects where the second is, none where the hit was
+  s->anns[0].by = 1;
   EvalSummary e = scene_eval(s, EVAL_BBOX);
   EXPECT_INT(e.duplicate_ids, 1);
   EXPECT_NEAR(stat(&e, "AR_100"), 0.15, tolerance);
   cocoeval_free(&e);
+}
+
+// Two annotations with one id, of which the last in the file is of the image with the lower id, or of one that is not
+// there. AP is pycocotools 2.0.11's; the evaluator that numbers them itself finds all.
+TEST(cocoeval_counts_the_last_in_the_file) {
+  enum { LAST_IMAGE = 3, AWAY = 9 };
+  static const double ap[2][2] = {{0.44224422442244227, 1}, {1. / 3, (51 + 50 * 2. / 3) / 101}};
+  for (int away = 0; away < 2; away++) {
+    char *text =
+        xasprintf("{\"images\":[{\"id\":5,\"width\":100,\"height\":100},{\"id\":3,\"width\":100,\"height\":100}],"
+                  "\"categories\":[{\"id\":1,\"name\":\"a\"}],\"annotations\":["
+                  "{\"id\":1,\"image_id\":5,\"category_id\":1,\"bbox\":[0,0,50,50],\"area\":2500},"
+                  "{\"id\":1,\"image_id\":%d,\"category_id\":1,\"bbox\":[20,20,40,40],\"area\":1600},"
+                  "{\"id\":2,\"image_id\":5,\"category_id\":1,\"bbox\":[50,50,40,40],\"area\":1600}]}",
+                  away ? AWAY : LAST_IMAGE);
+    char path[1024];
+    snprintf(path, sizeof path, "%s/last-in-the-file.json", test_tmp());
+    write_text(path, text);
+    free(text);
+    CocoResult found[] = {{.image_id = 5, .category_id = 1, .bbox = {0, 0, 50, 50}, .score = 0.9, .has_bbox = true},
+                          {.image_id = 3, .category_id = 1, .bbox = {20, 20, 40, 40}, .score = 0.8, .has_bbox = true},
+                          {.image_id = 5, .category_id = 1, .bbox = {50, 50, 40, 40}, .score = 0.7, .has_bbox = true}};
+    const CocoResults dt = {.items = found, .n = COUNT(found)};
+    Coco gt;
+    EvalSummary e;
+    Err err;
+    if (!EXPECT(coco_load(&gt, path, &err))) return;
+    for (int own = 0; own < 2; own++) {
+      gt.own_ids = own;
+      EXPECT(cocoeval_run(&e, &gt, &dt, EVAL_BBOX, &err));
+      EXPECT_NEAR(stat(&e, "AP"), ap[away][own], tolerance);
+      EXPECT_INT(e.duplicate_ids, !own);
+      cocoeval_free(&e);
+    }
+    coco_free(&gt);
+  }
 }
 
 TEST(cocoeval_nothing_at_all) {

@@ -57,7 +57,7 @@ typedef struct Want {
 
 TEST(defects_are_found) {
   static const Want want[DEFECTS] = {
-      [DEFECT_IMAGE_ID] = {1, 1, 0},    [DEFECT_CATEGORY_ID] = {1, 2, 0},  [DEFECT_ANN_ID] = {1, 10, 2},
+      [DEFECT_IMAGE_ID] = {1, 1, 0},    [DEFECT_CATEGORY_ID] = {1, 2, 0},  [DEFECT_ANN_ID] = {1, 10, 1},
       [DEFECT_NO_IMAGE] = {1, 11, 0},   [DEFECT_NO_CATEGORY] = {1, 12, 1}, [DEFECT_BOX_EMPTY] = {2, 13, 1},
       [DEFECT_BOX_BEYOND] = {1, 15, 2}, [DEFECT_BOX_APART] = {1, 16, 2},   [DEFECT_MASK_NONE] = {1, 17, 2},
       [DEFECT_MASK_BAD] = {2, 18, 1},   [DEFECT_MASK_ODD] = {1, 19, 1},    [DEFECT_MASK_SIZE] = {1, 20, 1},
@@ -74,9 +74,9 @@ TEST(defects_are_found) {
              (long long)image);
   }
   EXPECT_INT(f.corners, 1); // annotation 16's box is x1 y1 x2 y2
-  EXPECT_INT(f.of_image[0], 1 << DEFECT_NO_CATEGORY | 1 << DEFECT_BOX_EMPTY | 1 << DEFECT_MASK_BAD |
-                                1 << DEFECT_MASK_ODD | 1 << DEFECT_MASK_SIZE | 1 << DEFECT_MASK_EMPTY |
-                                1 << DEFECT_MASK_UNIT);
+  EXPECT_INT(f.of_image[0], 1 << DEFECT_ANN_ID | 1 << DEFECT_NO_CATEGORY | 1 << DEFECT_BOX_EMPTY |
+                                1 << DEFECT_MASK_BAD | 1 << DEFECT_MASK_ODD | 1 << DEFECT_MASK_SIZE |
+                                1 << DEFECT_MASK_EMPTY | 1 << DEFECT_MASK_UNIT);
   EXPECT(!f.reason[0] && !f.reason[1]);
   EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
   EXPECT(f.reason[3] && strstr(f.reason[3], "/train/8.png: cannot read the image: the file is truncated"));
@@ -342,7 +342,7 @@ TEST(advice_says_what_hurts) {
   snprintf(path, sizeof path, "%s/annotations/instances_val.json", dir);
   write_text(path, "{\"categories\":[{\"id\":3,\"name\":\"a\"},{\"id\":8,\"name\":\"b\"}],\"images\":[{\"id\":1,"
                    "\"file_name\":\"x.png\",\"height\":41,\"width\":60}],\"annotations\":[" //
-                   "{\"id\":1,\"image_id\":1,\"category_id\":3,\"bbox\":[1,1,30,30]}]}");
+                   "{\"id\":0,\"image_id\":1,\"category_id\":3,\"bbox\":[1,1,30,30]}]}");
   Split train, val;
   if (!open_split(&train, dir, "train", 20) || !open_split(&val, dir, "val", 20)) return;
   Advice a;
@@ -356,6 +356,8 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "images without an object, which are left out: 2 of 14"));
   EXPECT(says(&a, "images of at least 4 times the pixels"));
   EXPECT(says(&a, "padding: "));
+  EXPECT(says(&a, "annotations of val with id 0: 1; cocoeval and pycocotools count what matches one as false"));
+  EXPECT(!says(&a, "annotations of train with id 0"));
   EXPECT(!says(&a, "EXIF") && !says(&a, "copies") && !says(&a, "share a name") && !says(&a, "fractions"));
   EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --epochs 103 --keep-empty"));
   advice_free(&a);
