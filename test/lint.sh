@@ -39,7 +39,7 @@ allowed() {
     classification/*) echo 'classification/|inference/|lib/|include/|evaluation/|engine/|models/|weights/|data/|comm/|nn/|base/' ;;
     engine/*) echo 'engine/|comm/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;
     evaluation/*) echo 'evaluation/|engine/|comm/|models/|data/|nn/|base/' ;;
-    training/*) echo 'training/|evaluation/|engine/|comm/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;
+    training/*) echo 'training/|evaluation/|engine/|comm/|models/|weights/|data/(batches|coco|images|survey)/|nn/|base/' ;;
     page/*) echo 'page/|data/|base/' ;; # of a run they know the folder alone
     include/*) echo 'nothing: callers have this file alone' ;;
     lib/*) echo 'lib/|include/|engine/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/batches/source.h"
+#include "data/survey/mask_forms.h"
 #include "engine/engine.h"
 #include "training/targets.h"
 
@@ -61,7 +62,8 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   int largest = sizes_largest(&o->shorter_sides);
   if (largest > c->max_size)
     die(EXIT_USAGE, "--sizes %d exceeds the maximum of the longer side, %d; increase --max-size", largest, c->max_size);
-  if (!source->open(train, o->data, o->train_split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!source->open(train, o->data, o->train_split, &options, &err) || !mask_forms_check(&train->coco, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   if (!evaluates(o)) return false;
   if (!asked_to_evaluate(o) && !source->has(o->data, o->val_split, &options, &err)) {
     fprintf(stderr, "no evaluation: %s\n", err.msg);
@@ -71,6 +73,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   options.set.sizes.n = 0;
   options.set.keep_empty = true;
   options.set.limit = o->val_limit;
-  if (!source->open(val, o->data, o->val_split, &options, &err)) die(EXIT_USAGE, "evaluation: %s", err.msg);
+  if (!source->open(val, o->data, o->val_split, &options, &err) || !mask_forms_check(&val->coco, &err))
+    die(EXIT_USAGE, "evaluation: %s", err.msg);
   return true;
 }

@@ -15,6 +15,20 @@ typedef struct CocoCategory {
 
 typedef enum SegKind { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegKind;
 
+// What stands where a segmentation should, if it cannot be used.
+typedef enum SegForm {
+  FORM_OTHER,
+  FORM_NUMBERS,   // [x1, y1, …]: the outer list is missing
+  FORM_PAIRS,     // points as lists or objects of their own: [[[x, y], …]], [[x, y], …]
+  FORM_LISTED,    // [{"counts": …}]: run lengths in a list
+  FORM_FEW,       // polygons of fewer than three points
+  FORM_RUNS,      // run lengths that do not add up to their size
+  FORM_TEXT,      // a string
+  FORM_RLE_SIZE,  // found later: run lengths of another size than their image,
+  FORM_FRACTIONS, // … and polygons whose coordinates are all from 0 to 1
+  SEG_FORMS
+} SegForm;
+
 typedef struct CocoAnn {
   int64_t id;
   int64_t image_id, category_id; // as in the file, for the evaluator
@@ -23,6 +37,7 @@ typedef struct CocoAnn {
   double area;                   // as in the file; NaN when absent
   bool crowd, has_bbox;
   bool bad_segmentation; // all of its segmentation or a part of it cannot be used
+  SegForm form;          // of that part, the first; none of those found later
   bool odd_polygon;      // a polygon ends with an x without its y
   bool replaced;         // a later annotation of the file has the same id: the last of them is
   int by;                // anns[by], or -1 where that one's image is not in the file

@@ -87,11 +87,18 @@ static void read_bbox(Json *j, CocoAnn *a) {
 
 enum { NUMBERS_AT_ONCE = 64 };
 
+// The first part that cannot be used tells the form. Returns false.
+static bool refuse_part(CocoAnn *a, SegForm form) {
+  if (!a->bad_segmentation) a->form = form;
+  a->bad_segmentation = true;
+  return false;
+}
+
 // One part: a closed polygon needs three points. False, and nothing kept, where it cannot be one.
 static bool read_part(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
   Coco *c = &r->coco;
-  bool usable = true;
+  bool usable = true, points = false;
   size_t first = c->num_xy;
   if (json_begin_array(j))
     for (;;) {
@@ -102,6 +109,7 @@ static bool read_part(CocoReader *r, CocoAnn *a) {
         c->xy[c->num_xy++] = json_number(j);
       } else { // null is what some writers make of NaN
         usable = false;
+        points |= json_peek(j) == JSON_ARRAY || json_peek(j) == JSON_OBJECT;
         json_skip(j);
       }
     }
@@ -110,7 +118,7 @@ static bool read_part(CocoReader *r, CocoAnn *a) {
   size_t numbers = c->num_xy - first;
   if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
     c->num_xy = first;
-    return false;
+    return refuse_part(a, points || numbers == 2 ? FORM_PAIRS : usable ? FORM_FEW : FORM_OTHER);
   }
   if (odd) a->odd_polygon = true;
   array_reserve((void **)&c->part_points, &r->part_points_cap, (size_t)c->num_parts + 1, sizeof *c->part_points);
@@ -138,24 +146,27 @@ static void measure_extent(const Coco *c, CocoAnn *a) {
   a->extent[3] = whole(ceil(y2));
 }
 
-// The parts that are polygons make the mask; false when any was not.
-static bool read_polygons(CocoReader *r, CocoAnn *a) {
+// What is no list in a list of polygons.
+static void skip_part(Json *j, CocoAnn *a) {
+  const JsonType type = json_peek(j);
+  refuse_part(a, type == JSON_NUMBER ? FORM_NUMBERS : type == JSON_OBJECT ? FORM_LISTED : FORM_OTHER);
+  json_skip(j);
+}
+
+// The parts that are polygons make the mask.
+static void read_polygons(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
-  bool usable = true;
   a->first_part = r->coco.num_parts;
   if (json_begin_array(j))
     while (json_next(j)) {
-      if (json_peek(j) == JSON_ARRAY) {
-        usable &= read_part(r, a);
-      } else {
-        usable = false;
-        json_skip(j);
-      }
+      if (json_peek(j) == JSON_ARRAY)
+        read_part(r, a);
+      else
+        skip_part(j, a);
     }
   a->parts = r->coco.num_parts - a->first_part;
   a->kind = a->parts > 0 ? SEG_POLYGONS : SEG_NONE;
   if (a->parts > 0) measure_extent(&r->coco, a);
-  return usable;
 }
 
 // A run list as it stands in the file: the size that it must add up to may come after it.
@@ -206,7 +217,7 @@ static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
   return true;
 }
 
-static bool read_rle(CocoReader *r, CocoAnn *a) {
+static void read_rle(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
   RawRuns raw = {.usable = true};
   if (json_begin_object(j))
@@ -224,20 +235,20 @@ static bool read_rle(CocoReader *r, CocoAnn *a) {
         json_skip(j);
       }
     }
-  bool usable = raw.usable && !j->failed && keep_runs(r, a, &raw);
+  if (!raw.usable || j->failed || !keep_runs(r, a, &raw)) refuse_part(a, FORM_RUNS);
   free(raw.string);
-  return usable;
 }
 
-// False when there is something that is not a segmentation.
-static bool read_segmentation(CocoReader *r, CocoAnn *a) {
+static void read_segmentation(CocoReader *r, CocoAnn *a) {
   a->kind = SEG_NONE; // whatever an earlier, repeated key gave
-  a->odd_polygon = false;
-  switch (json_peek(&r->json)) {
-  case JSON_ARRAY: return read_polygons(r, a);
-  case JSON_OBJECT: return read_rle(r, a);
-  case JSON_NULL: json_skip(&r->json); return true;
-  default: json_skip(&r->json); return false;
+  a->odd_polygon = a->bad_segmentation = false;
+  const JsonType type = json_peek(&r->json);
+  switch (type) {
+  case JSON_ARRAY: read_polygons(r, a); break;
+  case JSON_OBJECT: read_rle(r, a); break;
+  default:
+    if (type != JSON_NULL) refuse_part(a, type == JSON_STRING ? FORM_TEXT : FORM_OTHER);
+    json_skip(&r->json);
   }
 }
 
@@ -273,7 +284,7 @@ void coco_read_object(CocoReader *r) {
       } else if (strcmp(key, "bbox") == 0) {
         read_bbox(j, &a);
       } else if (strcmp(key, "segmentation") == 0) {
-        a.bad_segmentation = !read_segmentation(r, &a);
+        read_segmentation(r, &a);
       } else if (strcmp(key, "area") == 0) {
         a.area = read_optional_number(j);
       } else if (strcmp(key, "iscrowd") == 0) {

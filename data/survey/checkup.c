@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/survey/mask_forms.h"
 
 // ---- looking --------------------------------------------------------------------------------------------------------
 
@@ -13,6 +14,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
                             .keep_empty = keep_empty};
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;
+  mask_forms_check(&s->data.coco, &s->stop);
   survey_take(&s->survey, &s->data);
   defects_find(&s->defects, &s->data, o->decode, o->looked);
 }
@@ -109,6 +111,10 @@ static void say_wrong(Diagnosis *f, int split, const Split *s, Defect kind) {
   found_detail(f, "first: %s %lld%s%s", info->of, (long long)found->id, file ? ", file " : "", file ? file : "");
   if (kind == DEFECT_BOX_APART && 2 * s->defects.corners > found->count)
     found_detail(f, "most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
+  if (kind == DEFECT_MASK_BAD) {
+    const MaskForms forms = mask_forms(&s->data.coco);
+    found_detail(f, "most are %s", seg_form_texts[mask_forms_most(&forms)]);
+  }
   for (int i = 0; kind == DEFECT_FILE && i < s->data.num_images; i++)
     if (s->data.image[i] == found->image) found_detail(f, "%s", s->defects.reason[i]);
 }

@@ -57,6 +57,15 @@ TEST_TIER(program_mistakes_of_train, 1) {
                  "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
+  // Masks that are a list of numbers: nothing would be learnt of them but boxes.
+  char copy[1024];
+  snprintf(copy, sizeof copy,
+           "cp -r %s %s && sed -i 's/\\[\\[\\([0-9.,]*\\)\\]\\]/[\\1]/g' %s/annotations/instances_train.json", d,
+           in_tmp("flat-masks"), in_tmp("flat-masks"));
+  CHECK(system(copy) == 0);
+  expect_mistake("they are lists of numbers; COCO's are lists of such lists", "%s --data %s --model tiny --out %s",
+                 train, in_tmp("flat-masks"), in_tmp("nothing-yet"));
+
   // Malformed annotations: file, line, column, what was expected.
   CHECK(dirs_make(in_tmp("bad/annotations"), NULL) && dirs_make(in_tmp("bad/train"), NULL));
   write_text(in_tmp("bad/annotations/instances_train.json"), "{\n  \"images\": [{\"id\": 1,, \"height\": 2}]\n}\n");

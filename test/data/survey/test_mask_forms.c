@@ -1,0 +1,95 @@
+// Catches masks in a form that is not COCO's that are trained on as boxes, and forms that are called by another's name.
+#include <string.h>
+#include "data/survey/checkup.h"
+#include "data/survey/mask_forms.h"
+#include "test/harness/small_set.h"
+#include "test/harness/test.h"
+
+// A set of three objects: two with this segmentation, and one with another.
+static const char *set_of(const char *form, const char *other) {
+  const char *dir = small_set("mask-forms");
+  char path[1024], text[2048];
+  const char *ann = "{\"id\":%d,\"image_id\":1,\"category_id\":1,\"bbox\":[20,10,20,20],\"segmentation\":%s}";
+  int used = snprintf(text, sizeof text,
+                      "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\","
+                      "\"height\":41,\"width\":60}],\"annotations\":[");
+  for (int i = 0; i < 3; i++) {
+    used += snprintf(text + used, sizeof text - (size_t)used, "%s", i ? "," : "");
+    used += snprintf(text + used, sizeof text - (size_t)used, ann, 7 + i, i == 1 ? other : form);
+  }
+  snprintf(text + used, sizeof text - (size_t)used, "]}");
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, text);
+  return dir;
+}
+
+#define GOOD "[[20,10,40,10,40,30]]"
+
+static const struct {
+  const char *segmentation;
+  SegForm form;
+  const char *says;
+} forms[] = {
+    {"[20,10,40,10,40,30]", FORM_NUMBERS, "they are lists of numbers; COCO's are lists of such lists"},
+    {"[[[20,10],[40,10],[40,30]]]", FORM_PAIRS,
+     "they are lists of points [x, y]; COCO's polygons are lists of numbers"},
+    {"[[20,10],[40,10],[40,30]]", FORM_PAIRS, "they are lists of points [x, y]"},
+    {"[[{\"x\":20,\"y\":10}]]", FORM_PAIRS, "they are lists of points"},
+    {"[{\"counts\":[2460],\"size\":[41,60]}]", FORM_LISTED, "they are run lengths in a list"},
+    {"[[20,10,40,30]]", FORM_FEW, "they are polygons of fewer than three points"},
+    {"{\"counts\":[5,5],\"size\":[41,60]}", FORM_RUNS, "they are run lengths that do not add up to h x w"},
+    {"\"20 10 40 10 40 30\"", FORM_TEXT, "they are texts"},
+    {"{\"counts\":[2460],\"size\":[60,41]}", FORM_RLE_SIZE, "they are run lengths of another size than their image"},
+    {"[[0.3,0.2,0.6,0.2,0.6,0.7]]", FORM_FRACTIONS, "they are polygons with coordinates from 0 to 1"},
+};
+
+TEST(mask_forms_are_named) {
+  for (int i = 0; i < COUNT(forms); i++) {
+    Dataset d;
+    Err err;
+    if (!open_set(&d, set_of(forms[i].segmentation, GOOD), &small_options)) return;
+    const MaskForms f = mask_forms(&d.coco);
+    if (!EXPECT(f.masks == 3 && f.unusable == 2 && f.first->id == 7 && mask_forms_most(&f) == forms[i].form) ||
+        !EXPECT(!mask_forms_check(&d.coco, &err) && strstr(err.msg, forms[i].says)) ||
+        !EXPECT(
+            strstr(err.msg, "instances_train.json: 2 of 3 masks cannot be used, the first is that of annotation 7")))
+      printf("  %s: %s\n", forms[i].segmentation, err.msg);
+    dataset_close(&d);
+  }
+}
+
+// Half of the masks, or a set of boxes, is no reason to stop.
+TEST(mask_forms_may_be_few) {
+  static const char *const few[][2] = {{GOOD, "[20,10,40,10,40,30]"}, {"[]", GOOD}, {"[]", "[]"}, {GOOD, "null"}};
+  for (int i = 0; i < COUNT(few); i++) {
+    Dataset d;
+    Err err;
+    if (!open_set(&d, set_of(few[i][0], few[i][1]), &small_options)) return;
+    if (!EXPECT(mask_forms_check(&d.coco, &err))) printf("  %s\n", err.msg);
+    dataset_close(&d);
+  }
+}
+
+TEST(mask_forms_stop_a_checkup) {
+  Checkup c;
+  Diagnosis f;
+  const CheckupOptions o = {.data = set_of(forms[0].segmentation, GOOD),
+                            .train_split = "train",
+                            .val_split = "val",
+                            .size = 96,
+                            .max_size = 160,
+                            .canvases = 2};
+  checkup_take(&c, &o);
+  checkup_diagnosis(&f, &c, &o);
+  EXPECT(!c.sound && f.split[0].stop && strstr(f.split[0].stop, forms[0].says));
+  bool named = false;
+  for (size_t i = 0; i < f.num_wrong; i++)
+    if (!strcmp(f.wrong[i].what, defect_info[DEFECT_MASK_BAD].what)) {
+      named = true;
+      EXPECT_STR(f.wrong[i].detail[0], "first: annotation 7, file 1.png");
+      EXPECT(f.wrong[i].detail[1] && strstr(f.wrong[i].detail[1], "most are lists of numbers; COCO's are"));
+    }
+  EXPECT(named);
+  diagnosis_free(&f);
+  checkup_free(&c);
+}
