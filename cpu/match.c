@@ -84,6 +84,7 @@ static bool reaches_best(const ImageTruth *objects, Box anchor, const real *reac
 // second computes IoUs once more for the few anchors whose best is high enough to be some object's best.
 static void match_anchors(const RpnMatch *p, const Anchors *anchors, const ImageInfo *info, const ImageTruth *objects,
                           Match *match, real *reached, BalancedSampler *sampler) {
+  const real high = iou_threshold(p->high), low = iou_threshold(p->low);
   for (int g = 0; g < objects->n; g++) reached[g] = 0;
   for (int i = 0; i < anchors->total; i++) match[i] = best_match(objects, anchor_box(anchors, i), reached);
   real least = INFINITY;
@@ -91,9 +92,9 @@ static void match_anchors(const RpnMatch *p, const Anchors *anchors, const Image
   for (int i = 0; i < anchors->total; i++) {
     Match m = match[i];
     if (p->inside && !box_inside(anchor_box(anchors, i), info->rh, info->rw)) continue;
-    bool object = m.iou >= p->high;
+    bool object = m.iou >= high;
     if (!object && p->low_quality && m.iou >= least) object = reaches_best(objects, anchor_box(anchors, i), reached);
-    if (object || m.iou < p->low) sampler_offer(sampler, object, i, m.truth);
+    if (object || m.iou < low) sampler_offer(sampler, object, i, m.truth);
   }
   sampler_finish(sampler);
 }
@@ -157,10 +158,11 @@ static Box candidate_box(const Candidates *c, int i) {
 
 // Matches the candidates of one image and offers positives and negatives to its sampler.
 static void match_rois(const RoiSample *p, const Candidates *c, BalancedSampler *sampler) {
+  const real high = iou_threshold(p->high), low = iou_threshold(p->low);
   for (int i = 0; i < c->proposals + c->objects.n; i++) {
     Match m = best_match(&c->objects, candidate_box(c, i), NULL);
-    bool object = m.iou >= p->high;
-    if (object || m.iou < p->low) sampler_offer(sampler, object, i, m.truth);
+    bool object = m.iou >= high;
+    if (object || m.iou < low) sampler_offer(sampler, object, i, m.truth);
   }
   sampler_finish(sampler);
 }

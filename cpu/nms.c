@@ -11,7 +11,7 @@ static void suppress_group(const Nms *p, const Boxes *in, const Boxes *out, int 
   real *kept_score = (real *)out->score.data + (size_t)group * out->capacity;
   int *kept_index = out->index + (size_t)group * out->capacity;
   int n = 0;
-  real threshold = p->threshold;
+  const real threshold = iou_threshold(p->threshold);
   for (int i = 0; i < in->count[group] && n < out->capacity; i++) {
     Box span = box_span(box[i], p->extra);
     int k = 0;

@@ -334,6 +334,40 @@ TEST_OP(roi_sample_of_nothing) {
   for (int i = 0; i < 4 * 8; i++) EXPECT_NEAR(get_at(&out.delta, i), 0, 0);
 }
 
+// The float 0.6 is more than 0.6, and the float 0.3 more than 0.3: in double, torchvision compares with neither.
+TEST_OP(match_at_the_thresholds) {
+  Anchors anchors = {.levels = 1, .per_cell = 1, .total = 2};
+  anchors.level[0] = (AnchorLevel){.h = 1, .w = 2, .stride_x = 10, .stride_y = 10, .cell = {{0, 0, 10, 10}}};
+  Truth truth = {.images = 1, .capacity = 2, .box = fixture_packed(f, 2, 4)};
+  truth.label = fixture_copy(f, 2 * sizeof(int), (const int[]){1, 2});
+  truth.count = fixture_copy(f, sizeof(int), &(const int){2});
+  set_box(&truth.box, 0, 0, 0, 10, 6);  // IoU 0.6 with the first anchor: an object
+  set_box(&truth.box, 1, 10, 0, 20, 3); // 0.3 with the second: between the thresholds, and not background
+  ImageInfo *image = fixture_copy(f, sizeof *image, &(const ImageInfo){.h = 64, .w = 64, .rh = 64, .rw = 64});
+  const BoxCoder coder = {.weight = {1, 1, 1, 1}};
+  RpnMatch match = {.high = .6f, .low = .3f, .batch = 8, .positive = .5f, .coder = coder};
+  RpnTargets anchor = {.images = 1,
+                       .batch = 8,
+                       .index = fixture_ints(f, 8),
+                       .positives = fixture_ints(f, 1),
+                       .count = fixture_ints(f, 1),
+                       .delta = fixture_packed(f, 8, 4)};
+  RUN(f, rpn_match, &match, &anchors, image, &truth, &anchor);
+  EXPECT_INT(anchor.positives[0], 1);
+  EXPECT_INT(anchor.count[0], 1);
+  EXPECT_INT(anchor.index[0], 0);
+  // The same boxes as proposals, and the two objects themselves.
+  Boxes proposals = fixture_boxes(f, 1, 2);
+  proposals.count[0] = 2;
+  set_box(&proposals.box, 0, 0, 0, 10, 10);
+  set_box(&proposals.box, 1, 10, 0, 20, 10);
+  RoiSample sample = {.high = .6f, .low = .3f, .batch = 8, .positive = .5f, .coder = coder};
+  RoiTargets roi = roi_targets(f, 8, 4);
+  RUN(f, roi_sample, &sample, image, &proposals, &truth, &roi);
+  EXPECT_INT(*roi.objects.count, 3);
+  EXPECT_INT(*roi.rois.count, 3);
+}
+
 TEST_OP(match_threads) {
   Draw r = draw_begin(91);
   Anchors anchors;

@@ -3,6 +3,7 @@
 // A box goes if a kept box of higher rank overlaps it too much. The CPU is compared with this definition, the GPU with
 // the CPU.
 #include <omp.h>
+#include "base/record.h"
 #include "exact/geometry.h"
 #include "test/harness/detect.h"
 
@@ -29,6 +30,22 @@ TEST_OP(nms_by_hand) {
   for (int i = 0; i < 3; i++) EXPECT_INT(out.index[i], want[i]);
   EXPECT_NEAR(get_at(&out.score, 2), .6, epsilon(f));
   EXPECT_NEAR(get_at(&out.box, 4 * 2 + 3), 11, 0);
+}
+
+// The float 0.7 is less than 0.7, which is what torchvision compares a double with.
+TEST_OP(nms_keeps_a_pair_at_the_threshold) {
+  static const float thresholds[] = {.1f, .2f, .3f, .4f, .5f, .6f, .7f, .8f, .9f};
+  for (int i = 0; i < COUNT(thresholds); i++) {
+    Boxes in = fixture_boxes(f, 1, 2), out = fixture_boxes(f, 1, 2);
+    put_box(&in, 0, 0, (double[]){0, 0, 10, 10}, .9, 0);
+    put_box(&in, 0, 1, (double[]){0, 0, 10, i + 1}, .8, 1);
+    in.count[0] = 2;
+    RUN(f, nms, &(Nms){.threshold = thresholds[i]}, &in, &out);
+    EXPECT_INT(out.count[0], 2);
+    put_box(&in, 0, 1, (double[]){0, 0, 10, i + 1.001}, .8, 1);
+    RUN(f, nms, &(Nms){.threshold = thresholds[i]}, &in, &out);
+    EXPECT_INT(out.count[0], 1);
+  }
 }
 
 TEST_OP(nms_nan_and_flat_boxes_suppress_nothing) {
@@ -130,6 +147,7 @@ static void get_span(const Tensor *t, int row, float extra, double span[4]) {
 
 // Keeps by the definition, all pairs, what `out` has room for.
 static void naive_nms(const Nms *p, const Boxes *in, const Boxes *out) {
+  const double threshold = in->box.dtype == F64 ? float_decimal(p->threshold) : (double)p->threshold;
   for (int group = 0; group < in->groups; group++) {
     int n = 0;
     for (int i = 0; i < in->count[group] && n < out->capacity; i++) {
@@ -140,7 +158,7 @@ static void naive_nms(const Nms *p, const Boxes *in, const Boxes *out) {
       bool keep = true;
       for (int k = 0; k < n && keep; k++) {
         get_span(&out->box, group * out->capacity + k, p->extra, other);
-        keep = !(naive_iou(in->box.dtype, span, other) > (double)p->threshold);
+        keep = !(naive_iou(in->box.dtype, span, other) > threshold);
       }
       if (keep) put_box(out, group, n++, box, get_at(&in->score, (size_t)row), in->index[row]);
     }
