@@ -26,8 +26,14 @@ static double warmup_factor(const Schedule *s, int64_t step) {
   return s->warmup_factor + (1 - s->warmup_factor) * (double)step / (double)s->warmup;
 }
 
+static double cosine_factor(const Schedule *s, int64_t step) {
+  const int64_t past = step - s->cosine_start, span = s->steps - s->cosine_start;
+  if (past <= 0) return 1;
+  return past < span ? (1 + cos(PI * (double)past / (double)span)) / 2 : 0;
+}
+
 static double decay_factor(const Schedule *s, int64_t step) {
-  if (s->decay == DECAY_COSINE) return (1 + cos(PI * (double)MIN(step, s->steps) / (double)s->steps)) / 2;
+  if (s->decay == DECAY_COSINE) return cosine_factor(s, step);
   int passed = 0;
   if (s->decay == DECAY_CONSTANT) return 1;
   if (s->decay == DECAY_PHASES) {

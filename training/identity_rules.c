@@ -32,12 +32,15 @@ void identify_lr(Record *j, const Option *row, const void *values, const void *b
   record_num(j, row->key, ((const Schedule *)basis)->base);
 }
 
-// Phases, where there are any, at the session's rate.
+// Phases, where there are any, at the session's rate. Runs of classifiers that an older version started have a cosine
+// that falls from the first step on: they continue as another schedule only with --amend.
 void identify_schedule(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
+  const Schedule *s = basis;
   const Phases *p = &o->phase_list;
-  char *phases = p->n ? phases_text(p, ((const Schedule *)basis)->base / p->phase[0].rate) : NULL;
-  record_str(j, row->key, phases ? phases : schedule_names[o->schedule]);
+  char *phases = p->n ? phases_text(p, s->base / p->phase[0].rate) : NULL;
+  const bool after_warmup = s->decay == DECAY_COSINE && s->cosine_start > 0;
+  record_str(j, row->key, phases ? phases : after_warmup ? "cosine after warmup" : schedule_names[o->schedule]);
   free(phases);
 }
 

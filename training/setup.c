@@ -52,6 +52,7 @@ Schedule setup_schedule(const TrainSpec *o, double rate) {
   Schedule s = schedule_default((Decay)o->schedule, o->iters, rate);
   s.warmup = o->warmup;
   s.warmup_factor = optimisation_of(o).warmup_factor;
+  if (model_of(&o->config)->traits & MODEL_CLASSIFIER) s.cosine_start = s.warmup;
   return s;
 }
 

@@ -56,6 +56,22 @@ TEST(schedule_cosine) {
   EXPECT(schedule_rate(&s, 6000) == 0 && schedule_rate(&s, 9000) == 0); // never rises again
 }
 
+// torchvision's references/classification: SequentialLR([LinearLR, CosineAnnealingLR(T_max = steps - warmup)], [warmup]).
+TEST(schedule_cosine_after_warmup) {
+  Schedule s = schedule_default(DECAY_COSINE, 18, 0.1);
+  s.warmup = s.cosine_start = 6;
+  s.warmup_factor = 0.01;
+  EXPECT_RATE(&s, 0, 0.001);
+  EXPECT_RATE(&s, 5, 0.1 * (0.01 + 0.99 * 5 / 6));
+  EXPECT(schedule_rate(&s, 6) == 0.1);
+  EXPECT_RATE(&s, 7, 0.1 * (1 + cos(M_PI / 12)) / 2);
+  EXPECT_RATE(&s, 10, 0.1 * 0.75);
+  EXPECT_RATE(&s, 17, 0.1 * (1 + cos(M_PI * 11 / 12)) / 2);
+  EXPECT(schedule_rate(&s, 18) == 0 && schedule_rate(&s, 100) == 0);
+  s.cosine_start = s.warmup = 18; // warmup alone
+  EXPECT_RATE(&s, 17, 0.1 * (0.01 + 0.99 * 17 / 18));
+}
+
 TEST(schedule_never_jumps_up) {
   // After warmup both decays only fall, and while warming up one step adds at most base / warmup.
   for (int d = 0; d < 2; d++) {

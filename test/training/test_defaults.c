@@ -1,5 +1,6 @@
 // Catches defaults that are not those of the model, the data or torch.
 #include "base/alloc.h"
+#include "base/record.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
 #include "training/settings.h"
@@ -41,6 +42,31 @@ TEST(defaults_of_a_detector_are_its_own) {
   TrainSpec o = options("nowhere", "tiny", NULL);
   EXPECT(o.batch == 2 && o.epochs == 12 && o.eval_epochs == 0 && o.optimizer == OPTIMIZER_SGD);
   EXPECT(o.schedule == DECAY_STEP && o.flip == 0.5f && o.clip_grad == 10 && o.weight_decay == 1e-4f);
+  train_spec_free(&o);
+}
+
+static double peak(const Schedule *s) {
+  double highest = 0;
+  for (int64_t step = 0; step < s->steps; step++) highest = fmax(highest, schedule_rate(s, step));
+  return highest;
+}
+
+// torchvision's cosine follows warmup, detectron2's does not wait for it.
+TEST(defaults_of_a_cosine_are_its_sources) {
+  static char *const optimizers[] = {"sgd", "adamw"};
+  for (int i = 0; i < COUNT(optimizers); i++)
+    for (int epochs = 3; epochs <= 90; epochs *= 5) {
+      char *more[] = {"--optimizer", optimizers[i], "--lr", "0.05", "--schedule", "cosine", NULL};
+      TrainSpec o = options("nowhere", "resnet18", more);
+      const Schedule s = schedule_of(&o, epochs, 3);
+      EXPECT(s.warmup > 0 && peak(&s) == float_decimal(0.05f));
+      EXPECT_NEAR(schedule_rate(&s, (s.steps + s.warmup) / 2), 0.025, 0.05 * 3.15 / (double)(s.steps - s.warmup));
+      train_spec_free(&o);
+    }
+  TrainSpec o = options("nowhere", "tiny", (char *[]){"--lr", "0.05", "--schedule", "cosine", NULL});
+  const Schedule s = schedule_of(&o, 6, 3);
+  EXPECT(s.warmup == 6);
+  EXPECT_NEAR(schedule_rate(&s, 6), 0.05 * 0.75, 1e-12);
   train_spec_free(&o);
 }
 
