@@ -42,9 +42,9 @@ Schedule schedule_default(Decay decay, int64_t steps, double base);
 // The learning rate of step `step`, counted from 0. At 0 ≤ step < warmup the factor is
 //   warmup_factor + (1 - warmup_factor) · step / warmup,
 // as torch.optim.lr_scheduler.LinearLR and detectron2's WarmupMultiStepLR have it; milestones count as in MultiStepLR;
-// cosine is base · (1 + cos(π · (step - start) / (steps - start))) / 2 from its start on. Where that is 0, warmup does not
-// shift it, as in detectron2's WarmupCosineLR; where it is the end of warmup, the peak is base, as in the SequentialLR of
-// torchvision's references/classification.
+// cosine is base · (1 + cos(π · (step - start) / (steps - start))) / 2 from its start on. Where that is 0, warmup does
+// not shift it, as in detectron2's WarmupCosineLR; where it is the end of warmup, the peak is base, as in the
+// SequentialLR of torchvision's references/classification.
 double schedule_rate(const Schedule *s, int64_t step);
 
 // The linear scaling rule: a rate that was found at `at` images a step, as 0.02 at 16 (Goyal et al., "Accurate, large

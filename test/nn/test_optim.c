@@ -56,7 +56,7 @@ TEST(schedule_cosine) {
   EXPECT(schedule_rate(&s, 6000) == 0 && schedule_rate(&s, 9000) == 0); // never rises again
 }
 
-// torchvision's references/classification: SequentialLR([LinearLR, CosineAnnealingLR(T_max = steps - warmup)], [warmup]).
+// torchvision's references/classification: a SequentialLR of LinearLR and CosineAnnealingLR(T_max = steps - warmup).
 TEST(schedule_cosine_after_warmup) {
   Schedule s = schedule_default(DECAY_COSINE, 18, 0.1);
   s.warmup = s.cosine_start = 6;
