@@ -42,6 +42,25 @@ void dataset_pixels(const Dataset *d, int i, uint8_t *rgb) {
   for (size_t p = 0; p < pixels; p++, rgb += 3) rgb[0] = rgb[1] = rgb[2] = gray[p];
 }
 
+static bool fits_size(const Dataset *d, int i, const char *path, int h, int w, Err *err) {
+  const CocoImage *want = &d->coco.images[d->image[i]];
+  return (h == want->h && w == want->w) || err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s", path, w,
+                                                   h, want->w, want->h, d->coco.path);
+}
+
+static bool is_image_file(const char *path, Err *err) {
+  return path_is_file(path) || err_set(err, "%s: no such file, or not a regular file", path);
+}
+
+bool dataset_size_holds(const Dataset *d, int i, Err *err) {
+  int h, w;
+  char *path = dataset_path(d, i);
+  const bool ok =
+      is_image_file(path, err) && image_info(path, d->upright, &h, &w, err) && fits_size(d, i, path, h, w, err);
+  free(path);
+  return ok;
+}
+
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   const CocoImage *want = &d->coco.images[d->image[i]];
   if (d->gray) {
@@ -51,12 +70,10 @@ bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   }
   char *path = dataset_path(d, i);
   *im = (Image){0};
-  bool ok = path_is_file(path) ? d->upright ? image_load_upright(im, path, err) : image_load(im, path, err)
-                               : err_set(err, "%s: no such file, or not a regular file", path);
-  if (ok && (im->h != want->h || im->w != want->w)) {
-    ok = err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s", path, im->w, im->h, want->w, want->h,
-                 d->coco.path);
+  bool ok = is_image_file(path, err) && (d->upright ? image_load_upright(im, path, err) : image_load(im, path, err));
+  if (ok && !fits_size(d, i, path, im->h, im->w, err)) {
     image_free(im);
+    ok = false;
   }
   free(path);
   return ok;

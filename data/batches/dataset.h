@@ -43,6 +43,7 @@ typedef struct Dataset {
   int64_t max_whole; // as max_bytes, before that
   int others;        // files that are no images
   // For the report.
+  int num_listed;      // images of the file that were looked at, from its first: fewer with a limit
   bool *left_out;      // [coco.num_images] the next
   int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
   int missing;         // files of usable images that are not there: the loader will meet them
@@ -77,6 +78,9 @@ typedef struct DatasetOptions {
 // files are not there, are malformed, or hold no usable image.
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
 void dataset_close(Dataset *d);
+// The box of an annotation as training takes it: x1 y1 x2 y2, clipped to the image where its size is known; `extra` is
+// box_extra. False where it has no area.
+bool dataset_box(const Coco *c, const CocoImage *im, const CocoAnn *a, float extra, float box[4]);
 
 // The file of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);
@@ -87,6 +91,8 @@ size_t dataset_path_size(const Dataset *d, int i); // with the NUL
 int dataset_polygons(const Dataset *d, const Object *o);
 // Reads it whole: false, saying why, when it cannot be decoded or has another size than the annotations say.
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
+// Of its header alone: false, saying why, when there is none or another size than the annotations say.
+bool dataset_size_holds(const Dataset *d, int i, Err *err);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

@@ -21,6 +21,19 @@ static void box_of_mask(const Coco *c, const CocoAnn *a, const CocoImage *im, do
   rle_free(&mask);
 }
 
+bool dataset_box(const Coco *c, const CocoImage *im, const CocoAnn *a, float extra, float box[4]) {
+  double bbox[4] = {a->bbox[0], a->bbox[1], a->bbox[2], a->bbox[3]};
+  if (!a->has_bbox) box_of_mask(c, a, im, bbox);
+  // x + w in float32, as the reference adds them
+  float x = (float)bbox[0], y = (float)bbox[1], w = (float)bbox[2], h = (float)bbox[3];
+  float right = im->w > 0 ? (float)im->w - extra : INFINITY, bottom = im->h > 0 ? (float)im->h - extra : INFINITY;
+  box[0] = clip(x, right);
+  box[1] = clip(y, bottom);
+  box[2] = clip(x + fmaxf(w - extra, 0), right);
+  box[3] = clip(y + fmaxf(h - extra, 0), bottom);
+  return box[2] > box[0] && box[3] > box[1]; // false for NaN
+}
+
 // The annotation as an object, or false, counted, when it is no training target.
 static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   const CocoAnn *a = &d->coco.anns[ann];
@@ -32,18 +45,11 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
     d->unlabelled++;
     return false;
   }
-  double bbox[4] = {a->bbox[0], a->bbox[1], a->bbox[2], a->bbox[3]};
-  if (!a->has_bbox) box_of_mask(&d->coco, a, im, bbox);
-  // x + w in float32, as the reference adds them
-  float x = (float)bbox[0], y = (float)bbox[1], w = (float)bbox[2], h = (float)bbox[3];
-  float right = (float)im->w - d->box_extra, bottom = (float)im->h - d->box_extra;
-  float x1 = clip(x, right), x2 = clip(x + fmaxf(w - d->box_extra, 0), right);
-  float y1 = clip(y, bottom), y2 = clip(y + fmaxf(h - d->box_extra, 0), bottom);
-  if (!(x2 > x1 && y2 > y1)) { // negated so that NaN is dropped too
+  *o = (Object){.ann = ann, .label = a->category + 1};
+  if (!dataset_box(&d->coco, im, a, d->box_extra, o->box)) {
     d->dropped_boxes++;
     return false;
   }
-  *o = (Object){ann, a->category + 1, {x1, y1, x2, y2}};
   d->box_masks += !coco_ann_has_mask(a, im->h, im->w);
   return true;
 }
@@ -120,6 +126,7 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
+    d->num_listed = i + 1;
     if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
     Err bad;
     if (!find_size(d, im, &bad)) {

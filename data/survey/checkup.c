@@ -16,12 +16,12 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   if (!s->open) return;
   mask_forms_check(&s->data.coco, &s->stop);
   survey_take(&s->survey, &s->data);
-  defects_find(&s->defects, &s->data, o->decode, o->looked);
+  defects_find(&s->defects, &s->data, o->decode ? DEPTH_FILES : DEPTH_ANNOTATIONS, o->looked);
 }
 
 static void split_close(Split *s) {
   if (!s->open) return;
-  defects_free(&s->defects, &s->data);
+  defects_free(&s->defects);
   survey_free(&s->survey);
   dataset_close(&s->data);
 }
@@ -48,11 +48,7 @@ static bool is_split(const CheckupOptions *o, const char *split) {
   return is;
 }
 
-static bool split_sound(const Split *s) {
-  int wrong = 0;
-  for (int k = 0; k < DEFECTS; k++) wrong += s->defects.found[k].count;
-  return !s->name || (!*s->stop.msg && wrong == 0);
-}
+static bool split_sound(const Split *s) { return !s->name || (!*s->stop.msg && !defects_any(&s->defects)); }
 
 void checkup_take(Checkup *c, const CheckupOptions *o) {
   *c = (Checkup){0};
@@ -104,19 +100,14 @@ static void say_split(FoundSplit *f, const Split *s, int canvases) {
 }
 
 static void say_wrong(Diagnosis *f, int split, const Split *s, Defect kind) {
-  const Finding *found = &s->defects.found[kind];
   const DefectInfo *info = &defect_info[kind];
-  const char *file = found->image >= 0 ? s->data.coco.images[found->image].file_name : NULL;
-  found_wrong(f, split, info->what, found->count, info->treatment);
-  found_detail(f, "first: %s %lld%s%s", info->of, (long long)found->id, file ? ", file " : "", file ? file : "");
-  if (kind == DEFECT_BOX_APART && 2 * s->defects.corners > found->count)
-    found_detail(f, "most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
-  if (kind == DEFECT_MASK_BAD) {
-    const MaskForms forms = mask_forms(&s->data.coco);
-    found_detail(f, "most are %s", seg_form_texts[mask_forms_most(&forms)]);
+  char *detail[DEFECT_DETAILS];
+  found_wrong(f, split, info->what, s->defects.found[kind].count,
+              split && info->scored ? info->scored : info->treatment);
+  for (int i = 0, n = defects_details(&s->defects, kind, detail); i < n; i++) {
+    found_detail(f, "%s", detail[i]);
+    free(detail[i]);
   }
-  for (int i = 0; kind == DEFECT_FILE && i < s->data.num_images; i++)
-    if (s->data.image[i] == found->image) found_detail(f, "%s", s->defects.reason[i]);
 }
 
 static void find_split(Diagnosis *f, int split, const Split *s, int canvases) {

@@ -4,54 +4,66 @@
 #include <zlib.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/parallel.h"
+#include "data/survey/mask_forms.h"
+#include "data/survey/twice.h"
 
 const DefectInfo defect_info[DEFECTS] = {
-    [DEFECT_IMAGE_ID] = {"image-id", "images whose id comes again", "the last one counts", "image"},
-    [DEFECT_CATEGORY_ID] = {"category-id", "categories whose id comes again", "the last one counts", "category"},
+    [DEFECT_IMAGE_ID] = {"image-id", "images whose id comes again", "the last one counts", .of = "image"},
+    [DEFECT_CATEGORY_ID] = {"category-id", "categories whose id comes again", "the last one counts", .of = "category"},
     [DEFECT_ANN_ID] = {"annotation-id", "annotations whose id comes again",
                        "all count in training and its scores; cocoeval takes the last, as pycocotools does",
-                       "annotation"},
-    [DEFECT_NO_IMAGE] = {"no-image", "annotations of an image that is not in the file", "left out", "annotation"},
+                       .of = "annotation"},
+    [DEFECT_NO_IMAGE] = {"no-image", "annotations of an image that is not in the file", "left out", .of = "annotation"},
     [DEFECT_NO_CATEGORY] = {"no-category", "annotations of a category that is not in the file", "left out",
-                            "annotation"},
-    [DEFECT_BOX_EMPTY] = {"box-empty", "boxes without area inside their image", "left out", "annotation"},
+                            .of = "annotation"},
+    [DEFECT_BOX_EMPTY] = {"box-empty", "boxes without area inside their image", "left out",
+                          "scored as objects that no box matches", "annotation"},
     [DEFECT_BOX_BEYOND] = {"box-beyond", "boxes that reach more than a pixel beyond their image",
-                           "clipped to the image", "annotation"},
+                           "clipped to the image", "scored as they are", "annotation"},
     [DEFECT_BOX_APART] = {"box-apart", "boxes that lie elsewhere than their masks", "both are taken as they are",
-                          "annotation"},
-    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "their box stands in", "annotation"},
+                          .of = "annotation"},
+    [DEFECT_TWICE] = {"twice", "objects that are annotated twice in their image", "all of them are trained on",
+                      "all of them are scored, but a detection matches only one", "annotation"},
+    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "their box stands in", .of = "annotation"},
     [DEFECT_MASK_BAD] = {"mask-bad", "masks that cannot be used in whole or in part",
-                         "the polygons that can be used are, else the box stands in", "annotation"},
-    [DEFECT_MASK_ODD] = {"mask-odd", "polygons that end with an x without its y", "that x is ignored", "annotation"},
+                         "the polygons that can be used are, else the box stands in", .of = "annotation"},
+    [DEFECT_MASK_ODD] = {"mask-odd", "polygons that end with an x without its y", "that x is ignored",
+                         .of = "annotation"},
     [DEFECT_MASK_SIZE] = {"mask-size", "run-length masks of another size than their image", "their box stands in",
-                          "annotation"},
+                          .of = "annotation"},
     [DEFECT_MASK_EMPTY] = {"mask-empty", "masks that cover no pixel of their image",
-                           "the box is learnt, with an empty mask", "annotation"},
+                           "the box is learnt, with an empty mask", "scored as objects that no mask matches",
+                           "annotation"},
     [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as of bitmaps or fractions",
                           "taken as pixels: the mask is at most one; COCO's polygons are x y x y … in pixels",
-                          "annotation"},
+                          .of = "annotation"},
     [DEFECT_MISSING] = {"missing", "image files that are not there",
-                        "replaced by another image in training, left out in evaluation; --strict stops", "image"},
+                        "replaced by another image in training, left out in evaluation; --strict stops",
+                        "left out, with their objects", "image"},
     [DEFECT_FILE] = {"file", "image files that cannot be decoded or have another size than the annotations say",
-                     "replaced by another image in training, left out in evaluation; --strict stops", "image"},
+                     "replaced by another image in training, left out in evaluation; --strict stops",
+                     "left out, with their objects", "image"},
 };
 
 // ---- one annotation -------------------------------------------------------------------------------------------------
 
 static uint32_t bit(Defect kind, bool found) { return found ? 1u << kind : 0; }
 
-// What shows without rasterising. Crowds are no training targets: only whether their masks can be read matters.
+// What the numbers of an annotation and its box tell. Crowds are no training targets: only whether their masks can be
+// read matters. Nobody knows what lies beyond an image without a size.
 static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_object) {
   const double *b = a->bbox;
+  const bool sized = im->w > 0 && im->h > 0;
   bool beyond = b[0] < -1 || b[1] < -1 || b[0] + b[2] > im->w + 1. || b[1] + b[3] > im->h + 1.;
   bool unit =
       a->kind == SEG_POLYGONS && a->extent[0] >= 0 && a->extent[1] >= 0 && a->extent[2] <= 1 && a->extent[3] <= 1;
   bool other_size = a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
   return bit(DEFECT_ANN_ID, a->replaced) | bit(DEFECT_NO_CATEGORY, a->category < 0) |
          bit(DEFECT_MASK_BAD, a->bad_segmentation) | bit(DEFECT_MASK_ODD, a->odd_polygon) |
-         bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond) |
+         bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond && sized) |
          bit(DEFECT_MASK_NONE, is_object && a->kind == SEG_NONE && !a->bad_segmentation) |
-         bit(DEFECT_MASK_SIZE, is_object && other_size) | bit(DEFECT_MASK_UNIT, is_object && unit) |
+         bit(DEFECT_MASK_SIZE, is_object && other_size && sized) | bit(DEFECT_MASK_UNIT, is_object && unit) |
          bit(DEFECT_BOX_EMPTY, !is_object && !a->crowd && a->category >= 0);
 }
 
@@ -62,30 +74,76 @@ static bool apart(const double a[4], const double b[4]) {
   return 2 * both < (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both;
 }
 
-// What the mask's pixels tell. Below 8 pixels a side, rounding to pixels alone can set box and mask apart.
-static uint32_t mask_defects(const Dataset *d, int i, const Object *o, bool *corners) {
-  const CocoImage *im = &d->coco.images[d->image[i]];
-  const CocoAnn *a = &d->coco.anns[o->ann];
-  Rle mask;
-  if (!coco_ann_rle(&d->coco, a, im->h, im->w, &mask)) return 0;
+// x1 y1 x2 y2 of the pixels that a mask can cover, in whole pixels and within its image.
+static void mask_extent(const Coco *c, const CocoAnn *a, const CocoImage *im, double m[4]) {
+  for (int i = 0; i < 4; i++) m[i] = a->extent[i];
+  if (a->kind == SEG_RLE) {
+    const Rle runs = coco_ann_runs(c, a);
+    double b[4];
+    rle_bbox(&runs, b);
+    for (int i = 0; i < 2; i++) {
+      m[i] = b[i];
+      m[2 + i] = b[i] + b[2 + i];
+    }
+  }
+  for (int i = 0; i < 4; i++) m[i] = fmin(fmax(m[i], 0), i % 2 ? im->h : im->w);
+}
+
+// Where an object's mask lies. Below 8 pixels a side, rounding to pixels alone can set box and mask apart.
+static uint32_t mask_defects(const Coco *c, const CocoAnn *a, const CocoImage *im, const float box[4], bool *corners) {
   double m[4];
-  rle_bbox(&mask, m);
-  rle_free(&mask);
-  if (m[2] == 0) return bit(DEFECT_MASK_EMPTY, true);
-  if (!a->has_bbox || fmin(m[2], m[3]) < 8) return 0;
-  const double of_mask[4] = {m[0], m[1], m[0] + m[2], m[1] + m[3]};
-  const double of_box[4] = {o->box[0], o->box[1], o->box[2], o->box[3]};
-  if (!apart(of_mask, of_box)) return 0;
-  *corners = a->bbox[2] > a->bbox[0] && a->bbox[3] > a->bbox[1] && !apart(of_mask, a->bbox);
+  if (!coco_ann_has_mask(a, im->h, im->w)) return 0;
+  mask_extent(c, a, im, m);
+  if (m[2] <= m[0] || m[3] <= m[1]) return bit(DEFECT_MASK_EMPTY, true);
+  if (!a->has_bbox || fmin(m[2] - m[0], m[3] - m[1]) < 8) return 0;
+  const double of_box[4] = {box[0], box[1], box[2], box[3]};
+  if (!apart(m, of_box)) return 0;
+  *corners = a->bbox[2] > a->bbox[0] && a->bbox[3] > a->bbox[1] && !apart(m, a->bbox);
   return bit(DEFECT_BOX_APART, true);
+}
+
+// Thin polygons are within the image and cover no pixel of it.
+static bool covers_no_pixel(const Coco *c, const CocoAnn *a, const CocoImage *im) {
+  Scratch scratch = {0};
+  Rle mask;
+  const bool none = coco_ann_rle_in(&scratch, c, a, im->h, im->w, &mask) && rle_area(&mask) == 0;
+  scratch_free(&scratch);
+  return none;
+}
+
+typedef struct Room { // for the objects of an image
+  TwiceObject *object;
+  size_t cap;
+  bool *is_copy; // [coco.num_anns]
+} Room;
+
+static void look_at_annotations(Defects *f, int i, float extra, Room *room) {
+  const Coco *c = f->coco;
+  const CocoImage *im = &c->images[i];
+  int n = 0;
+  array_reserve((void **)&room->object, &room->cap, (size_t)im->anns, sizeof *room->object);
+  for (int k = im->first_ann; k < im->first_ann + im->anns; k++) {
+    const CocoAnn *a = &c->anns[k];
+    TwiceObject *o = &room->object[n];
+    bool corners = false;
+    const bool is_object = !a->crowd && a->category >= 0 && dataset_box(c, im, a, extra, o->box);
+    f->of_ann[k] = ann_defects(a, im, is_object);
+    if (is_object && !(f->of_ann[k] & bit(DEFECT_MASK_UNIT, true)))
+      f->of_ann[k] |= mask_defects(c, a, im, o->box, &corners);
+    f->corners += corners;
+    o->ann = k;
+    o->category = a->category;
+    n += is_object;
+  }
+  twice_mark(c, im, room->object, n, room->is_copy);
+  for (int k = im->first_ann; k < im->first_ann + im->anns; k++) f->of_ann[k] |= bit(DEFECT_TWICE, room->is_copy[k]);
 }
 
 // ---- all of them ----------------------------------------------------------------------------------------------------
 
-// What the pass over files and masks keeps of one image until all are through.
+// What the pass over files keeps of one image until all are through.
 typedef struct Look {
   double ms;
-  int corners;
   bool turned;
 } Look;
 
@@ -97,7 +155,7 @@ static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
     look->ms = 1e3 * (now_seconds() - start);
     image_free(&im);
   } else {
-    f->reason[i] = xstrdup(err.msg);
+    f->reason[d->image[i]] = xstrdup(err.msg);
   }
   char *path = dataset_path(d, i);
   size_t size;
@@ -115,17 +173,18 @@ static int compare_double(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void look_at_images(Defects *f, const Dataset *d, uint32_t *of_ann, void (*progress)(int done, int total)) {
+static void look_at_files(Defects *f, const Dataset *d, void (*progress)(int done, int total)) {
+  const Coco *c = f->coco;
+  const uint32_t known = bit(DEFECT_MASK_UNIT, true) | bit(DEFECT_MASK_EMPTY, true);
   Look *looks = xcalloc((size_t)d->num_images, sizeof *looks);
   int done = 0;
 #pragma omp parallel for schedule(dynamic)
   for (int i = 0; i < d->num_images; i++) {
     look_at_file(f, d, i, &looks[i]);
     for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) {
-      bool corners = false;
-      if (of_ann[d->object[o].ann] & bit(DEFECT_MASK_UNIT, true)) continue;
-      of_ann[d->object[o].ann] |= mask_defects(d, i, &d->object[o], &corners);
-      looks[i].corners += corners;
+      const int a = d->object[o].ann;
+      if (!(f->of_ann[a] & known))
+        f->of_ann[a] |= bit(DEFECT_MASK_EMPTY, covers_no_pixel(c, &c->anns[a], &c->images[d->image[i]]));
     }
 #pragma omp critical
     if (progress) progress(++done, d->num_images);
@@ -133,14 +192,26 @@ static void look_at_images(Defects *f, const Dataset *d, uint32_t *of_ann, void 
   double *ms = xmalloc((size_t)d->num_images * sizeof *ms);
   int decoded = 0;
   for (int i = 0; i < d->num_images; i++) {
-    f->corners += looks[i].corners;
     f->turned += looks[i].turned;
-    if (!f->reason[i]) ms[decoded++] = looks[i].ms;
+    if (!f->reason[d->image[i]]) ms[decoded++] = looks[i].ms;
   }
   qsort(ms, (size_t)decoded, sizeof *ms, compare_double);
   if (decoded) f->decode_ms = ms[decoded / 2];
   free(ms);
   free(looks);
+}
+
+typedef struct Headers {
+  Defects *f;
+  const Dataset *d;
+} Headers;
+
+static void look_at_header(void *of, int i, int thread) {
+  (void)thread;
+  const Headers *h = of;
+  Err err;
+  if (!h->d->absent[h->d->image[i]] && !dataset_size_holds(h->d, i, &err))
+    h->f->reason[h->d->image[i]] = xstrdup(err.msg);
 }
 
 static void count(Defects *f, int image, int64_t id, uint32_t defects) {
@@ -152,36 +223,97 @@ static void count(Defects *f, int image, int64_t id, uint32_t defects) {
     }
 }
 
-void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int done, int total)) {
-  const Coco *c = &d->coco;
-  *f = (Defects){.of_image = xcalloc((size_t)c->num_images, sizeof *f->of_image),
-                 .reason = xcalloc((size_t)d->num_images, sizeof *f->reason),
-                 .file_key = xcalloc((size_t)d->num_images, sizeof *f->file_key)};
+static void begin(Defects *f, const Coco *c) {
+  *f = (Defects){.coco = c,
+                 .of_image = xcalloc((size_t)c->num_images, sizeof *f->of_image),
+                 .of_ann = xcalloc((size_t)c->num_anns, sizeof *f->of_ann),
+                 .reason = xcalloc((size_t)c->num_images, sizeof *f->reason)};
   f->found[DEFECT_IMAGE_ID] = (Finding){c->duplicate_images, c->duplicate_image, -1};
   f->found[DEFECT_CATEGORY_ID] = (Finding){c->duplicate_categories, c->duplicate_category, -1};
   f->found[DEFECT_NO_IMAGE] = (Finding){c->unknown_image, c->unknown_image_ann, -1};
-  uint32_t *of_ann = xcalloc((size_t)c->num_anns, sizeof *of_ann);
-  uint8_t *is_object = xcalloc((size_t)c->num_anns, sizeof *is_object);
-  for (int o = 0; o < d->first_object[d->num_images]; o++) is_object[d->object[o].ann] = 1;
-  for (int i = 0; i < c->num_images; i++)
-    for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)
-      if (!d->left_out[i]) of_ann[a] = ann_defects(&c->anns[a], &c->images[i], is_object[a]);
-  if (files) look_at_images(f, d, of_ann, progress);
-  for (int i = 0; i < d->num_images; i++)
-    count(f, d->image[i], c->images[d->image[i]].id,
-          d->absent[d->image[i]] ? bit(DEFECT_MISSING, true) : bit(DEFECT_FILE, f->reason[i] != NULL));
-  for (int i = 0; i < c->num_images; i++) count(f, i, c->images[i].id, bit(DEFECT_FILE, d->left_out[i]));
-  for (int i = 0; i < c->num_images; i++)
-    for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)
-      count(f, i, c->anns[a].id, of_ann[a]);
-  free(of_ann);
-  free(is_object);
 }
 
-void defects_free(Defects *f, const Dataset *d) {
-  for (int i = 0; i < d->num_images; i++) free(f->reason[i]);
+// Of the first `images` but for those left out, which may be NULL.
+static void look_at_all_annotations(Defects *f, int images, const bool *left_out, float extra) {
+  Room room = {.is_copy = xcalloc((size_t)f->coco->num_anns, sizeof *room.is_copy)};
+  for (int i = 0; i < images; i++)
+    if (!left_out || !left_out[i]) look_at_annotations(f, i, extra, &room);
+  free(room.object);
+  free(room.is_copy);
+}
+
+static void count_annotations(Defects *f) {
+  const Coco *c = f->coco;
+  for (int i = 0; i < c->num_images; i++)
+    for (int a = c->images[i].first_ann; a < c->images[i].first_ann + c->images[i].anns; a++)
+      count(f, i, c->anns[a].id, f->of_ann[a]);
+}
+
+void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progress)(int done, int total)) {
+  const Coco *c = &d->coco;
+  begin(f, c);
+  f->file_key = xcalloc((size_t)d->num_images, sizeof *f->file_key);
+  look_at_all_annotations(f, d->num_listed, d->left_out, d->box_extra);
+  if (depth == DEPTH_FILES) look_at_files(f, d, progress);
+  if (depth == DEPTH_HEADERS)
+    parallel_for(d->num_images, parallel_threads(d->num_images), look_at_header, &(Headers){f, d});
+  for (int i = 0; i < d->num_images; i++)
+    count(f, d->image[i], c->images[d->image[i]].id,
+          d->absent[d->image[i]] ? bit(DEFECT_MISSING, true) : bit(DEFECT_FILE, f->reason[d->image[i]] != NULL));
+  for (int i = 0; i < c->num_images; i++) count(f, i, c->images[i].id, bit(DEFECT_FILE, d->left_out[i]));
+  count_annotations(f);
+}
+
+void defects_find_annotations(Defects *f, const Coco *c) {
+  begin(f, c);
+  look_at_all_annotations(f, c->num_images, NULL, 0);
+  count_annotations(f);
+}
+
+void defects_free(Defects *f) {
+  for (int i = 0; f->coco && i < f->coco->num_images; i++) free(f->reason[i]);
   free(f->of_image);
+  free(f->of_ann);
   free(f->reason);
   free(f->file_key);
   *f = (Defects){0};
+}
+
+// ---- in words -------------------------------------------------------------------------------------------------------
+
+bool defects_any(const Defects *f) {
+  int n = 0;
+  for (int k = 0; k < DEFECTS; k++) n += f->found[k].count > 0;
+  return n > 0;
+}
+
+int defects_details(const Defects *f, Defect kind, char *detail[DEFECT_DETAILS]) {
+  const Finding *found = &f->found[kind];
+  const char *file = found->image >= 0 ? f->coco->images[found->image].file_name : NULL;
+  int n = 0;
+  detail[n++] = xasprintf("first: %s %lld%s%s", defect_info[kind].of, (long long)found->id, file ? ", file " : "",
+                          file ? file : "");
+  if (kind == DEFECT_BOX_APART && 2 * f->corners > found->count)
+    detail[n++] = xstrdup("most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
+  if (kind == DEFECT_MASK_BAD) {
+    const MaskForms forms = mask_forms(f->coco);
+    detail[n++] = xasprintf("most are %s", seg_form_texts[mask_forms_most(&forms)]);
+  }
+  if (kind == DEFECT_FILE && f->reason[found->image]) detail[n++] = xstrdup(f->reason[found->image]);
+  return n;
+}
+
+char *defects_line(const Defects *f, Defect kind, bool scored) {
+  const DefectInfo *info = &defect_info[kind];
+  char *detail[DEFECT_DETAILS];
+  char *line = xasprintf("%s: %d; %s", info->what, f->found[kind].count,
+                         scored && info->scored ? info->scored : info->treatment);
+  const int n = defects_details(f, kind, detail);
+  for (int i = 0; i < n; i++) {
+    char *longer = xasprintf("%s; %s", line, detail[i]);
+    free(line);
+    free(detail[i]);
+    line = longer;
+  }
+  return line;
 }

@@ -13,6 +13,7 @@ typedef enum Defect {
   DEFECT_BOX_EMPTY,   // its box has no area inside the image
   DEFECT_BOX_BEYOND,  // its box reaches more than a pixel beyond the image
   DEFECT_BOX_APART,   // its box and its mask are in different places
+  DEFECT_TWICE,       // it is there again: of its category in its image, and of nearly the same box and mask
   DEFECT_MASK_NONE,   // it has no mask
   DEFECT_MASK_BAD,    // its mask or a part of it cannot be read
   DEFECT_MASK_ODD,    // a polygon has an x without its y
@@ -28,6 +29,7 @@ typedef struct DefectInfo {
   const char *key;       // "box-beyond", for JSON and HTML
   const char *what;      // "boxes that reach …"
   const char *treatment; // what training does
+  const char *scored;    // what an evaluation does; NULL: the same
   const char *of;        // what Finding.id is of: "annotation", "image", "category"
 } DefectInfo;
 extern const DefectInfo defect_info[DEFECTS];
@@ -39,17 +41,31 @@ typedef struct Finding {
 } Finding;
 
 typedef struct Defects {
+  const Coco *coco; // borrowed
   Finding found[DEFECTS];
   uint32_t *of_image; // [coco.num_images] bit 1 << Defect for the image and its annotations
-  char **reason;      // [num_images] why the file cannot be used; NULL where it can
+  uint32_t *of_ann;   // [coco.num_anns] likewise
+  char **reason;      // [coco.num_images] why the file cannot be used; NULL where it can, or nobody looked
   int corners;        // of DEFECT_BOX_APART, those that fit when read as x1 y1 x2 y2
   int turned;         // image files with an EXIF orientation
   uint64_t *file_key; // [num_images] equal for equal files: size and CRC of the bytes; 0 where it was not read
   double decode_ms;   // of an image on one core, median; 0 where none was decoded
 } Defects;
 
-// Looks at every annotation of a data set opened without a limit; with `files` also decodes every image and rasterises
-// every mask, on all cores. The result does not depend on their number. progress may be NULL; it is called from one
-// thread at a time.
-void defects_find(Defects *f, const Dataset *d, bool files, void (*progress)(int done, int total));
-void defects_free(Defects *f, const Dataset *d);
+// How closely a data set is looked at: its annotations alone; also the headers of its image files, for their sizes; or
+// all image files, decoded, and all masks, rasterised, on all cores.
+typedef enum DefectDepth { DEPTH_ANNOTATIONS, DEPTH_HEADERS, DEPTH_FILES } DefectDepth;
+
+// Looks at every annotation of the images that were asked for. The result does not depend on the number of cores.
+// progress may be NULL; it is called from one thread at a time.
+void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progress)(int done, int total));
+// The same of an annotation file without images.
+void defects_find_annotations(Defects *f, const Coco *c);
+void defects_free(Defects *f);
+
+bool defects_any(const Defects *f);
+enum { DEFECT_DETAILS = 3 };
+// The first example, and what the defect may come from: sentences without a full stop, malloc'ed. Returns how many.
+int defects_details(const Defects *f, Defect kind, char *detail[DEFECT_DETAILS]);
+// All about a defect in one line, malloc'ed; `scored`: of an evaluation's ground truth.
+char *defects_line(const Defects *f, Defect kind, bool scored);

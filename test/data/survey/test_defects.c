@@ -59,13 +59,14 @@ TEST(defects_are_found) {
   static const Want want[DEFECTS] = {
       [DEFECT_IMAGE_ID] = {1, 1, 0},    [DEFECT_CATEGORY_ID] = {1, 2, 0},  [DEFECT_ANN_ID] = {1, 10, 1},
       [DEFECT_NO_IMAGE] = {1, 11, 0},   [DEFECT_NO_CATEGORY] = {1, 12, 1}, [DEFECT_BOX_EMPTY] = {2, 13, 1},
-      [DEFECT_BOX_BEYOND] = {1, 15, 2}, [DEFECT_BOX_APART] = {1, 16, 2},   [DEFECT_MASK_NONE] = {1, 17, 2},
-      [DEFECT_MASK_BAD] = {2, 18, 1},   [DEFECT_MASK_ODD] = {1, 19, 1},    [DEFECT_MASK_SIZE] = {1, 20, 1},
-      [DEFECT_MASK_EMPTY] = {1, 21, 1}, [DEFECT_MASK_UNIT] = {1, 25, 1},   [DEFECT_FILE] = {2, 7, 7}};
+      [DEFECT_BOX_BEYOND] = {1, 15, 2}, [DEFECT_BOX_APART] = {1, 16, 2},   [DEFECT_TWICE] = {6, 18, 1},
+      [DEFECT_MASK_NONE] = {1, 17, 2},  [DEFECT_MASK_BAD] = {2, 18, 1},    [DEFECT_MASK_ODD] = {1, 19, 1},
+      [DEFECT_MASK_SIZE] = {1, 20, 1},  [DEFECT_MASK_EMPTY] = {1, 21, 1},  [DEFECT_MASK_UNIT] = {1, 25, 1},
+      [DEFECT_FILE] = {2, 7, 7}};
   Dataset d;
   Defects f;
   if (!open_set(&d, broken_set(), &small_options)) return;
-  defects_find(&f, &d, true, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL);
   for (int k = 0; k < DEFECTS; k++) {
     int i = f.found[k].image;
     int64_t image = i >= 0 && want[k].image ? d.coco.images[i].id : 0;
@@ -74,14 +75,14 @@ TEST(defects_are_found) {
              (long long)image);
   }
   EXPECT_INT(f.corners, 1); // annotation 16's box is x1 y1 x2 y2
-  EXPECT_INT(f.of_image[0], 1 << DEFECT_ANN_ID | 1 << DEFECT_NO_CATEGORY | 1 << DEFECT_BOX_EMPTY |
+  EXPECT_INT(f.of_image[0], 1 << DEFECT_ANN_ID | 1 << DEFECT_TWICE | 1 << DEFECT_NO_CATEGORY | 1 << DEFECT_BOX_EMPTY |
                                 1 << DEFECT_MASK_BAD | 1 << DEFECT_MASK_ODD | 1 << DEFECT_MASK_SIZE |
                                 1 << DEFECT_MASK_EMPTY | 1 << DEFECT_MASK_UNIT);
   EXPECT(!f.reason[0] && !f.reason[1]);
   EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
   EXPECT(f.reason[3] && strstr(f.reason[3], "/train/8.png: cannot read the image: the file is truncated"));
   EXPECT(f.decode_ms > 0 && f.turned == 0);
-  defects_free(&f, &d);
+  defects_free(&f);
   dataset_close(&d);
 }
 
@@ -94,12 +95,12 @@ TEST(defects_of_a_pipe) {
   snprintf(path, sizeof path, "%s/train/8.png", dir);
   CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
   if (!open_set(&d, dir, &small_options)) return;
-  defects_find(&f, &d, true, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular file"));
   EXPECT_INT(f.found[DEFECT_FILE].count, 1);
   EXPECT_INT(f.found[DEFECT_MISSING].count, 1);
   EXPECT_INT(f.found[DEFECT_MISSING].id, 8);
-  defects_free(&f, &d);
+  defects_free(&f);
   dataset_close(&d);
   CHECK(unlink(path) == 0);
 }
@@ -124,13 +125,13 @@ TEST(defects_of_images_left_out) {
   bool ok = open_set(&d, dir, &small_options);
   quiet_end(kept);
   if (!ok) return;
-  defects_find(&f, &d, true, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT_INT(f.found[DEFECT_FILE].count, 2);
   EXPECT_INT(f.found[DEFECT_FILE].id, 1);
   EXPECT_INT(f.found[DEFECT_BOX_EMPTY].count, 1);
   EXPECT_INT(f.found[DEFECT_BOX_EMPTY].id, 3);
   EXPECT_INT(f.found[DEFECT_MASK_NONE].count, 1);
-  defects_free(&f, &d);
+  defects_free(&f);
   dataset_close(&d);
 }
 
@@ -182,11 +183,33 @@ TEST(defects_without_looking_at_files) {
   Dataset d;
   Defects f;
   if (!open_set(&d, broken_set(), &small_options)) return;
-  defects_find(&f, &d, false, NULL);
-  EXPECT_INT(f.found[DEFECT_FILE].count + f.found[DEFECT_BOX_APART].count + f.found[DEFECT_MASK_EMPTY].count, 0);
+  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
+  EXPECT_INT(f.found[DEFECT_FILE].count, 0);
+  EXPECT(f.found[DEFECT_BOX_APART].count == 1 && f.found[DEFECT_MASK_EMPTY].count == 1); // as with files
   EXPECT_INT(f.found[DEFECT_MASK_SIZE].count, 1);
   EXPECT(f.decode_ms == 0 && f.file_key[0] == 0);
-  defects_free(&f, &d);
+  defects_free(&f);
+  dataset_close(&d);
+}
+
+// Headers tell sizes: 7.png is turned. That 8.png ends early shows when it is decoded.
+TEST(defects_of_headers) {
+  Dataset d;
+  Defects f, annotations;
+  if (!open_set(&d, broken_set(), &small_options)) return;
+  defects_find(&f, &d, DEPTH_HEADERS, NULL);
+  EXPECT_INT(f.found[DEFECT_FILE].count, 1);
+  EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
+  char *line = defects_line(&f, DEFECT_FILE, true);
+  EXPECT(strstr(line, "have another size than the annotations say: 1; left out, with their objects; first: image 7, "
+                      "file 7.png; ") &&
+         strstr(line, "the image has 60 x 47 pixels"));
+  free(line);
+  defects_find_annotations(&annotations, &d.coco); // without image files, as cocoeval
+  for (int k = 0; k < DEFECT_MISSING; k++) EXPECT_INT(annotations.found[k].count, f.found[k].count);
+  EXPECT(defects_any(&annotations));
+  defects_free(&annotations);
+  defects_free(&f);
   dataset_close(&d);
 }
 
@@ -207,9 +230,9 @@ TEST(defects_tell_turned_images) {
   Dataset d;
   Defects f;
   if (!open_set(&d, dir, &small_options)) return;
-  defects_find(&f, &d, true, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT(f.turned == 1 && f.found[DEFECT_FILE].count == 0);
-  defects_free(&f, &d);
+  defects_free(&f);
   dataset_close(&d);
 }
 
@@ -219,15 +242,15 @@ TEST(defects_do_not_depend_on_threads) {
   if (!open_set(&d, broken_set(), &small_options)) return;
   int threads = omp_get_max_threads();
   omp_set_num_threads(1);
-  defects_find(&one, &d, true, NULL);
+  defects_find(&one, &d, DEPTH_FILES, NULL);
   omp_set_num_threads(3);
-  defects_find(&many, &d, true, NULL);
+  defects_find(&many, &d, DEPTH_FILES, NULL);
   omp_set_num_threads(threads);
   EXPECT(memcmp(one.found, many.found, sizeof one.found) == 0 && one.corners == many.corners);
   EXPECT(memcmp(one.of_image, many.of_image, (size_t)d.coco.num_images * sizeof *one.of_image) == 0);
   EXPECT(memcmp(one.file_key, many.file_key, (size_t)d.num_images * sizeof *one.file_key) == 0);
-  defects_free(&one, &d);
-  defects_free(&many, &d);
+  defects_free(&one);
+  defects_free(&many);
   dataset_close(&d);
 }
 
@@ -247,10 +270,10 @@ TEST(defects_of_a_sound_set) {
             &d, dir, "val",
             &(DatasetOptions){.resize = {.size = 96, .max_size = 160}, .max_canvases = 2, .keep_empty = true}, &err)))
       continue;
-    defects_find(&f, &d, true, NULL);
+    defects_find(&f, &d, DEPTH_FILES, NULL);
     for (int k = 0; k < DEFECTS; k++)
       if (!EXPECT_INT(f.found[k].count, 0)) printf("  %s of %s\n", defect_info[k].key, sets[i]);
-    defects_free(&f, &d);
+    defects_free(&f);
     dataset_close(&d);
   }
 }
@@ -316,12 +339,12 @@ static bool open_split(Split *s, const char *dir, const char *name, int size) {
       &s->stop);
   if (!EXPECT(s->open)) return false;
   survey_take(&s->survey, &s->data);
-  defects_find(&s->defects, &s->data, true, NULL);
+  defects_find(&s->defects, &s->data, DEPTH_FILES, NULL);
   return true;
 }
 
 static void close_split(Split *s) {
-  defects_free(&s->defects, &s->data);
+  defects_free(&s->defects);
   survey_free(&s->survey);
   dataset_close(&s->data);
 }
