@@ -90,8 +90,8 @@ static double tiny(DType t) { return t == F16 ? 0x1p-25 : 1e-30; }
 
 // ---- twins ------------------------------------------------------------------------------------------------------
 
-// Of bytes, eight at a time and what is left.
-static uint64_t hash(const void *p, size_t n) {
+// Eight at a time and what is left.
+uint64_t hash_bytes(const void *p, size_t n) {
   uint64_t h = 14695981039346656037u, word;
   for (size_t i = 0; i < n; i += sizeof word) {
     word = 0;
@@ -113,7 +113,7 @@ static void place(Twin *t, float *values) {
   CHECK(t->gpu.data);
   device_upload(gpu_device(), t->gpu.data, raw, bytes + TWIN_GUARD);
   device_sync(gpu_device());
-  t->before = hash(raw, bytes);
+  t->before = hash_bytes(raw, bytes);
   free(raw);
   t->cpu.data = device_alloc(cpu_device(), n * sizeof(float));
   memcpy(t->cpu.data, values, n * sizeof(float));
@@ -207,7 +207,7 @@ void twin_check_guards(const Twin *t, bool unchanged) {
   bool whole = true;
   for (int i = 0; i < TWIN_GUARD; i++) whole &= raw[bytes + (size_t)i] == GUARD_BYTE;
   EXPECT(whole && "nothing is written past the end");
-  if (unchanged) EXPECT(hash(raw, bytes) == t->before && "inputs are left alone");
+  if (unchanged) EXPECT(hash_bytes(raw, bytes) == t->before && "inputs are left alone");
   free(raw);
 }
 

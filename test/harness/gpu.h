@@ -58,6 +58,7 @@ void twin_array_check_equal(const TwinArray *a, size_t n); // the first n elemen
 // Element i of a tensor in memory of the host, of any type but F64.
 float float_at(const Tensor *t, size_t i);
 void float_set(const Tensor *t, size_t i, float value); // rounded to the type
+uint64_t hash_bytes(const void *p, size_t n);           // whether bytes are as they were
 // Downloads; caller frees.
 void *gpu_fetch(const void *gpu, size_t bytes);
 float *gpu_fetch_floats(const Tensor *gpu); // all elements, padding lanes included

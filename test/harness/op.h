@@ -5,7 +5,10 @@
 #include "nn/ops.h"
 #include "test/harness/test.h"
 
-double unit_roundoff(DType type); // half the distance from 1 to the next number: bounds the error of one operation
+// Bounds the relative error of one operation: half the distance from 1 to the next number. In 16 bits ops compute in
+// float, and round what they store once more: by at most stored_rounding, which is 0 in F32 and F64.
+double unit_roundoff(DType type);
+double stored_rounding(DType type, double value);
 
 // Where tensors lie that are made from here on: in memory that dev and the host read and write. NULL: the host's.
 void test_memory(Device *dev);
@@ -25,6 +28,8 @@ void put(const Tensor *t, int n, int y, int x, int c, double value);
 int valid_rows(const Tensor *t);
 void expect_padding_zero(const Tensor *t);        // of the valid rows
 bool same_bits(const Tensor *a, const Tensor *b); // of the valid rows
+// Of the valid rows: the numbers of `want`, which is F32; in 16 bits rounded once.
+bool expect_rounded(const Tensor *got, const Tensor *want);
 
 // An op is called twice: between op_measure, whose result the others take, and op_ready it says what workspace it
 // needs, which is then filled with NaN; between op_ready and op_done, which waits for it, it runs.
@@ -36,6 +41,7 @@ typedef void TestOp(Device *dev, void *context, const Dest *d);
 // Measures, reserves workspace full of NaN, runs, waits.
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
 // Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu,
-// mask and addend, into poisoned memory, and compares with the definition applied to the plain result; one combination
-// runs with one to three threads, for the same bits. The plain result itself is for the caller to check.
+// mask and addend, into poisoned memory, and compares with the definition applied to the plain result; for the same bits
+// one combination runs with one to three threads, and on a GPU each one twice. The plain result itself is for the caller
+// to check.
 void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key);

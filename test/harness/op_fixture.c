@@ -11,19 +11,29 @@ void on_cpus(const char *devices, FixtureTest *test) {
   for (int i = 0; i < COUNT(names); i++) {
     if (i == 0 && strcmp(devices, "cpu64") == 0) continue;
     Fixture f = {.dev = device_open(names[i], NULL)};
+    f.type = f.dev->real;
     test(&f);
     fixture_clear(&f);
     device_close(f.dev);
   }
 }
 
-void on_gpu(FixtureTest *test) {
-  Fixture f = {.dev = gpu_device()};
+static void on_gpu_type(FixtureTest *test, DType type) {
+  Fixture f = {.dev = gpu_device(), .type = type};
   if (!f.dev) return;
+  long failures = test_failures();
   test_memory(f.dev);
   test(&f);
   test_memory(NULL);
   fixture_clear(&f);
+  if (test_failures() > failures)
+    printf("  with activations in %s\n", type == F32 ? "F32" : type == BF16 ? "BF16" : "F16");
+}
+void on_gpu(FixtureTest *test) { on_gpu_type(test, F32); }
+void on_gpu_types(FixtureTest *test) {
+  if (!gpu_device()) return;
+  static const DType types[] = {F32, BF16, F16};
+  for (int i = 0; i < COUNT(types); i++) on_gpu_type(test, types[i]);
 }
 
 void fixture_measure(Fixture *f) { f->reserved = op_measure(f->dev); }
@@ -31,12 +41,6 @@ void fixture_ready(Fixture *f) { op_ready(f->dev, f->reserved); }
 void fixture_done(Fixture *f) { op_done(f->dev, f->reserved); }
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
-
-static uint64_t hash(const char *p, size_t n) {
-  uint64_t h = 14695981039346656037u;
-  for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)p[i]) * 1099511628211u;
-  return h;
-}
 
 void *fixture_alloc(Fixture *f, size_t bytes) {
   CHECK(f->n < FIXTURE_BLOCKS);
@@ -51,7 +55,7 @@ void *fixture_copy(Fixture *f, size_t bytes, const void *from) { return memcpy(f
 
 void fixture_freeze(Fixture *f) {
   for (int i = 0; i < f->n; i++) {
-    f->blocks[i].before = hash(f->blocks[i].data, f->blocks[i].bytes);
+    f->blocks[i].before = hash_bytes(f->blocks[i].data, f->blocks[i].bytes);
     f->blocks[i].frozen = true;
   }
 }
@@ -61,7 +65,7 @@ void fixture_clear(Fixture *f) {
   for (int i = 0; i < f->n; i++) {
     struct FixtureBlock *b = &f->blocks[i];
     for (int k = 1; k <= GUARD; k++) whole &= b->data[-k] == GUARD_BYTE && b->data[b->bytes + k - 1] == GUARD_BYTE;
-    if (b->frozen) unchanged &= hash(b->data, b->bytes) == b->before;
+    if (b->frozen) unchanged &= hash_bytes(b->data, b->bytes) == b->before;
     device_host_free(f->dev, b->data - GUARD);
   }
   if (f->n) EXPECT(whole && "nothing is written past the end");
@@ -73,7 +77,7 @@ Tensor fixture_tensor(Fixture *f, Tensor shape) {
   shape.data = fixture_alloc(f, tensor_bytes(&shape));
   return shape;
 }
-Tensor fixture_map(Fixture *f, int n, int h, int w, int c) { return fixture_typed(f, f->dev->real, n, h, w, c); }
+Tensor fixture_map(Fixture *f, int n, int h, int w, int c) { return fixture_typed(f, f->type, n, h, w, c); }
 Tensor fixture_typed(Fixture *f, DType type, int n, int h, int w, int c) {
   return fixture_tensor(f, tensor(type, n, h, w, c));
 }
@@ -85,10 +89,13 @@ Tensor fixture_single(Fixture *f, int n, int h, int w) {
   return fixture_tensor(f, t);
 }
 Tensor fixture_floats(Fixture *f, const Tensor *t) {
-  Tensor floats = fixture_tensor(f, tensor(F32, t->n, t->h, t->w, t->c));
+  Tensor floats = *t;
+  floats.dtype = F32;
+  floats = fixture_tensor(f, floats);
   for (size_t i = 0; i < tensor_elements(t); i++) set_at(&floats, i, get_at(t, i));
   return floats;
 }
+const int *fixture_count(Fixture *f, int rows) { return fixture_copy(f, sizeof rows, &rows); }
 int *fixture_ints(Fixture *f, int n) { return fixture_alloc(f, (size_t)n * sizeof(int)); }
 Boxes fixture_boxes(Fixture *f, int groups, int capacity) {
   int n = groups * capacity;
@@ -104,6 +111,15 @@ Rois fixture_rois(Fixture *f, int capacity) {
                 .box = fixture_packed(f, capacity, 4),
                 .image = fixture_ints(f, capacity),
                 .count = fixture_ints(f, 1)};
+}
+
+void expect_reference(Fixture *f, TestOp *op, void *floats, const Tensor *got) {
+  if (!f->dev->gpu) return;
+  Tensor want = *got;
+  want.dtype = F32;
+  want = fixture_tensor(f, want);
+  op(cpu_device(), floats, &(Dest){.t = want}); // which has workspace enough
+  expect_rounded(got, &want);
 }
 
 // ---- elements -------------------------------------------------------------------------------------------------------

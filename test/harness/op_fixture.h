@@ -12,6 +12,7 @@
 enum { FIXTURE_BLOCKS = 256 };
 typedef struct Fixture {
   Device *dev;
+  DType type; // of activations: the device's real type, or what TEST_TYPES is at
   struct FixtureBlock {
     char *data;
     size_t bytes;
@@ -30,12 +31,22 @@ typedef struct Fixture {
   TEST_TIER(cuda_##id, level) { on_gpu(of_##id); }                                                                     \
   static void of_##id(Fixture *f)
 #define TEST_OP(id) TEST_OP_TIER(id, 0)
-// TEST_GPU(cuda_name) { … }: the same of the GPU alone, for kernels against the reference.
+// TEST_TYPES(name) { … }: the same; on the GPU once with activations in F32, once in BF16 and once in F16.
+#define TEST_TYPES(id)                                                                                                 \
+  static void of_##id(Fixture *f);                                                                                     \
+  TEST(id) { on_cpus("cpu cpu64", of_##id); }                                                                          \
+  TEST(cuda_##id) { on_gpu_types(of_##id); }                                                                           \
+  static void of_##id(Fixture *f)
+// TEST_GPU(cuda_name) { … }: of the GPU alone, for kernels against the reference; TEST_GPU_TYPES in all three types.
 #define TEST_GPU_TIER(id, level)                                                                                       \
   static void of_##id(Fixture *f);                                                                                     \
   TEST_TIER(id, level) { on_gpu(of_##id); }                                                                            \
   static void of_##id(Fixture *f)
 #define TEST_GPU(id) TEST_GPU_TIER(id, 0)
+#define TEST_GPU_TYPES(id)                                                                                             \
+  static void of_##id(Fixture *f);                                                                                     \
+  TEST(id) { on_gpu_types(of_##id); }                                                                                  \
+  static void of_##id(Fixture *f)
 // TEST_CPUS(name) { … }: of the CPU alone, where a kernel takes other types or the definition needs doubles.
 #define TEST_CPUS_TIER(id, level, devices)                                                                             \
   static void of_##id(Fixture *f);                                                                                     \
@@ -46,6 +57,7 @@ typedef struct Fixture {
 typedef void FixtureTest(Fixture *f);
 void on_cpus(const char *devices, FixtureTest *test); // of "cpu cpu64"
 void on_gpu(FixtureTest *test);
+void on_gpu_types(FixtureTest *test);
 
 // Memory of the fixture, between guards, all ones: NaN as a float, -1 as an int. What an op leaves alone is seen.
 void *fixture_alloc(Fixture *f, size_t bytes);
@@ -55,12 +67,13 @@ void fixture_freeze(Fixture *f);
 // Checks guards and frozen blocks, and frees. Loops over cases call it; on_cpus and on_gpu do at the end.
 void fixture_clear(Fixture *f);
 
-Tensor fixture_tensor(Fixture *f, Tensor shape);                          // its memory
-Tensor fixture_map(Fixture *f, int n, int h, int w, int c);               // of the device's real type
+Tensor fixture_tensor(Fixture *f, Tensor shape);                          // its memory; count as there
+Tensor fixture_map(Fixture *f, int n, int h, int w, int c);               // of f->type
 Tensor fixture_typed(Fixture *f, DType type, int n, int h, int w, int c); // of any
 Tensor fixture_packed(Fixture *f, int n, int c);                          // real, ldc = c
 Tensor fixture_single(Fixture *f, int n, int h, int w);                   // real, one channel, ldc = 1
 Tensor fixture_floats(Fixture *f, const Tensor *t);                       // t's values as F32, for the reference
+const int *fixture_count(Fixture *f, int rows);                           // for Tensor.count
 int *fixture_ints(Fixture *f, int n);
 Boxes fixture_boxes(Fixture *f, int groups, int capacity);
 Rois fixture_rois(Fixture *f, int capacity);
@@ -79,6 +92,10 @@ void fixture_ready(Fixture *f);
 void fixture_done(Fixture *f);
 // The CPU's op in float on a GPU's operands, which have to be F32: what the kernels are held to.
 #define REFERENCE(op, ...) cpu_device()->ops->op(cpu_device(), __VA_ARGS__)
+
+// A GPU's result against the reference's: runs the op on the CPU in float, `floats` being the same context with its
+// operands as F32, and expects equal bits in F32, one rounding of them in 16 bits. Does nothing on the CPU.
+void expect_reference(Fixture *f, TestOp *op, void *floats, const Tensor *got);
 
 // Elements in the order of memory; boxes as four of them.
 double get_at(const Tensor *t, size_t i);
