@@ -41,7 +41,7 @@ typedef void TestOp(Device *dev, void *context, const Dest *d);
 // Measures, reserves workspace full of NaN, runs, waits.
 void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
 // Runs the op into a plain destination of that shape and count; then through every combination of accumulate, relu,
-// mask and addend, into poisoned memory, and compares with the definition applied to the plain result; for the same bits
-// one combination runs with one to three threads, and on a GPU each one twice. The plain result itself is for the caller
-// to check.
+// mask and addend, into poisoned memory, and compares with the definition applied to the plain result. One combination
+// runs with one to three threads, and on a GPU each one twice, for the same bits. The plain result itself is for the
+// caller to check.
 void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key);

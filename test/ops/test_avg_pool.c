@@ -1,15 +1,14 @@
 // Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not follow them.
 //
-// Average pooling against its definition, and on the GPU against the CPU. Sums and their order are the same on both, so
-// that F32 has to be equal to the bit, and 16 bits to one rounding.
+// Average pooling against its definition. On a GPU it has the reference's numbers, too: sums and their order are the
+// same.
 #include "exact/avg_windows.h"
 #include "nn/device.h"
 #include "nn/ops.h"
-#include "test/harness/gpu.h"
 #include "test/harness/gradcheck.h"
+#include "test/harness/op_fixture.h"
 #include "test/harness/op_golden.h"
 
-// Shapes for both: the reference against its definition, the kernels against the reference.
 typedef struct AvgPoolCase {
   int n, h, w, c, rows; // rows: valid
   AvgPool pool;         // size, stride, pad; padding counts
@@ -43,25 +42,25 @@ static const AvgPoolCase avg_pool_cases[] = {
     {1, 130, 2, 1, 1, {{3, 1, 1}, true}, 130, 2},     // many pixels a run
 };
 
-static const char *const devices[] = {"cpu", "cpu64"};
-
 typedef struct AvgArgs {
   const AvgPool *pool;
-  const Tensor *x, *dy;
+  Tensor x, dy;
 } AvgArgs;
 static void run_forward(Device *dev, void *context, const Dest *y) {
   const AvgArgs *a = context;
-  dev->ops->avg_pool_forward(dev, a->pool, a->x, y);
+  dev->ops->avg_pool_forward(dev, a->pool, &a->x, y);
 }
 static void run_backward(Device *dev, void *context, const Dest *dx) {
   const AvgArgs *a = context;
-  dev->ops->avg_pool_backward(dev, a->pool, a->dy, dx);
+  dev->ops->avg_pool_backward(dev, a->pool, &a->dy, dx);
 }
 
-static Tensor pooled(const AvgPoolCase *k, const Tensor *x) {
-  Tensor y = test_tensor(x->dtype, k->n, k->out_h, k->out_w, k->c);
-  y.count = x->count;
-  return y;
+static AvgArgs make(Fixture *f, const AvgPoolCase *k, uint64_t key) {
+  AvgArgs a = {&k->pool, fixture_map(f, k->n, k->h, k->w, k->c), fixture_map(f, k->n, k->out_h, k->out_w, k->c)};
+  a.x.count = a.dy.count = fixture_count(f, k->rows);
+  test_fill(&a.x, key, -1, 1);
+  test_fill(&a.dy, key + 100, -1, 1);
+  return a;
 }
 
 // A window along one axis: the pixels [first, last) and its part of the divisor.
@@ -84,70 +83,71 @@ static Window window_of(const AvgPool *p, int out, int outputs, int size) {
   return w;
 }
 
-// y of x, or, where dx is not NULL, dx and Σ |terms| of dy.
-static void define(const AvgPoolCase *k, const Tensor *x, const Tensor *y, const Tensor *dx, const Tensor *magnitude) {
-  for (int n = 0; n < valid_rows(y); n++)
-    for (int oy = 0; oy < k->out_h; oy++)
-      for (int ox = 0; ox < k->out_w; ox++)
-        for (int c = 0; c < k->c; c++) {
-          Window ys = window_of(&k->pool, oy, k->out_h, k->h), xs = window_of(&k->pool, ox, k->out_w, k->w);
-          double sum = 0, absolute = 0, divisor = ys.divisor * xs.divisor;
-          for (int iy = ys.first; iy < ys.last; iy++)
-            for (int ix = xs.first; ix < xs.last; ix++) {
-              if (dx) {
-                double share = get(y, n, oy, ox, c) / divisor;
-                put(dx, n, iy, ix, c, get(dx, n, iy, ix, c) + share);
-                put(magnitude, n, iy, ix, c, get(magnitude, n, iy, ix, c) + fabs(share));
-                continue;
-              }
-              sum += get(x, n, iy, ix, c);
-              absolute += fabs(get(x, n, iy, ix, c));
+// What an element should be, and the sum of its terms' absolute values.
+typedef struct Expected {
+  Tensor want, magnitude;
+} Expected;
+static Expected expected(Fixture *f, const Tensor *like) {
+  Expected e = {.want = tensor(F64, like->n, like->h, like->w, like->c)};
+  e.want.count = like->count;
+  e.want = fixture_tensor(f, e.want);
+  e.magnitude = fixture_tensor(f, e.want);
+  test_fill(&e.want, 0, 0, 0);
+  test_fill(&e.magnitude, 0, 0, 0);
+  return e;
+}
+static void add(const Expected *e, int n, int y, int x, int c, double term) {
+  put(&e->want, n, y, x, c, get(&e->want, n, y, x, c) + term);
+  put(&e->magnitude, n, y, x, c, get(&e->magnitude, n, y, x, c) + fabs(term));
+}
+// y of x and dx of dy: each pixel of each window, and its share.
+static void define(const AvgPoolCase *k, const AvgArgs *a, const Expected *y, const Expected *dx) {
+  for (int oy = 0; oy < k->out_h; oy++)
+    for (int ox = 0; ox < k->out_w; ox++) {
+      Window ys = window_of(&k->pool, oy, k->out_h, k->h), xs = window_of(&k->pool, ox, k->out_w, k->w);
+      double divisor = ys.divisor * xs.divisor;
+      for (int n = 0; n < k->rows; n++)
+        for (int iy = ys.first; iy < ys.last; iy++)
+          for (int ix = xs.first; ix < xs.last; ix++)
+            for (int c = 0; c < k->c; c++) {
+              add(y, n, oy, ox, c, get(&a->x, n, iy, ix, c) / divisor);
+              add(dx, n, iy, ix, c, get(&a->dy, n, oy, ox, c) / divisor);
             }
-          if (dx) continue;
-          put(y, n, oy, ox, c, sum == 0 ? 0 : sum / divisor);
-          put(magnitude, n, oy, ox, c, absolute == 0 ? 0 : absolute / divisor);
-        }
+    }
 }
 
-// Sums of at most size² terms and a division, in any order.
-static void expect_near(const AvgPoolCase *k, const Tensor *got, const Tensor *want, const Tensor *magnitude) {
-  int terms = k->h * k->w + k->out_h * k->out_w;
+// Sums of at most so many terms and a division, in any order.
+static void expect_near(const Tensor *got, const Expected *e, int terms) {
   for (int n = 0; n < valid_rows(got); n++)
     for (int y = 0; y < got->h; y++)
       for (int x = 0; x < got->w; x++)
-        for (int c = 0; c < k->c; c++)
-          EXPECT_NEAR(get(got, n, y, x, c), get(want, n, y, x, c),
-                      (terms + 1) * unit_roundoff(got->dtype) * get(magnitude, n, y, x, c));
+        for (int c = 0; c < got->c; c++) {
+          double want = get(&e->want, n, y, x, c);
+          EXPECT_NEAR(get(got, n, y, x, c), want,
+                      (terms + 1) * unit_roundoff(got->dtype) * get(&e->magnitude, n, y, x, c) +
+                          stored_rounding(got->dtype, want));
+        }
   expect_padding_zero(got);
 }
 
-TEST(avg_pool_equals_definition) {
-  for (int d = 0; d < COUNT(devices); d++) {
-    Device *dev = device_open(devices[d], NULL);
-    for (int i = 0; i < COUNT(avg_pool_cases); i++) {
-      const AvgPoolCase *k = &avg_pool_cases[i];
-      Tensor x = test_tensor(dev->real, k->n, k->h, k->w, k->c);
-      x.count = &k->rows;
-      Tensor dy = pooled(k, &x);
-      test_fill(&x, (uint64_t)i, -1, 1);
-      test_fill(&dy, (uint64_t)i + 100, -1, 1);
-      Dest y = {.t = pooled(k, &x)}, dx = {.t = test_tensor_like(&x)};
-      AvgArgs a = {&k->pool, &x, &dy};
-      run_op(dev, run_forward, &a, &y);
-      run_op(dev, run_backward, &a, &dx);
-      Tensor want = test_tensor(F64, k->n, k->out_h, k->out_w, k->c), size = test_tensor_like(&want);
-      want.count = &k->rows;
-      define(k, &x, &want, NULL, &size);
-      expect_near(k, &y.t, &want, &size);
-      Tensor want_dx = test_tensor(F64, k->n, k->h, k->w, k->c), size_dx = test_tensor_like(&want_dx);
-      test_fill(&want_dx, 0, 0, 0);
-      test_fill(&size_dx, 0, 0, 0);
-      define(k, NULL, &dy, &want_dx, &size_dx);
-      expect_near(k, &dx.t, &want_dx, &size_dx);
-      Tensor *all[] = {&x, &dy, &y.t, &dx.t, &want, &size, &want_dx, &size_dx};
-      for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
+TEST_TYPES(avg_pool_equals_definition) {
+  for (int i = 0; i < COUNT(avg_pool_cases); i++) {
+    const AvgPoolCase *k = &avg_pool_cases[i];
+    AvgArgs a = make(f, k, (uint64_t)i);
+    fixture_freeze(f);
+    Dest y = {.t = fixture_tensor(f, a.dy)}, dx = {.t = fixture_tensor(f, a.x)};
+    run_op(f->dev, run_forward, &a, &y);
+    run_op(f->dev, run_backward, &a, &dx);
+    Expected of_y = expected(f, &a.dy), of_dx = expected(f, &a.x);
+    define(k, &a, &of_y, &of_dx);
+    expect_near(&y.t, &of_y, k->h * k->w + k->out_h * k->out_w);
+    expect_near(&dx.t, &of_dx, k->h * k->w + k->out_h * k->out_w);
+    if (f->dev->gpu) {
+      AvgArgs floats = {&k->pool, fixture_floats(f, &a.x), fixture_floats(f, &a.dy)};
+      expect_reference(f, run_forward, &floats, &y.t);
+      expect_reference(f, run_backward, &floats, &dx.t);
     }
-    device_close(dev);
+    fixture_clear(f);
   }
 }
 
@@ -159,24 +159,17 @@ TEST(avg_pool_refuses_bins_of_longer_sides) {
   EXPECT(avg_pool_fits(&pairs, 1 << 17, 1 << 16));
 }
 
-TEST(avg_pool_honours_dest) {
-  const AvgPoolCase some[] = {{2, 7, 5, 5, 2, {{3, 2, 1}, false}, 4, 3}, {3, 5, 6, 12, 2, {{0, 0, 0}, true}, 2, 4}};
-  for (int d = 0; d < COUNT(devices); d++) {
-    Device *dev = device_open(devices[d], NULL);
-    for (int i = 0; i < COUNT(some); i++) {
-      const AvgPoolCase *k = &some[i];
-      Tensor x = test_tensor(dev->real, k->n, k->h, k->w, k->c);
-      x.count = &k->rows;
-      Tensor dy = pooled(k, &x);
-      test_fill(&x, 1, -1, 1);
-      test_fill(&dy, 2, -1, 1);
-      AvgArgs a = {&k->pool, &x, &dy};
-      check_dests(dev, run_forward, &a, &dy, (uint64_t)i);
-      check_dests(dev, run_backward, &a, &x, (uint64_t)i);
-      test_tensor_free(&x);
-      test_tensor_free(&dy);
-    }
-    device_close(dev);
+TEST_TYPES(avg_pool_honours_dest) {
+  const AvgPoolCase some[] = {{2, 7, 5, 5, 2, {{3, 2, 1}, false}, 4, 3},
+                              {3, 5, 6, 12, 2, {{0, 0, 0}, true}, 2, 4},
+                              {3, 5, 4, 11, 2, {{3, 2, 1}, false}, 3, 2},
+                              {3, 5, 4, 11, 2, {{0, 0, 0}, true}, 3, 3}};
+  for (int i = 0; i < COUNT(some); i++) {
+    AvgArgs a = make(f, &some[i], (uint64_t)i);
+    fixture_freeze(f);
+    check_dests(f->dev, run_forward, &a, &a.dy, (uint64_t)i);
+    check_dests(f->dev, run_backward, &a, &a.x, (uint64_t)i);
+    fixture_clear(f);
   }
 }
 
@@ -188,33 +181,28 @@ typedef struct AvgObjective {
 static double objective(void *context) {
   AvgObjective *o = context;
   run_op(o->dev, run_forward, &o->args, &o->y);
-  return weighted_sum(o->args.dy, &o->y.t, NULL);
+  return weighted_sum(&o->args.dy, &o->y.t, NULL);
 }
 
-TEST(avg_pool_gradient_check) {
-  Device *dev = device_open("cpu64", NULL);
+TEST_DOUBLE(avg_pool_gradient_check) {
   const AvgPoolCase some[] = {{1, 5, 6, 3, 1, {{3, 2, 1}, false}, 3, 4},
                               {1, 5, 6, 3, 1, {{3, 2, 1}, true}, 3, 4},
                               {1, 5, 6, 3, 1, {{0, 0, 0}, true}, 3, 4}};
   for (int i = 0; i < COUNT(some); i++) {
     const AvgPoolCase *k = &some[i];
-    Tensor x = test_tensor(F64, k->n, k->h, k->w, k->c), dy = pooled(k, &x);
-    test_fill(&x, 1, -1, 1);
-    test_fill(&dy, 2, -1, 1);
-    AvgObjective o = {dev, {&k->pool, &x, &dy}, {.t = pooled(k, &x)}};
-    Dest dx = {.t = test_tensor_like(&x)};
-    run_op(dev, run_backward, &o.args, &dx);
+    AvgObjective o = {.dev = f->dev, .args = make(f, k, 1)};
+    AvgArgs *a = &o.args;
+    o.y.t = fixture_tensor(f, a->dy);
+    Dest dx = {.t = fixture_tensor(f, a->x)};
+    run_op(f->dev, run_backward, a, &dx);
     double magnitude;
     objective(&o);
-    weighted_sum(&dy, &o.y.t, &magnitude);
-    gradcheck(objective, &o, &x, &dx.t, magnitude + 1, k->h * k->w * k->c, 0, 1000); // linear: no truncation
-    Tensor *all[] = {&x, &dy, &o.y.t, &dx.t};
-    for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
+    weighted_sum(&a->dy, &o.y.t, &magnitude);
+    gradcheck(objective, &o, &a->x, &dx.t, magnitude + 1, k->h * k->w * k->c, 0, 1000); // linear: no truncation
   }
-  device_close(dev);
 }
 
-TEST(avg_pool_equals_torch) {
+TEST_OP(avg_pool_equals_torch) {
   const struct {
     const char *name;
     AvgPool pool;
@@ -225,89 +213,17 @@ TEST(avg_pool_equals_torch) {
       {"adaptive.1.1", {{0, 0, 0}, false}, 1, 1},     {"adaptive.6.7", {{0, 0, 0}, false}, 6, 7},
       {"adaptive.12.13", {{0, 0, 0}, false}, 12, 13}, {"adaptive.14.5", {{0, 0, 0}, false}, 14, 5},
   };
-  for (int d = 0; d < COUNT(devices); d++) {
-    Device *dev = device_open(devices[d], NULL);
-    Tensor x = test_tensor(dev->real, 1, 12, 13, 3);
-    test_fill(&x, 1, -1, 1);
-    for (int i = 0; i < COUNT(golden); i++) {
-      Tensor dy = test_tensor(dev->real, 1, golden[i].h, golden[i].w, 3);
-      test_fill(&dy, 2, -1, 1);
-      AvgArgs a = {&golden[i].pool, &x, &dy};
-      Dest y = {.t = test_tensor_like(&dy)}, dx = {.t = test_tensor_like(&x)};
-      run_op(dev, run_forward, &a, &y);
-      run_op(dev, run_backward, &a, &dx);
-      char name[64];
-      snprintf(name, sizeof name, "%s.y", golden[i].name);
-      expect_op_golden(name, &y.t, 12 * 13 + 1); // additions and a division
-      snprintf(name, sizeof name, "%s.dx", golden[i].name);
-      expect_op_golden(name, &dx.t, 4 * 4); // no pixel lies in more than four windows
-      Tensor *all[] = {&dy, &y.t, &dx.t};
-      for (int t = 0; t < COUNT(all); t++) test_tensor_free(all[t]);
-    }
-    test_tensor_free(&x);
-    device_close(dev);
+  for (int i = 0; i < COUNT(golden); i++) {
+    AvgArgs a = {&golden[i].pool, fixture_map(f, 1, 12, 13, 3), fixture_map(f, 1, golden[i].h, golden[i].w, 3)};
+    test_fill(&a.x, 1, -1, 1);
+    test_fill(&a.dy, 2, -1, 1);
+    Dest y = {.t = fixture_tensor(f, a.dy)}, dx = {.t = fixture_tensor(f, a.x)};
+    run_op(f->dev, run_forward, &a, &y);
+    run_op(f->dev, run_backward, &a, &dx);
+    char name[64];
+    snprintf(name, sizeof name, "%s.y", golden[i].name);
+    expect_op_golden(name, &y.t, 12 * 13 + 1); // additions and a division
+    snprintf(name, sizeof name, "%s.dx", golden[i].name);
+    expect_op_golden(name, &dx.t, 4 * 4); // no pixel lies in more than four windows
   }
-}
-
-// ---- on the GPU -----------------------------------------------------------------------------------------------------
-
-static const DType dtypes[] = {F32, BF16, F16};
-
-typedef struct AvgTwins {
-  AvgPool pool;
-  Twin x, dy;
-} AvgTwins;
-static void gpu_run_forward(Device *dev, bool gpu, void *context, const Dest *y) {
-  AvgTwins *a = context;
-  dev->ops->avg_pool_forward(dev, &a->pool, twin_side(&a->x, gpu), y);
-}
-static void gpu_run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
-  AvgTwins *a = context;
-  dev->ops->avg_pool_backward(dev, &a->pool, twin_side(&a->dy, gpu), dx);
-}
-
-static AvgTwins make(const AvgPoolCase *k, DType dtype, uint64_t seed) {
-  AvgTwins a = {.pool = k->pool,
-                .x = twin_random(dtype, k->n, k->h, k->w, k->c, 1, seed),
-                .dy = twin_random(dtype, k->n, k->out_h, k->out_w, k->c, 1, seed + 1)};
-  if (k->rows < k->n) twin_rows(&a.x, k->rows);
-  if (k->rows < k->n) twin_rows(&a.dy, k->rows);
-  return a;
-}
-static void free_twins(AvgTwins *a) {
-  twin_check_guards(&a->x, true);
-  twin_check_guards(&a->dy, true);
-  twin_free(&a->x);
-  twin_free(&a->dy);
-}
-
-TEST(cuda_avg_pool_equals_cpu) {
-  if (!gpu_device()) return;
-  for (int d = 0; d < COUNT(dtypes); d++)
-    for (int i = 0; i < COUNT(avg_pool_cases); i++) {
-      AvgTwins a = make(&avg_pool_cases[i], dtypes[d], (uint64_t)i * 100);
-      Twin y = twin_poisoned_like(&a.dy), dx = twin_poisoned_like(&a.x);
-      twin_run(gpu_run_forward, &a, &y);
-      twin_run(gpu_run_backward, &a, &dx);
-      bool ok = twin_check(&y, NULL, dtypes[d] == F32 ? 0 : 1);
-      ok &= twin_check(&dx, NULL, dtypes[d] == F32 ? 0 : 1);
-      if (!ok) printf("  dtype %d, case %d\n", dtypes[d], i);
-      twin_check_guards(&y, false);
-      twin_check_guards(&dx, false);
-      twin_free(&y);
-      twin_free(&dx);
-      free_twins(&a);
-    }
-}
-
-TEST(cuda_avg_pool_honours_dest) {
-  if (!gpu_device()) return;
-  const AvgPoolCase some[] = {{3, 5, 4, 11, 2, {{3, 2, 1}, false}, 3, 2}, {3, 5, 4, 11, 2, {{0, 0, 0}, true}, 3, 3}};
-  for (int d = 0; d < COUNT(dtypes); d++)
-    for (int i = 0; i < COUNT(some); i++) {
-      AvgTwins a = make(&some[i], dtypes[d], 1);
-      twin_check_dests(gpu_run_forward, &a, &a.dy, NULL, dtypes[d] == F32 ? 0 : 1, 10);
-      twin_check_dests(gpu_run_backward, &a, &a.x, NULL, dtypes[d] == F32 ? 0 : 1, 20);
-      free_twins(&a);
-    }
 }
