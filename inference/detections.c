@@ -65,6 +65,7 @@ static void open_data(const InferRun *run, Dataset *d) {
   DatasetOptions options = {.resize = resize_of(run->config),
                             .patience = STORAGE_PATIENCE,
                             .upright = o->exif,
+                            .crowd = (CrowdChoice)o->crowd,
                             .max_canvases = o->canvases,
                             .keep_empty = true,
                             .limit = o->limit,

@@ -27,6 +27,7 @@
     .usual = "the model's; 5/3 of --size where that is given")                                                         \
   X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes")                                           \
   X(FLAG, keep_empty, false, "images without objects are trained on, too, as with train --keep-empty")               \
+  X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "what crowds are that cover one object each, as with train --crowd")   \
   X(FLAG, exif, false, "images are turned as their EXIF orientation says, as with train --exif")                     \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
@@ -250,6 +251,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .max_size = o->max_size,
                                   .canvases = o->canvases,
                                   .exif = o->exif,
+                                  .crowd = (CrowdChoice)o->crowd,
                                   .keep_empty = o->keep_empty,
                                   .decode = o->decode,
                                   .looked = tick};

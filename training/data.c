@@ -44,6 +44,7 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .box_extra = c->box_extra,
               .polygons = c->mask_source == MASK_POLYGON,
               .upright = o->exif,
+              .crowd = (CrowdChoice)o->crowd,
               .max_canvases = o->canvases,
               .strict = o->strict,
               .keep_empty = o->keep_empty,

@@ -13,6 +13,7 @@
 #include "base/cli.h"
 #include "comm/crew.h"
 #include "data/batches/canvas.h"
+#include "data/coco/crowds.h"
 #include "engine/reduction.h"
 #include "models/model.h"
 #include "nn/optim.h"
@@ -42,6 +43,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, limit, 0, 1, INT32_MAX, "N", "train on the first N usable images, by id", .words = word_all)                  \
   X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
   X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
+  X(CHOICE, crowd, CROWD_OBJECT, crowd_choices,                                                                        \
+    "what crowds are in categories where they are many and each covers one object, as CVAT marks brush masks",         \
+    .needs = MODEL_DETECTOR)                                                                                           \
   X(FLAG, exif, false, "rotate images by their EXIF orientation; leave it off for COCO",                               \
     .first = true,                                                                                                     \
     .key = "exif")                                                                                                     \

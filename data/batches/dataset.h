@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "data/batches/object_kind.h"
 #include "data/coco/coco.h"
+#include "data/coco/crowds.h"
 #include "data/images/image.h"
 
 typedef struct Object { // an annotation that can be trained on
@@ -49,6 +50,7 @@ typedef struct Dataset {
   int missing;         // files of usable images that are not there: the loader will meet them
   int without_objects; // images with nothing to train on
   int crowds;          // annotations left out because they mark a crowd
+  int former_crowds;   // taken as objects though they are marked as crowds
   int dropped_boxes;   // … because their box has no area inside the image
   int unlabelled;      // … because their category is not in the file
   int box_masks;       // objects without a usable segmentation: the mask is the box
@@ -65,6 +67,7 @@ typedef struct DatasetOptions {
   bool polygons;     // masks are wanted as polygons, where they are given so
   int max_canvases;  // 1 … MAX_CANVASES
   bool strict;       // a file that is missing or of no known size is an error; otherwise only when most are missing
+  CrowdChoice crowd; // what crowds are that cover one object each
   bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
   double patience;   // seconds that files may be away which were there when the set was opened (data/batches/outage.h)
   int limit;         // only the first `limit` usable images by id; 0 = all

@@ -115,6 +115,11 @@ static bool nothing_usable(const Dataset *d, Err *err) {
                  c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
 }
 
+static bool judge_crowds(Dataset *d, const DatasetOptions *options) {
+  if (options->crowd == CROWD_OBJECT) d->former_crowds = crowds_become_objects(&d->coco);
+  return true;
+}
+
 // Lists the usable images with their objects.
 static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   const Coco *c = &d->coco;
@@ -273,8 +278,9 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
-            coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
-            check_files(d, options->strict, err) && check_largest(d, options->strict, err);
+            coco_open(&d->coco, annotations, options->index, err) && judge_crowds(d, options) &&
+            list_images(d, options, err) && check_files(d, options->strict, err) &&
+            check_largest(d, options->strict, err);
   free(annotations);
   if (!ok) {
     dataset_close(d);

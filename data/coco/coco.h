@@ -36,6 +36,7 @@ typedef struct CocoAnn {
   double bbox[4];                // x y w h, pixels of the image; all zero when absent
   double area;                   // as in the file; NaN when absent
   bool crowd, has_bbox;
+  bool was_crowd;        // in the file, and is taken as an object (data/coco/crowds.h)
   bool bad_segmentation; // all of its segmentation or a part of it cannot be used
   SegForm form;          // of that part, the first; none of those found later
   bool odd_polygon;      // a polygon ends with an x without its y

@@ -11,6 +11,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},
                             .upright = o->exif,
                             .max_canvases = o->canvases,
+                            .crowd = o->crowd,
                             .keep_empty = keep_empty};
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;

@@ -7,6 +7,7 @@ typedef struct CheckupOptions {
   const char *data, *train_split, *val_split;
   int size, max_size, canvases;
   bool exif, keep_empty; // as DatasetOptions
+  CrowdChoice crowd;     // …
   bool decode;           // look at files and rasterise masks, too
   void (*looked)(int done, int total);
 } CheckupOptions;

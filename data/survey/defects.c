@@ -17,6 +17,8 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_NO_IMAGE] = {"no-image", "annotations of an image that is not in the file", "left out", .of = "annotation"},
     [DEFECT_NO_CATEGORY] = {"no-category", "annotations of a category that is not in the file", "left out",
                             .of = "annotation"},
+    [DEFECT_CROWD] = {"crowd", "annotations marked as crowds that cover one object each, as CVAT marks brush masks",
+                      "taken as objects; --crowd ignore leaves them out", .of = "annotation"},
     [DEFECT_BOX_EMPTY] = {"box-empty", "boxes without area inside their image", "left out",
                           "scored as objects that no box matches", "annotation"},
     [DEFECT_BOX_BEYOND] = {"box-beyond", "boxes that reach more than a pixel beyond their image",
@@ -59,7 +61,7 @@ static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_objec
   bool unit =
       a->kind == SEG_POLYGONS && a->extent[0] >= 0 && a->extent[1] >= 0 && a->extent[2] <= 1 && a->extent[3] <= 1;
   bool other_size = a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
-  return bit(DEFECT_ANN_ID, a->replaced) | bit(DEFECT_NO_CATEGORY, a->category < 0) |
+  return bit(DEFECT_ANN_ID, a->replaced) | bit(DEFECT_CROWD, a->was_crowd) | bit(DEFECT_NO_CATEGORY, a->category < 0) |
          bit(DEFECT_MASK_BAD, a->bad_segmentation) | bit(DEFECT_MASK_ODD, a->odd_polygon) |
          bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond && sized) |
          bit(DEFECT_MASK_NONE, is_object && a->kind == SEG_NONE && !a->bad_segmentation) |
@@ -287,6 +289,28 @@ bool defects_any(const Defects *f) {
   return n > 0;
 }
 
+// "of wedge 4 of 4, plate 2 of 9": the categories of former crowds. Caller frees.
+static char *crowds_by_category(const Coco *c) {
+  enum { MOST = 8 };
+  char *text = xstrdup("of");
+  int *crowds = xcalloc((size_t)c->num_categories, sizeof *crowds),
+      *all = xcalloc((size_t)c->num_categories, sizeof *all);
+  for (int i = 0; i < c->num_anns; i++) {
+    if (c->anns[i].category < 0) continue;
+    all[c->anns[i].category]++;
+    crowds[c->anns[i].category] += c->anns[i].was_crowd;
+  }
+  for (int k = 0, n = 0; k < c->num_categories; k++) {
+    if (!crowds[k] || n++ >= MOST) continue;
+    char *longer = xasprintf("%s%s %.40s %d of %d", text, n > 1 ? "," : "", c->categories[k].name, crowds[k], all[k]);
+    free(text);
+    text = longer;
+  }
+  free(crowds);
+  free(all);
+  return text;
+}
+
 int defects_details(const Defects *f, Defect kind, char *detail[DEFECT_DETAILS]) {
   const Finding *found = &f->found[kind];
   const char *file = found->image >= 0 ? f->coco->images[found->image].file_name : NULL;
@@ -295,6 +319,7 @@ int defects_details(const Defects *f, Defect kind, char *detail[DEFECT_DETAILS])
                           file ? file : "");
   if (kind == DEFECT_BOX_APART && 2 * f->corners > found->count)
     detail[n++] = xstrdup("most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
+  if (kind == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
   if (kind == DEFECT_MASK_BAD) {
     const MaskForms forms = mask_forms(f->coco);
     detail[n++] = xasprintf("most are %s", seg_form_texts[mask_forms_most(&forms)]);

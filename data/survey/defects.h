@@ -10,6 +10,7 @@ typedef enum Defect {
   DEFECT_ANN_ID,      // an annotation's
   DEFECT_NO_IMAGE,    // an annotation's image is not in the file
   DEFECT_NO_CATEGORY, // its category is not
+  DEFECT_CROWD,       // it is marked as a crowd and taken as an object
   DEFECT_BOX_EMPTY,   // its box has no area inside the image
   DEFECT_BOX_BEYOND,  // its box reaches more than a pixel beyond the image
   DEFECT_BOX_APART,   // its box and its mask are in different places
