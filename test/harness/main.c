@@ -1,5 +1,7 @@
 // The harness behind test.h: collects the registered tests, runs those asked for, closes with "N passed, N failed".
 #include <dirent.h>
+#include <omp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -169,8 +171,13 @@ static Outcome run_test(const Test *t) {
   return PASSED;
 }
 
+// Tests fork without OpenMP's threads: a lock that one of them holds stays locked in the child. With gcc 12's
+// AddressSanitizer 3 of 3,000 children of a program with such threads hung in malloc.
+static void end_workers(void) { omp_pause_resource_all(omp_pause_hard); }
+
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
+  pthread_atfork(end_workers, NULL, NULL);
   int tier = 1, names = 0;
   bool list = false;
   for (int i = 1; i < argc; i++) {
