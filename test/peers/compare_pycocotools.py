@@ -1,21 +1,24 @@
-"""Compares tools/cocoeval with pycocotools on random data sets. Not part of `make test`: it needs Python packages.
+"""Compares cocoeval with pycocotools on random data sets.
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pycocotools
-    make && /tmp/venv/bin/python test/peers/compare_pycocotools.py [--tool build/cocoeval] [--cases 20] [--seed 0]
+    python3 -m venv build/venv && build/venv/bin/pip install pycocotools
+    make && build/venv/bin/python3 test/peers/compare_pycocotools.py [--tool build/cocoeval] [--cases 20] [--seed 0]
         [--boundary-api DIR]   a checkout of bowenc0221/boundary-iou-api, besides; pip install opencv-python-headless
+        [--write DIR]          only write the sets and pycocotools' figures, for test_cocoeval_pycocotools.c
 
-Each case is a small data set with what makes evaluators disagree: equal scores, crowds, categories and images without
-objects or without detections, boxes on the borders of the area ranges and of the IoU thresholds, more than 100
-detections of one category, ids out of order and from 0. Compared are the 12 figures at the limits on detections that
-COCO has and at others, those of each category, the curves behind them, and the diagonal and the columns of the
-confusion matrix, which are true positives and detections. Boundary IoU is compared with the paper's definition in numpy
-(Boundary, below), and with its authors' code where that is given. Exits 1 when a figure differs by more than 1e-9.
+Each case is a small data set with what makes evaluators disagree: equal scores, crowds, objects that coincide,
+categories and images without objects or without detections, none at all, boxes on the borders of the area ranges and of
+the IoU thresholds, areas beside those borders, more than 100 detections of one category, ids out of order, from 0, below
+0, repeated, and too large for a double. Compared are the 12 figures at the limits on detections that COCO has and at
+others, those of each category, the curves behind them, and the diagonal and the columns of the confusion matrix, which
+are true positives and detections. Boundary IoU is compared with the paper's definition in numpy (Boundary, below), and
+with its authors' code where that is given. Exits 1 when a figure differs by more than 1e-9.
 """
 import argparse
 import contextlib
 import copy
 import io
 import json
+import math
 import os
 import random
 import subprocess
@@ -114,38 +117,75 @@ def to_rle(box, size):
     return {"size": rle["size"], "counts": rle["counts"].decode()}
 
 
+def random_ids(rng, n):
+    """n different numbers for images or categories: small, or such that doubles do not tell them apart."""
+    first = rng.choice([-5, 0, 1, 1, 1, 2**31 - 9, 2**53 - 9, 2**63 - 1000])
+    return [first + i for i in rng.sample(range(rng.choice([2 * n, 900])), n)]
+
+
+def annotation_ids(rng, n):
+    """As random_ids; in a quarter of the sets several annotations have the same one."""
+    if rng.random() < 0.25:
+        first = rng.choice([0, 1, 2**53 - 1])
+        return [first + rng.randrange(n) for _ in range(n)]
+    return random_ids(rng, n)
+
+
+def random_area(rng, box):
+    """The box's, that of a mask in it, or one on or beside a border between small, medium and large."""
+    if rng.random() < 0.6:
+        return box[2] * box[3] * rng.choice([1, 0.8])
+    area = rng.choice([32.0**2, 96.0**2])
+    return rng.choice([area, area, int(area), math.nextafter(area, 0), math.nextafter(area, 1e6), 0, 1e10, 1.1e10])
+
+
+def random_segmentation(rng, box, size, crowd):
+    """A polygon, two of them, or run lengths, compressed or not."""
+    rle = to_rle(box, size)
+    if not crowd and rng.random() < 0.8:
+        return [polygon(box, size)] if rng.random() < 0.8 else [polygon(box, size), polygon([4, 4, 30, 20], size)]
+    if rng.random() < 0.5:
+        return rle
+    pixels = mask_utils.decode(rle).flatten(order="F")
+    ends = np.flatnonzero(np.diff(pixels)) + 1
+    counts = np.diff([0, *ends, pixels.size]).tolist()
+    return {"size": rle["size"], "counts": [0] * int(pixels[0]) + counts}
+
+
 def random_case(rng):
     """(ground truth, detections with boxes, detections with masks, detections with both)"""
     size = (320, 240)
-    images = [{"id": i, "width": size[0], "height": size[1]} for i in rng.sample(range(1, 1000), rng.randint(1, 12))]
-    categories = [{"id": i, "name": f"category {i}"} for i in rng.sample(range(1, 100), rng.randint(1, 6))]
+    images = [{"id": i, "width": size[0], "height": size[1]} for i in random_ids(rng, rng.randint(1, 8))]
+    categories = [{"id": i, "name": f"category {i}"} for i in random_ids(rng, rng.randint(1, 6))]
     filled = categories[:max(1, len(categories) - 1)]
-    levels = rng.choice([1, 3, 10, 10**6])  # of score: from all equal to none
-    annotations, detections = [], []
+    scores = rng.choice([[0.5], [0, 1, 2], [-1.5, 0.0, 1e-300, 1e300], [i / 10 for i in range(11)], None])
+    annotations, detections, crowded = [], [], rng.random() < 0.3
     for image in images:
+        truth = []
         for _ in range(rng.choice([0, 1, 3, 10])):
-            box = random_box(rng, *size)
+            box = random_box(rng, *size) if not truth or rng.random() < 0.8 else rng.choice(truth)["bbox"]
             crowd = int(rng.random() < 0.15)
-            segmentation = to_rle(box, size) if crowd or rng.random() < 0.2 else [polygon(box, size)]
-            annotations.append({"image_id": image["id"], "category_id": rng.choice(filled)["id"], "iscrowd": crowd,
-                                "bbox": box, "area": box[2] * box[3] * rng.choice([1, 0.8]),
-                                "segmentation": segmentation})
-        truth = [a for a in annotations if a["image_id"] == image["id"]]
-        for _ in range(rng.choice([0, 2, 10, 10, 150])):
+            truth.append({"image_id": image["id"], "category_id": rng.choice(filled)["id"], "iscrowd": crowd,
+                          "bbox": box, "area": random_area(rng, box),
+                          "segmentation": random_segmentation(rng, box, size, crowd)})
+        most = 130 if crowded else rng.choice([0, 2, 10, 10])
+        crowded = False
+        for _ in range(most):
             near = truth and rng.random() < 0.7
             source = rng.choice(truth) if near else None
             box = jitter(rng, source["bbox"]) if near else random_box(rng, *size)
             category = source["category_id"] if near and rng.random() < 0.9 else rng.choice(categories)["id"]
             detections.append({"image_id": image["id"], "category_id": category, "bbox": box,
-                               "score": rng.randint(1, levels) / levels})
-    ids = rng.sample(range(rng.randint(0, 1), 2 * len(annotations) + 2), len(annotations))
-    for annotation, number in zip(annotations, ids):
+                               "score": rng.choice(scores) if scores else rng.random()})
+        annotations += truth
+    for annotation, number in zip(annotations, annotation_ids(rng, len(annotations))):
         annotation["id"] = number
     rng.shuffle(annotations)
     rng.shuffle(detections)
-    if not detections:  # pycocotools' loadRes does not take an empty list
-        detections = [{"image_id": images[0]["id"], "category_id": categories[0]["id"], "bbox": [0, 0, 9, 9],
-                       "score": 0.5}]
+    if detections and rng.random() < 0.1:  # of a category that is not there
+        detections[0]["category_id"] = max(c["id"] for c in categories) + 1
+    if rng.random() < 0.05:
+        detections = []
     both = [dict(d, segmentation=to_rle(d["bbox"], size)) for d in detections]
     masks = [{k: v for k, v in d.items() if k != "bbox"} for d in both]
     return {"images": images, "categories": categories, "annotations": annotations}, detections, masks, both
@@ -169,32 +209,68 @@ def confusion_figures(run, gt):
     return {f"{c} {what}": of[c] for c in right for what, of in (("right", right), ("detected", detected))}
 
 
-def expected(gt, dt, kind, limits=LIMITS[0], api=None):
+def coco_of(dataset, new_coco=COCO):
+    coco = new_coco()
+    coco.dataset = copy.deepcopy(dataset)
+    coco.createIndex()
+    return coco
+
+
+def run_of(gt, dt, kind, limits=LIMITS[0], api=None):
+    """pycocotools' evaluation, done."""
+    new_coco, new_run = api or (COCO, Boundary if kind == "boundary" else COCOeval)
     with contextlib.redirect_stdout(io.StringIO()):
-        new_coco, new_run = api or (COCO, Boundary if kind == "boundary" else COCOeval)
-        coco = new_coco()
-        coco.dataset = copy.deepcopy(gt)
-        coco.createIndex()
-        run = new_run(coco, coco.loadRes(copy.deepcopy(dt)), "segm" if kind == "boundary" else kind)
+        coco = coco_of(gt, new_coco)
+        found = coco.loadRes(copy.deepcopy(dt)) if dt else coco_of(dict(gt, annotations=[]), new_coco)
+        run = new_run(coco, found, "segm" if kind == "boundary" else kind)
         run.params.maxDets = list(limits)
         run.evaluate()
         run.accumulate()
         run.summarize()
-    figures = dict(zip(stats_of(limits), map(float, run.stats)))
+    return run
+
+
+def curves_of(run):
+    """By category, and of "all", precision [threshold, recall, categories] for objects of every size."""
+    precision = run.eval["precision"][:, :, :, 0, 2]
+    return {"all": precision, **{category: precision[:, :, k:k + 1] for k, category in enumerate(run.params.catIds)}}
+
+
+def categories_of(run, limits=LIMITS[0]):
     precision, recall = run.eval["precision"], run.eval["recall"]
-    curves = {"all": precision[:, :, :, 0, 2]}
-    for k, category in enumerate(run.params.catIds):
-        figures[f"{category} AP"] = mean(precision[:, :, k, 0, 2])
-        figures[f"{category} AP50"] = mean(precision[0, :, k, 0, 2])
-        figures[f"{category} AR_{limits[2]}"] = mean(recall[:, k, 0, 2])
-        curves[category] = precision[:, :, k:k + 1, 0, 2]
-    for owner, points in curves.items():
+    return {int(category): {"AP": mean(precision[:, :, k, 0, 2]), "AP50": mean(precision[0, :, k, 0, 2]),
+                            f"AR_{limits[2]}": mean(recall[:, k, 0, 2])}
+            for k, category in enumerate(run.params.catIds)}
+
+
+def expected(gt, dt, kind, limits=LIMITS[0], api=None):
+    run = run_of(gt, dt, kind, limits, api)
+    figures = dict(zip(stats_of(limits), map(float, run.stats)))
+    for category, row in categories_of(run, limits).items():
+        figures.update({f"{category} {key}": value for key, value in row.items()})
+    for owner, points in curves_of(run).items():
         for name, part in zip(CURVES, (points[:1], points[5:6], points)):
             for r in range(0, 101, 10):
                 figures[f"{owner} {name} {r}"] = mean(part[:, r])
     if limits == LIMITS[0]:
         figures.update(confusion_figures(run, gt))
     return figures
+
+
+def write_cases(folder, cases, seed):
+    """NUMBER-gt.json, NUMBER-dt.json, and pycocotools' figures of boxes and of masks in NUMBER-expected.json."""
+    for case in range(cases):
+        gt, *variants = random_case(random.Random(seed * 1000003 + case))
+        dt = variants[case % 3]
+        figures = {}
+        for kind in ("bbox", "segm"):
+            run = run_of(gt, dt, kind)
+            figures[kind] = {"stats": dict(zip(STATS, map(float, run.stats))), "per_category": categories_of(run),
+                             "curves": {str(owner): [mean(points[:, r]) for r in range(101)]
+                                        for owner, points in curves_of(run).items()}}
+        for name, value in (("gt", gt), ("dt", dt), ("expected", figures)):
+            with open(os.path.join(folder, f"{case}-{name}.json"), "w") as f:
+                json.dump(value, f)
 
 
 def ours(tool, gt, dt, kind, folder, limits=LIMITS[0]):
@@ -224,7 +300,10 @@ def main():
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--boundary-api", metavar="DIR")
+    parser.add_argument("--write", metavar="DIR")
     args = parser.parse_args()
+    if args.write:
+        return write_cases(args.write, args.cases, args.seed)
     api = load_boundary_api(args.boundary_api) if args.boundary_api else None
     worst, compared = {}, {}
     for case in range(args.cases):

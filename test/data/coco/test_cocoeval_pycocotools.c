@@ -1,9 +1,13 @@
 // Catches average precision that differs from pycocotools'.
 //
-// The evaluator against pycocotools' figures (../shared/data/cocoeval; README.md there tells the traps).
+// The evaluator against pycocotools' figures: of files (../shared/data/cocoeval; README.md there tells the traps) and,
+// where it is installed, of random sets.
+#include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval.h"
+#include "test/harness/command.h"
 #include "test/harness/test.h"
 
 // A figure is a mean of at most 80·10·101 terms in [0, 1], so that the order of summation moves it by less than
@@ -58,14 +62,31 @@ static int compare_categories(Json *j, const EvalSummary *e) {
   return compared;
 }
 
-// Compares with {"stats": …, "per_category": …} under a key of a file.
+// Of a category by id, or of "all", the mean over the IoU thresholds at each recall.
+static int compare_curves(Json *j, const EvalSummary *e) {
+  int compared = 0;
+  const char *key;
+  if (!json_begin_object(j)) return 0;
+  while ((key = json_key(j))) {
+    const bool all = !strcmp(key, "all");
+    int k = all ? e->num_categories : 0, r = 0;
+    while (k < e->num_categories && e->categories[k].id != strtoll(key, NULL, 10)) k++;
+    if (!EXPECT(all == (k == e->num_categories))) return compared;
+    for (json_begin_array(j); json_next(j); r++)
+      if (EXPECT(r < EVAL_RECALLS)) EXPECT_NEAR(e->precision[k][CURVE_MEAN][r], json_number(j), tolerance);
+    compared += EXPECT_INT(r, EVAL_RECALLS);
+  }
+  return compared;
+}
+
+// Compares with {"stats": …, "per_category": …} and, where there are any, "curves" under a key of a file.
 static void expect_section(const EvalSummary *e, const char *path, const char *section) {
   size_t size;
   char *text = file_read(path, &size, NULL);
   if (!EXPECT(text != NULL)) return;
   Json j;
   json_open(&j, path, text, size);
-  int stats = 0, categories = e->num_categories;
+  int stats = 0, categories = e->num_categories, curves = e->num_categories + 1;
   const char *key;
   if (EXPECT(enter(&j, section)) && json_begin_object(&j)) {
     while ((key = json_key(&j))) {
@@ -73,6 +94,8 @@ static void expect_section(const EvalSummary *e, const char *path, const char *s
         stats = compare_stats(&j, e);
       else if (strcmp(key, "per_category") == 0)
         categories = compare_categories(&j, e);
+      else if (strcmp(key, "curves") == 0)
+        curves = compare_curves(&j, e);
       else
         json_skip(&j);
     }
@@ -80,6 +103,7 @@ static void expect_section(const EvalSummary *e, const char *path, const char *s
   if (j.failed) printf("  %s\n", j.err.msg);
   EXPECT_INT(stats, EVAL_STATS);
   EXPECT_INT(categories, e->num_categories);
+  EXPECT_INT(curves, e->num_categories + 1);
   json_close(&j);
   free(text);
 }
@@ -222,3 +246,54 @@ TEST(cocoeval_equals_pycocotools_on_adversarial_files) {
   json_close(&j);
   free(text);
 }
+
+// ---- random sets ----------------------------------------------------------------------------------------------------
+
+static bool random_set_is_equal(const char *folder, int i) {
+  static const char *const sections[] = {"bbox", "segm"};
+  const long failures = test_failures();
+  char *gt_path = xasprintf("%s/%d-gt.json", folder, i), *dt_path = xasprintf("%s/%d-dt.json", folder, i);
+  char *figures = xasprintf("%s/%d-expected.json", folder, i);
+  Coco gt;
+  CocoResults dt;
+  EvalSummary e;
+  if (load(&gt, &dt, gt_path, dt_path)) {
+    for (int k = 0; k < COUNT(sections); k++) {
+      if (!EXPECT(cocoeval_run(&e, &gt, &dt, k ? EVAL_SEGM : EVAL_BBOX, NULL))) continue;
+      expect_section(&e, figures, sections[k]);
+      cocoeval_free(&e);
+    }
+    coco_results_free(&dt);
+    coco_free(&gt);
+  }
+  free(gt_path);
+  free(dt_path);
+  free(figures);
+  return test_failures() == failures;
+}
+
+// The interpreter is $PYTHON, or python3.
+static void compare_random_sets(int sets, int seed) {
+  const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3", *said;
+  char *folder = xasprintf("%s/random-%d", test_tmp(), seed);
+  if (command(NULL, "%s -c 'import pycocotools.cocoeval'", python)) {
+    test_skip(
+        "pycocotools is not installed: python3 -m venv build/venv && build/venv/bin/pip install pycocotools, then "
+        "PYTHON=build/venv/bin/python3 make test");
+  } else if (EXPECT(dirs_make(folder, NULL)) &&
+             !EXPECT_INT(command(&said, "%s test/peers/compare_pycocotools.py --cases %d --seed %d --write %s", python,
+                                 sets, seed, folder),
+                         0)) {
+    printf("%s\n", said);
+  } else {
+    for (int i = 0; i < sets; i++)
+      if (!random_set_is_equal(folder, i)) {
+        printf("  set %d of seed %d\n", i, seed);
+        break;
+      }
+  }
+  free(folder);
+}
+
+TEST_TIER(cocoeval_equals_pycocotools_on_random_sets, 1) { compare_random_sets(200, 1); }
+TEST_TIER(cocoeval_equals_pycocotools_on_many_random_sets, 2) { compare_random_sets(2000, 2); }
