@@ -95,7 +95,7 @@ Tensor fixture_floats(Fixture *f, const Tensor *t) {
   for (size_t i = 0; i < tensor_elements(t); i++) set_at(&floats, i, get_at(t, i));
   return floats;
 }
-const int *fixture_count(Fixture *f, int rows) { return fixture_copy(f, sizeof rows, &rows); }
+int *fixture_count(Fixture *f, int rows) { return fixture_copy(f, sizeof rows, &rows); }
 int *fixture_ints(Fixture *f, int n) { return fixture_alloc(f, (size_t)n * sizeof(int)); }
 Boxes fixture_boxes(Fixture *f, int groups, int capacity) {
   int n = groups * capacity;

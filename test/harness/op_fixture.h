@@ -73,7 +73,7 @@ Tensor fixture_typed(Fixture *f, DType type, int n, int h, int w, int c); // of 
 Tensor fixture_packed(Fixture *f, int n, int c);                          // real, ldc = c
 Tensor fixture_single(Fixture *f, int n, int h, int w);                   // real, one channel, ldc = 1
 Tensor fixture_floats(Fixture *f, const Tensor *t);                       // t's values as F32, for the reference
-const int *fixture_count(Fixture *f, int rows);                           // for Tensor.count
+int *fixture_count(Fixture *f, int rows);                                 // for Tensor.count
 int *fixture_ints(Fixture *f, int n);
 Boxes fixture_boxes(Fixture *f, int groups, int capacity);
 Rois fixture_rois(Fixture *f, int capacity);
