@@ -33,16 +33,16 @@ static void end_job(Job *job, int status) {
 }
 
 // Of the model as it was trained, but for the options, which are made to fit it.
-static const InferKind *read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
+static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
   Err err;
   if (!state_config(c, config, category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
-  const InferKind *kind = model_of(config)->infer;
-  kind->fit(o, config);
+  const InferTask *task = model_of(config)->infer;
+  task->fit(o, config);
   config->min_score = o->score;
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
   if (!config_check(config, &err)) die(EXIT_USAGE, "%s", err.msg);
-  return kind;
+  return task;
 }
 
 int main(int argc, char **argv) {
@@ -58,13 +58,13 @@ int main(int argc, char **argv) {
   ModelConfig config;
   Category *category;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
-  const InferKind *kind = read_config(&o, &c, &config, &category);
+  const InferTask *task = read_config(&o, &c, &config, &category);
   const InferRun run = {
       .o = &o, .config = &config, .category = category, .weights = &c, .job = &job, .draw = page_draw_scores};
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_ends_waits();
   interrupt_catch();
-  const int status = o.data ? data_set_run(&run, kind, &wanted) : named_images_run(&run, kind);
+  const int status = o.data ? data_set_run(&run, task, &wanted) : named_images_run(&run, task);
   free((char *)o.json);
   free(category);
   ckpt_close(&c);

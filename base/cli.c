@@ -25,15 +25,15 @@ const char *const option_sources[] = {
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
-static bool is_integer(OptionKind kind) { return kind == OPT_INT || kind == OPT_INT64; }
-static bool is_number(OptionKind kind) { return is_integer(kind) || kind == OPT_FLOAT; }
+static bool is_integer(OptionType type) { return type == OPT_INT || type == OPT_INT64; }
+static bool is_number(OptionType type) { return is_integer(type) || type == OPT_FLOAT; }
 
 static void *value_of(const Cli *cli, const Option *o) { return (char *)cli->values + o->offset; }
 
 // Of a number; 0 of what is none.
 static double number_of(const Option *o, const void *values) {
   const void *value = (const char *)values + o->offset;
-  switch (o->kind) {
+  switch (o->type) {
   case OPT_INT: return *(const int *)value;
   case OPT_INT64: return (double)*(const int64_t *)value;
   case OPT_FLOAT: return float_decimal(*(const float *)value);
@@ -44,7 +44,7 @@ static double number_of(const Option *o, const void *values) {
 // The name of a number; NULL: it has none.
 static const char *word_of(const Option *o, const void *values) {
   for (const OptionWord *w = o->words; w && w->word; w++)
-    if (is_number(o->kind) && number_of(o, values) == w->value) return w->word;
+    if (is_number(o->type) && number_of(o, values) == w->value) return w->word;
   return NULL;
 }
 
@@ -52,7 +52,7 @@ const char *option_text(const Option *o, const void *values, char text[OPTION_TE
   const void *value = (const char *)values + o->offset;
   const char *word = word_of(o, values);
   if (word) return word;
-  switch (o->kind) {
+  switch (o->type) {
   case OPT_HEADING: return NULL;
   case OPT_FLAG: return *(const bool *)value ? "true" : "false";
   case OPT_INT: snprintf(text, OPTION_TEXT, "%d", *(const int *)value); return text;
@@ -71,11 +71,11 @@ OptionSource option_source(const Option *o, const void *values) {
 void option_record(Record *j, const char *key, const Option *o, const void *values) {
   const void *value = (const char *)values + o->offset;
   char text[OPTION_TEXT];
-  if (o->kind == OPT_FLAG)
+  if (o->type == OPT_FLAG)
     record_bool(j, key, *(const bool *)value);
-  else if (is_integer(o->kind) && !word_of(o, values))
-    record_int(j, key, o->kind == OPT_INT ? *(const int *)value : *(const int64_t *)value);
-  else if (o->kind == OPT_FLOAT && !word_of(o, values))
+  else if (is_integer(o->type) && !word_of(o, values))
+    record_int(j, key, o->type == OPT_INT ? *(const int *)value : *(const int64_t *)value);
+  else if (o->type == OPT_FLOAT && !word_of(o, values))
     record_num(j, key, number_of(o, values));
   else
     record_str(j, key, option_text(o, values, text));
@@ -86,24 +86,24 @@ static const char *bound_text(const Option *o, double bound, char text[OPTION_TE
   if (bound == floor(bound) && fabs(bound) <= MOST_WHOLE)
     snprintf(text, OPTION_TEXT, "%.0f", bound);
   else
-    number_text(o->kind == OPT_FLOAT ? float_decimal((float)bound) : bound, text);
+    number_text(o->type == OPT_FLOAT ? float_decimal((float)bound) : bound, text);
   return text;
 }
 
 // "an integer from 1 to 64": what the option takes, for messages.
 static void describe(const Option *o, char *out, size_t size) {
   size_t n = 0;
-  if (o->kind == OPT_CHOICE) {
+  if (o->type == OPT_CHOICE) {
     for (int i = 0; o->choices[i] && n < size; i++) {
       const char *before = i == 0 ? "" : o->choices[i + 1] ? ", " : " or ";
       n += (size_t)snprintf(out + n, size - n, "%s%s", before, o->choices[i]);
     }
     return;
   }
-  const char *what = is_integer(o->kind) ? "an integer" : is_number(o->kind) ? "a number" : o->value;
-  if (o->kind == OPT_FLAG) what = "true or false";
+  const char *what = is_integer(o->type) ? "an integer" : is_number(o->type) ? "a number" : o->value;
+  if (o->type == OPT_FLAG) what = "true or false";
   n = (size_t)snprintf(out, size, "%s", what);
-  if (!is_number(o->kind)) return;
+  if (!is_number(o->type)) return;
   char low[OPTION_TEXT], high[OPTION_TEXT];
   bound_text(o, o->min, low);
   bound_text(o, o->max, high);
@@ -131,7 +131,7 @@ static bool parse_integer(const Option *o, const char *text, void *value) {
   errno = 0;
   long long v = strtoll(text, &end, 10);
   if (errno || end == text || *end || !in_range(o, (double)v)) return false;
-  if (o->kind == OPT_INT64) {
+  if (o->type == OPT_INT64) {
     *(int64_t *)value = v;
     return true;
   }
@@ -167,12 +167,12 @@ static const char *number_for(const Option *o, const char *text, char number[NUM
 static bool parse_value(const Option *o, const char *text, void *value) {
   static const char *const flags[] = {"false", "true", NULL};
   char number[NUMBER_TEXT];
-  if (is_number(o->kind)) text = number_for(o, text, number);
-  if (is_number(o->kind) && isspace((unsigned char)text[0])) return false; // strtod would skip it
-  if (is_integer(o->kind)) return parse_integer(o, text, value);
-  if (is_number(o->kind)) return parse_real(o, text, value);
-  if (o->kind == OPT_CHOICE) return parse_choice(o->choices, text, value);
-  if (o->kind == OPT_STRING) {
+  if (is_number(o->type)) text = number_for(o, text, number);
+  if (is_number(o->type) && isspace((unsigned char)text[0])) return false; // strtod would skip it
+  if (is_integer(o->type)) return parse_integer(o, text, value);
+  if (is_number(o->type)) return parse_real(o, text, value);
+  if (o->type == OPT_CHOICE) return parse_choice(o->choices, text, value);
+  if (o->type == OPT_STRING) {
     *(const char **)value = text;
     return true;
   }
@@ -194,7 +194,7 @@ OptionName option_name(const Option *o) {
 static const Option *find(const Cli *cli, const char *name, size_t length) {
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
-    if (o->kind == OPT_HEADING || strlen(o->name) != length) continue;
+    if (o->type == OPT_HEADING || strlen(o->name) != length) continue;
     if (!memcmp(option_name(o).text, name, length)) return o;
   }
   return NULL;
@@ -215,7 +215,7 @@ static bool unknown(const Cli *cli, const char *name, size_t length, const char 
   int best = (int)MIN(length, MAX_NAME); // as many edits as letters: nothing in common, nothing to suggest
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
-    if (o->kind == OPT_HEADING || length > MAX_NAME) continue;
+    if (o->type == OPT_HEADING || length > MAX_NAME) continue;
     int d = spelling_distance(name, length, option_name(o).text);
     if (d < best) {
       best = d;
@@ -248,14 +248,14 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
 
   char accepted[256];
   describe(o, accepted, sizeof accepted);
-  bool number_follows = o->implied && is_number(o->kind) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
-  const char *value = equals ? equals + 1 : o->kind == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
+  bool number_follows = o->implied && is_number(o->type) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
+  const char *value = equals ? equals + 1 : o->type == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
   if (!value) {
     if (!next) return err_set(err, "--%s needs a value: %s", option_name(o).text, accepted);
     value = next;
     ++*i;
   }
-  if (o->kind == OPT_STRING && !*value)
+  if (o->type == OPT_STRING && !*value)
     return err_set(err, "--%s has an empty value; is a shell variable unset?", option_name(o).text);
   if (parse_value(o, value, value_of(cli, o))) {
     ((unsigned char *)cli->values)[o->from] = FROM_GIVEN;

@@ -30,22 +30,22 @@
 // clang-format off
 #define OPTION_HEADING(AS, title) AS##_HEADING(title) // no option: the title of the group that follows in --help
 #define OPTION_FLAG(AS, field, initial, ...) /* --field, or --field=false to undo a default */ \
-  AS(bool, field, initial, .kind = OPT_FLAG, .help = __VA_ARGS__)
+  AS(bool, field, initial, .type = OPT_FLAG, .help = __VA_ARGS__)
 #define OPTION_INT(AS, field, initial, lowest, highest, VALUE, ...) \
-  AS(int, field, initial, .kind = OPT_INT, .value = VALUE, .min = lowest, .max = highest, .help = __VA_ARGS__)
+  AS(int, field, initial, .type = OPT_INT, .value = VALUE, .min = lowest, .max = highest, .help = __VA_ARGS__)
 #define OPTION_INT64(AS, field, initial, lowest, highest, VALUE, ...) \
-  AS(int64_t, field, initial, .kind = OPT_INT64, .value = VALUE, .min = lowest, .max = highest, .help = __VA_ARGS__)
+  AS(int64_t, field, initial, .type = OPT_INT64, .value = VALUE, .min = lowest, .max = highest, .help = __VA_ARGS__)
 #define OPTION_FLOAT(AS, field, initial, lowest, highest, VALUE, ...) \
-  AS(float, field, initial, .kind = OPT_FLOAT, .value = VALUE, .min = lowest, .max = highest, .help = __VA_ARGS__)
+  AS(float, field, initial, .type = OPT_FLOAT, .value = VALUE, .min = lowest, .max = highest, .help = __VA_ARGS__)
 #define OPTION_STRING(AS, field, initial, VALUE, ...) /* points into argv; NULL: not given */ \
-  AS(const char *, field, initial, .kind = OPT_STRING, .value = VALUE, .help = __VA_ARGS__)
+  AS(const char *, field, initial, .type = OPT_STRING, .value = VALUE, .help = __VA_ARGS__)
 #define OPTION_CHOICE(AS, field, initial, names, ...) /* an index of names, whose last is NULL; --help has all */ \
-  AS(int, field, initial, .kind = OPT_CHOICE, .choices = names, .help = __VA_ARGS__)
+  AS(int, field, initial, .type = OPT_CHOICE, .choices = names, .help = __VA_ARGS__)
 #define OPTION_INT_IMPLIED(AS, field, initial, lowest, highest, VALUE, alone, ...) \
-  AS(int, field, initial, .kind = OPT_INT, .value = VALUE, .min = lowest, .max = highest, .implied = alone, \
+  AS(int, field, initial, .type = OPT_INT, .value = VALUE, .min = lowest, .max = highest, .implied = alone, \
      .help = __VA_ARGS__)
 #define OPTION_CHOICE_IMPLIED(AS, field, initial, names, alone, ...) \
-  AS(int, field, initial, .kind = OPT_CHOICE, .choices = names, .implied = alone, .help = __VA_ARGS__)
+  AS(int, field, initial, .type = OPT_CHOICE, .choices = names, .implied = alone, .help = __VA_ARGS__)
 // clang-format on
 
 // What becomes of a row.
@@ -55,13 +55,13 @@
 #define OPTION_AS_FROM(type, field, ...) unsigned char field;
 #define OPTION_AS_DEFAULT_HEADING(title)
 #define OPTION_AS_DEFAULT(type, field, initial, ...) .field = initial,
-#define OPTION_AS_ROW_HEADING(title) {.kind = OPT_HEADING, .help = title},
+#define OPTION_AS_ROW_HEADING(title) {.type = OPT_HEADING, .help = title},
 #define OPTION_AS_ROW(type, field, initial, ...)                                                                       \
   {.name = #field, .offset = offsetof(OptionValues, field), .from = offsetof(OptionValues, from.field), __VA_ARGS__},
-#define OPTION_TO_FIELD(kind, ...) OPTION_##kind(OPTION_AS_FIELD, __VA_ARGS__)
-#define OPTION_TO_FROM(kind, ...) OPTION_##kind(OPTION_AS_FROM, __VA_ARGS__)
-#define OPTION_TO_DEFAULT(kind, ...) OPTION_##kind(OPTION_AS_DEFAULT, __VA_ARGS__)
-#define OPTION_TO_ROW(kind, ...) OPTION_##kind(OPTION_AS_ROW, __VA_ARGS__)
+#define OPTION_TO_FIELD(type, ...) OPTION_##type(OPTION_AS_FIELD, __VA_ARGS__)
+#define OPTION_TO_FROM(type, ...) OPTION_##type(OPTION_AS_FROM, __VA_ARGS__)
+#define OPTION_TO_DEFAULT(type, ...) OPTION_##type(OPTION_AS_DEFAULT, __VA_ARGS__)
+#define OPTION_TO_ROW(type, ...) OPTION_##type(OPTION_AS_ROW, __VA_ARGS__)
 
 // The members of a struct that holds the values of a list, and in `from` where each comes from, an OptionSource; it may
 // have more.
@@ -74,7 +74,7 @@
   typedef Type OptionValues;                                                                                           \
   static const Option name[] = {LIST(OPTION_TO_ROW)}
 
-typedef enum OptionKind { OPT_HEADING, OPT_FLAG, OPT_INT, OPT_INT64, OPT_FLOAT, OPT_STRING, OPT_CHOICE } OptionKind;
+typedef enum OptionType { OPT_HEADING, OPT_FLAG, OPT_INT, OPT_INT64, OPT_FLOAT, OPT_STRING, OPT_CHOICE } OptionType;
 
 // Where a value comes from.
 typedef enum OptionSource {
@@ -106,7 +106,7 @@ typedef struct Option {
   const char *name; // of the field, underscores included
   size_t offset;    // of the field in the struct of the values, in bytes
   size_t from;      // of its OptionSource, an unsigned char
-  OptionKind kind;
+  OptionType type;
   const char *value; // NULL: a choice, or no value
   double min, max;
   const char *const *choices;

@@ -8,12 +8,12 @@
 // "--amp[=off|bf16|fp16]"
 static void signature(const Option *o, char *out, size_t size) {
   int n = snprintf(out, size, "--%s", option_name(o).text);
-  if (o->kind == OPT_FLAG) return;
+  if (o->type == OPT_FLAG) return;
   n += snprintf(out + n, size - (size_t)n, o->implied ? "[=" : " ");
   if (o->value) n += snprintf(out + n, size - (size_t)n, "%s", o->value);
   for (const OptionWord *w = o->implied ? NULL : o->words; w && w->word && n < (int)size; w++)
     n += snprintf(out + n, size - (size_t)n, "|%s", w->word);
-  for (int i = 0; o->kind == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
+  for (int i = 0; o->type == OPT_CHOICE && o->choices[i] && n < (int)size; i++)
     n += snprintf(out + n, size - (size_t)n, "%s%s", i ? "|" : "", o->choices[i]);
   if (o->implied && n < (int)size) snprintf(out + n, size - (size_t)n, "]");
 }
@@ -24,18 +24,18 @@ static void print_default(const Cli *cli, const Option *o, FILE *out) {
   const OptionSource from = option_source(o, cli->values);
   const bool said = o->usual && (!o->settle || from == FROM_LATER || from == FROM_NOTHING);
   const char *value = said ? o->usual : option_text(o, cli->values, text);
-  const bool none = !value || !*value || (o->kind == OPT_FLAG && !strcmp(value, "false"));
+  const bool none = !value || !*value || (o->type == OPT_FLAG && !strcmp(value, "false"));
   if (none && !o->note) return;
   fprintf(out, " (default: %s%s%s)", none ? "" : value, none || !o->note ? "" : "; ", o->note ? o->note : "");
 }
 
 static bool listed(const Cli *cli, const Option *o, bool all) {
-  return o->kind != OPT_HEADING && (o->needs & ~cli->has) == 0 && (all || o->first);
+  return o->type != OPT_HEADING && (o->needs & ~cli->has) == 0 && (all || o->first);
 }
 
 // Whether an option of the heading's group is listed.
 static bool heads_any(const Cli *cli, const Option *heading, bool all) {
-  for (const Option *o = heading + 1; o < cli->options + cli->num_options && o->kind != OPT_HEADING; o++)
+  for (const Option *o = heading + 1; o < cli->options + cli->num_options && o->type != OPT_HEADING; o++)
     if (listed(cli, o, all)) return true;
   return false;
 }
@@ -80,7 +80,7 @@ void cli_print_help(const Cli *cli, const char *program, int columns, FILE *out)
   fputc('\n', out);
   for (int i = 0; i < cli->num_options; i++) {
     const Option *o = &cli->options[i];
-    if (o->kind == OPT_HEADING && all && heads_any(cli, o, all)) fprintf(out, "%s%s\n", i ? "\n" : "", o->help);
+    if (o->type == OPT_HEADING && all && heads_any(cli, o, all)) fprintf(out, "%s%s\n", i ? "\n" : "", o->help);
     if (listed(cli, o, all)) print_option(cli, o, column, columns, out);
   }
   if (shown < count) fprintf(out, "\n--help all lists all %d options.\n", count);

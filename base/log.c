@@ -25,11 +25,11 @@ static bool measure_kept(Log *log, const char *path, int64_t resume) {
   bool later = false;
   while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
     int64_t step;
-    char kind[8] = "";
-    int found = sscanf(line, "{\"step\":%" SCNd64 ",\"kind\":\"%7[a-z]\"", &step, kind);
+    char type[8] = "";
+    int found = sscanf(line, "{\"step\":%" SCNd64 ",\"kind\":\"%7[a-z]\"", &step, type);
     later = found >= 1 && step > resume;
     if (later) break;
-    if (strcmp(kind, "eval") == 0) log->evaluated = step;
+    if (strcmp(type, "eval") == 0) log->evaluated = step;
     log->length += n;
   }
   free(line);
@@ -175,10 +175,10 @@ void log_note(Log *log, const char *fmt, ...) {
 
 // ---- machines -------------------------------------------------------------------------------------------------------
 
-Record *log_begin(Log *log, int64_t step, const char *kind) {
+Record *log_begin(Log *log, int64_t step, const char *type) {
   record_begin(&log->record);
   record_int(&log->record, "step", step); // first: log_open looks for it there
-  record_str(&log->record, "kind", kind);
+  record_str(&log->record, "kind", type);
   return &log->record;
 }
 

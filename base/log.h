@@ -56,7 +56,7 @@ void log_note(Log *log, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // Starts a record, which begins {"step":STEP,"kind":KIND; add members with record_*, then log_commit. Steps must not
 // decrease from one record to the next. A record that cannot be written (the disk is full) is said once, waits in
 // memory and is written before the next one that can be; no part of it stays in the file.
-Record *log_begin(Log *log, int64_t step, const char *kind);
+Record *log_begin(Log *log, int64_t step, const char *type);
 void log_commit(Log *log);
 
 // For a record that takes time to compute while later steps go on: from log_hold to log_release records wait in memory,

@@ -40,9 +40,9 @@ Trace *trace_open(const char *path, Err *err) {
   return t;
 }
 
-void trace_event(Trace *t, TraceLane lane, const char *name, const char *kind, double start, double seconds) {
+void trace_event(Trace *t, TraceLane lane, const char *name, const char *category, double start, double seconds) {
   begin(t, "X", name, lane);
-  record_str(&t->event, "cat", kind);
+  record_str(&t->event, "cat", category);
   record_num(&t->event, "ts", 1e6 * start); // microseconds
   record_num(&t->event, "dur", 1e6 * seconds);
   write_event(t, false);

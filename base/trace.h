@@ -10,5 +10,5 @@ typedef struct Trace Trace;
 
 Trace *trace_open(const char *path, Err *err); // NULL with a message when it cannot be written
 // Something of `kind` that ran for `seconds` from `start` (now_seconds's clock) on.
-void trace_event(Trace *t, TraceLane lane, const char *name, const char *kind, double start, double seconds);
+void trace_event(Trace *t, TraceLane lane, const char *name, const char *category, double start, double seconds);
 bool trace_close(Trace *t, Err *err); // t may be NULL; false when not all of it could be written

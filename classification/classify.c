@@ -96,7 +96,7 @@ void classify_confusion(const Dataset *d, const Classification *c, int64_t *coun
 }
 
 bool classify_accepts(const Category *category, int classes, const Dataset *d, Err *err) {
-  if (d->kind != &objects_of_classes) return err_set(err, "%s: not a data set of images by class", d->coco.path);
+  if (d->type != &objects_of_classes) return err_set(err, "%s: not a data set of images by class", d->coco.path);
   if (d->classes != classes)
     return err_set(err, "%s: %d classes, but the model has %d", d->coco.path, d->classes, classes);
   for (int i = 0; i < classes; i++)

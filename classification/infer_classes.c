@@ -240,7 +240,7 @@ static void score(Sink *sink) {
   report_free(&r);
 }
 
-const InferKind infer_classes = {.results = "classes",
+const InferTask infer_classes = {.results = "classes",
                                  .fit = fit,
                                  .open = open_sink,
                                  .open_data = open_data,

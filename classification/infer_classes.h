@@ -1,6 +1,6 @@
 // Classes as ./infer leaves them: a line of JSON for each image, and of a data set top-1, top-5 and the confusion
 // matrix.
 #pragma once
-#include "inference/kind.h"
+#include "inference/infer_task.h"
 
-extern const InferKind infer_classes;
+extern const InferTask infer_classes;

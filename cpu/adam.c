@@ -20,8 +20,8 @@ void OP(adam)(Device *dev, const Adam *p, void *w, const void *g, void *m, void 
     real *restrict weight = (real *)w + part->first;
     real *restrict first = (real *)m + part->first, *restrict second = (real *)v + part->first;
     const real *restrict grad = (const real *)g + part->first;
-    real rate = hyper[LEARNING_RATE] * p->factors.rate[part->kind];
-    real pull = hyper[DECAY] * p->factors.decay[part->kind];
+    real rate = hyper[LEARNING_RATE] * p->factors.rate[part->role];
+    real pull = hyper[DECAY] * p->factors.decay[part->role];
     real step = rate / state[FIRST_CORRECTION], shrink = p->decoupled ? rate * pull : 0;
     if (p->decoupled) pull = 0;
     for (int i = 0; i < part->n; i++) {

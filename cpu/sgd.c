@@ -64,7 +64,7 @@ void OP(sgd)(Device *dev, const Sgd *p, void *w, const void *g, void *v) {
     const UpdatePart *part = &p->part[k];
     real *restrict weight = (real *)w + part->first, *restrict velocity = (real *)v + part->first;
     const real *restrict grad = (const real *)g + part->first;
-    real rate = lr * p->factors.rate[part->kind], pull = decay * p->factors.decay[part->kind];
+    real rate = lr * p->factors.rate[part->role], pull = decay * p->factors.decay[part->role];
     for (int i = 0; i < part->n; i++) {
       velocity[i] = momentum * velocity[i] + (grad[i] * clip + pull * weight[i]);
       weight[i] -= rate * velocity[i];

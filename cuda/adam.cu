@@ -33,8 +33,8 @@ __global__ void adam_kernel(const __grid_constant__ Adam p, float *w, const floa
   const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats, *state = (const float *)p.state;
   const UpdatePart part = p.part[blockIdx.x];
   if (stats[FINITE] != 1) return;
-  const float rate = hyper[LEARNING_RATE] * p.factors.rate[part.kind];
-  const float pull = hyper[DECAY] * p.factors.decay[part.kind];
+  const float rate = hyper[LEARNING_RATE] * p.factors.rate[part.role];
+  const float pull = hyper[DECAY] * p.factors.decay[part.role];
   const AdamStep s = {(float)(1 - p.beta1),
                       (float)p.beta2,
                       (float)(1 - p.beta2),

@@ -254,8 +254,8 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
     bool object = m.iou >= p.high;
     match[i] = m.truth;
     if (!object && !(m.iou < p.low)) continue;
-    int kind = object ? OBJECTS : OTHERS;
-    list[(size_t)kind * work.candidates + atomicAdd(&listed[kind], 1)] = key_make(rng_u32(key, i), i);
+    int group = object ? OBJECTS : OTHERS;
+    list[(size_t)group * work.candidates + atomicAdd(&listed[group], 1)] = key_make(rng_u32(key, i), i);
   }
   __syncthreads();
   int *sampled = work.sampled + (size_t)image * p.batch;

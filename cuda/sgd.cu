@@ -76,8 +76,8 @@ template <class T> __global__ void sgd_kernel(const __grid_constant__ Sgd p, flo
   const float *hyper = (const float *)p.hyper, *stats = (const float *)p.stats;
   const UpdatePart part = p.part[blockIdx.x];
   if (stats[FINITE] != 1) return;
-  const SgdStep s = {hyper[LEARNING_RATE] * p.factors.rate[part.kind], hyper[MOMENTUM],
-                     hyper[DECAY] * p.factors.decay[part.kind], gradient_clip(hyper, stats)};
+  const SgdStep s = {hyper[LEARNING_RATE] * p.factors.rate[part.role], hyper[MOMENTUM],
+                     hyper[DECAY] * p.factors.decay[part.role], gradient_clip(hyper, stats)};
   for (int i = 4 * threadIdx.x; i < part.n; i += 4 * UPDATE_THREADS) {
     const size_t at = part.first + i;
     float4 weight = *(float4 *)(w + at), velocity = *(float4 *)(v + at), grad = *(const float4 *)(g + at);

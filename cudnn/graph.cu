@@ -56,9 +56,9 @@ static void *convolution(CudnnLibrary *l, const CudnnProblem *p, void *result) {
   set_ints(l, conv, CONVOLUTION_POST_PADDINGS, {p->pad, p->pad});
   finalized(l, conv);
   for (int i = CUDNN_X; i <= CUDNN_Y; i++) role[i] = i == written_role(p) ? result : operand(l, p, i);
-  static const CudnnDescriptor kinds[CONV_OPS] = {OPERATION_FORWARD, OPERATION_DGRAD, OPERATION_WGRAD};
+  static const CudnnDescriptor types[CONV_OPS] = {OPERATION_FORWARD, OPERATION_DGRAD, OPERATION_WGRAD};
   static const int first[CONV_OPS] = {FORWARD_ALPHA, DGRAD_ALPHA, WGRAD_ALPHA};
-  void *op = create_kept(l, kinds[p->op]);
+  void *op = create_kept(l, types[p->op]);
   const float alpha = 1, beta = 0;
   int at = first[p->op];
   set_values(l, op, at, OF_FLOAT, 1, &alpha);
@@ -72,10 +72,10 @@ static void *convolution(CudnnLibrary *l, const CudnnProblem *p, void *result) {
 
 // result = value + other, max(value, 0), or value where other > 0.
 static void *pointwise(CudnnLibrary *l, int mode, void *value, void *other, void *result) {
-  void *kind = create_kept(l, POINTWISE), *op = create_kept(l, OPERATION_POINTWISE);
-  set_enum(l, kind, POINTWISE_MODE, OF_POINTWISE_MODE, mode);
-  set_enum(l, kind, POINTWISE_PRECISION, OF_DATA_TYPE, FLOAT);
-  set_link(l, op, OPERATION_MODE, finalized(l, kind));
+  void *type = create_kept(l, POINTWISE), *op = create_kept(l, OPERATION_POINTWISE);
+  set_enum(l, type, POINTWISE_MODE, OF_POINTWISE_MODE, mode);
+  set_enum(l, type, POINTWISE_PRECISION, OF_DATA_TYPE, FLOAT);
+  set_link(l, op, OPERATION_MODE, finalized(l, type));
   if (mode == RELU_BACKWARD) {
     set_link(l, op, OPERATION_X, other);
     set_link(l, op, OPERATION_DY, value);

@@ -100,8 +100,8 @@ struct CudnnLibrary {
   const char *(*error)(int);
   int (*create_handle)(void **), (*destroy_handle)(void *), (*set_stream)(void *, cudaStream_t);
   int (*create)(int descriptor, void **), (*destroy)(void *), (*finalize)(void *);
-  int (*set)(void *, int attribute, int kind, int64_t count, const void *values);
-  int (*get)(void *, int attribute, int kind, int64_t capacity, int64_t *count, void *values);
+  int (*set)(void *, int attribute, int type, int64_t count, const void *values);
+  int (*get)(void *, int attribute, int type, int64_t capacity, int64_t *count, void *values);
   int (*execute)(void *handle, void *plan, void *pack);
 };
 
@@ -113,14 +113,14 @@ struct CudnnLibrary {
 
 // ---- descriptors ----------------------------------------------------------------------------------------------------
 
-static inline void *create(CudnnLibrary *l, CudnnDescriptor kind) {
+static inline void *create(CudnnLibrary *l, CudnnDescriptor type) {
   void *d;
-  CUDNN_CHECK(l, l->create(kind, &d));
+  CUDNN_CHECK(l, l->create(type, &d));
   return d;
 }
 // One that lives as long as the library: graphs, and what they consist of, since execution plans refer to them.
-static inline void *create_kept(CudnnLibrary *l, CudnnDescriptor kind) {
-  void *d = create(l, kind);
+static inline void *create_kept(CudnnLibrary *l, CudnnDescriptor type) {
+  void *d = create(l, type);
   array_reserve((void **)&l->kept, &l->capacity, l->num_kept + 1, sizeof *l->kept);
   l->kept[l->num_kept++] = d;
   return d;
@@ -134,18 +134,18 @@ static inline void *finalized(CudnnLibrary *l, void *d) {
   return d;
 }
 
-static inline void set_values(CudnnLibrary *l, void *d, int attribute, CudnnValueType kind, int64_t count,
+static inline void set_values(CudnnLibrary *l, void *d, int attribute, CudnnValueType type, int64_t count,
                               const void *values) {
-  CUDNN_CHECK(l, l->set(d, attribute, kind, count, values));
+  CUDNN_CHECK(l, l->set(d, attribute, type, count, values));
 }
 static inline void set_ints(CudnnLibrary *l, void *d, int attribute, std::initializer_list<int64_t> values) {
   set_values(l, d, attribute, OF_INT64, (int64_t)values.size(), values.begin());
 }
-static inline void set_enum(CudnnLibrary *l, void *d, int attribute, CudnnValueType kind, int value) {
-  set_values(l, d, attribute, kind, 1, &value);
+static inline void set_enum(CudnnLibrary *l, void *d, int attribute, CudnnValueType type, int value) {
+  set_values(l, d, attribute, type, 1, &value);
 }
-static inline void set_pointer(CudnnLibrary *l, void *d, int attribute, CudnnValueType kind, void *value) {
-  set_values(l, d, attribute, kind, 1, &value);
+static inline void set_pointer(CudnnLibrary *l, void *d, int attribute, CudnnValueType type, void *value) {
+  set_values(l, d, attribute, type, 1, &value);
 }
 static inline void set_link(CudnnLibrary *l, void *d, int attribute, void *to) {
   set_pointer(l, d, attribute, OF_DESCRIPTOR, to);

@@ -256,7 +256,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
   e->dev = (compute->sync_nodes ? device_open_waiting : device_open)(compute->device, err);
   if (!e->dev) return false;
   params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
-  e->params.adam = compute->optimizer.kind != OPTIMIZER_SGD;
+  e->params.adam = compute->optimizer.type != OPTIMIZER_SGD;
   if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
     return err_set(err, "--%s needs a GPU, but this run uses the CPU",
                    compute->amp    ? "amp"

@@ -146,14 +146,14 @@ static const double NODE_FLOPS = 5e14, NODE_BYTES = 2.5e12, NODE_SECONDS = 4e-6;
 static const double CTA_BYTES = 16e9, REDUCE_SECONDS = 40e-6;
 
 static void add_value(void *sum, const Value *v) {
-  if (v->kind == VALUE_TENSOR) *(double *)sum += (double)tensor_bytes(&v->x);
+  if (v->type == VALUE_TENSOR) *(double *)sum += (double)tensor_bytes(&v->x);
 }
 static void add_gradient(void *sum, const Value *v) { *(double *)sum += (double)tensor_bytes(&v->dx); }
 
 static double backward_seconds(const Node *n) {
   double bytes = 0;
   node_touches(n, PASS_BACKWARD, &(Touch){add_value, add_gradient, &bytes});
-  const double flops = n->kind->flops ? n->kind->flops(n, PASS_BACKWARD) : 0;
+  const double flops = n->type->flops ? n->type->flops(n, PASS_BACKWARD) : 0;
   return NODE_SECONDS + fmax(flops / NODE_FLOPS, bytes / NODE_BYTES);
 }
 

@@ -44,7 +44,7 @@ static void queue_adam(Engine *e) {
                .beta1 = o->beta1,
                .beta2 = o->beta2,
                .eps = o->eps,
-               .decoupled = o->kind == OPTIMIZER_ADAMW};
+               .decoupled = o->type == OPTIMIZER_ADAMW};
   e->dev->ops->adam(e->dev, &adam, p->master, p->grad, p->momentum, p->second);
 }
 

@@ -213,14 +213,14 @@ static int reaching(const Grouped *g, int i, double score) {
 
 // An image in which nothing reaches the score has what reaches the lower one, with which `g` was made.
 static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, double score, double lower,
-                                const char *kind) {
+                                const char *type) {
   const int first = g->first[q->image], all = g->first[q->image + 1] - first, n = reaching(g, q->image, score);
   const char *file = d->coco.images[d->image[q->image]].file_name;
   Thumbnail t;
   if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (ReportPicture){0}; // it could be read a moment ago
   char drawn[80] = "";
   if (!n && all) snprintf(drawn, sizeof drawn, "; none reaches %g, so those ≥ %g are drawn", score, lower);
-  const ReportPicture p = {.group = kind,
+  const ReportPicture p = {.group = type,
                            .file = xstrdup(file ? file : ""),
                            .caption =
                                xasprintf("quality %.2f: %d correct, %d missed, %d false positive%s (score ≥ %g)%s",

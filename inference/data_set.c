@@ -12,7 +12,7 @@
 
 typedef struct SetRun {
   const InferRun *run;
-  const InferKind *kind;
+  const InferTask *task;
   const Dataset *d;
   InferImages images;
   Sink *sink;
@@ -40,7 +40,7 @@ static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   take_next(s, batch);
   byte_buffer_put(to, &s->batch->seconds, sizeof s->batch->seconds);
   for (int i = 0, n = 0; i < batch->images; i++)
-    if (batch->index[i] >= 0) s->kind->pack(s->sink, batch->index[i], networks_result(s->batch->results, n++), to);
+    if (batch->index[i] >= 0) s->task->pack(s->sink, batch->index[i], networks_result(s->batch->results, n++), to);
 }
 
 static void drop(void *context) {
@@ -55,7 +55,7 @@ static bool unpack(void *context, ByteReader *from) {
   double seconds;
   int images = 0, image = 0;
   bool ok = byte_reader_take(from, &seconds, sizeof seconds);
-  for (; ok && from->left; images += ok) ok = s->kind->unpack(s->sink, from, &image);
+  for (; ok && from->left; images += ok) ok = s->task->unpack(s->sink, from, &image);
   if (ok) speed_batch(&s->speed, s->d->image_canvas[image], images, seconds);
   return ok;
 }
@@ -65,7 +65,7 @@ static void settle(void *context, const Batch *batch, int64_t before) {
   for (int i = 0, n = 0; i < batch->images; i++) {
     if (batch->index[i] < 0) continue; // it could not be read
     const Image pixels = batches_image(batch, i);
-    s->kind->draw(s->sink, batch->index[i], &pixels, networks_result(s->batch->results, n++), before++);
+    s->task->draw(s->sink, batch->index[i], &pixels, networks_result(s->batch->results, n++), before++);
   }
 }
 
@@ -74,7 +74,7 @@ static void settle(void *context, const Batch *batch, int64_t before) {
 // What all ranks have been told; the first one says it.
 _Noreturn static void give_up(SetRun *s, const Err *err) {
   if (s->sink->rank > 0) comm_barrier(s->run->job->comm); // ends with the first rank
-  if (!s->sink->done) s->kind->abort(s->sink);
+  if (!s->sink->done) s->task->abort(s->sink);
   die_unforeseen("%s", err->msg);
 }
 
@@ -83,7 +83,7 @@ static int find_and_score(SetRun *s) {
   Err err;
   Comm *comm = s->run->job->comm;
   const InferOptions *o = s->run->o;
-  const InferKind *kind = s->kind;
+  const InferTask *task = s->task;
   const LoaderOptions options = {
       .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = NETWORKS_UNDER_WAY};
   const BatchWork work = {.context = s,
@@ -92,17 +92,17 @@ static int find_and_score(SetRun *s) {
                           .compute = compute,
                           .drop = drop,
                           .unpack = unpack,
-                          .settle = kind->draw ? settle : NULL,
+                          .settle = task->draw ? settle : NULL,
                           .stopped = interrupted};
-  kind->begin(s->sink);
+  task->begin(s->sink);
   memory_for("the results of an evaluation", "--limit");
   const bool complete = distribute_batches(comm, s->d, &options, &work, &err);
   memory_for(NULL, NULL);
   if (!complete && *err.msg) give_up(s, &err);
   s->sink->failed = (int)rank_sum(comm, s->sink->failed);
-  (complete ? kind->commit : kind->keep)(s->sink);
+  (complete ? task->commit : task->keep)(s->sink);
   if (s->sink->rank == 0) speed_print(&s->speed, o->batch, NETWORKS_UNDER_WAY);
-  if (s->sink->rank == 0 && complete) kind->score(s->sink);
+  if (s->sink->rank == 0 && complete) task->score(s->sink);
   return complete && !s->sink->failed ? 0 : EXIT_RUN;
 }
 
@@ -121,7 +121,7 @@ static void plan_outputs(SetRun *s) {
   }
   s->images.file = files;
   s->images.n = d->num_images;
-  s->kind->plan(s->sink);
+  s->task->plan(s->sink);
   file_set_free(inputs);
   s->images.file = NULL;
   free(files);
@@ -132,7 +132,7 @@ static Networks *open_networks(SetRun *s, maskrcnn **handle) {
   const Job *job = s->run->job;
   maskrcnn_status status;
   Err err;
-  Networks *h = networks_of_set(s->run, s->d, s->kind->top(s->run, s->d));
+  Networks *h = networks_of_set(s->run, s->d, s->task->top(s->run, s->d));
   *handle = networks_ordinary(h, &status, &err);
   if (status == MASKRCNN_BAD_DEVICE) device_close(device_open(job->device, &err)); // it says so by itself
   if (!*handle) die(err_exit(&err), "%s", err.msg);
@@ -141,20 +141,20 @@ static Networks *open_networks(SetRun *s, maskrcnn **handle) {
 }
 
 // All that ranks have in common is set up before they are forked.
-int data_set_run(const InferRun *run, const InferKind *kind, const JobOptions *wanted) {
+int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *wanted) {
   Err err;
   Dataset d;
   Job *job = run->job;
   const InferOptions *o = run->o;
-  SetRun s = {.run = run, .kind = kind, .d = &d, .images.set = &d, .sink = kind->open(run)};
+  SetRun s = {.run = run, .task = task, .d = &d, .images.set = &d, .sink = task->open(run)};
   s.sink->run = run;
   s.sink->images = &s.images;
-  kind->open_data(run, &d);
+  task->open_data(run, &d);
   if (!o->benchmark) plan_outputs(&s);
   agreement_check(job->comm, o, run->config, run->weights, &d);
   job_start(job, wanted);
   s.sink->rank = comm_rank(job->comm);
-  speed_begin(&s.speed, comm_world(job->comm), kind->results);
+  speed_begin(&s.speed, comm_world(job->comm), task->results);
   maskrcnn *handle;
   Networks *networks = open_networks(&s, &handle);
   const Runner runner = networks_runner(networks);
@@ -165,7 +165,7 @@ int data_set_run(const InferRun *run, const InferKind *kind, const JobOptions *w
     status = find_and_score(&s);
   else if (!infer_benchmark(&s.queue, handle, o, job->comm, &d, &err))
     die(EXIT_RUN, "%s", err.msg);
-  kind->close(s.sink);
+  task->close(s.sink);
   file_set_free(&s.images.outputs);
   queue_free(&s.queue);
   networks_close(networks);

@@ -334,7 +334,7 @@ static void score(Sink *sink) {
   line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);
 }
 
-const InferKind infer_detections = {.results = "masks",
+const InferTask infer_detections = {.results = "masks",
                                     .fit = fit,
                                     .open = open_sink,
                                     .open_data = open_data,

@@ -1,5 +1,5 @@
 // Detections as ./infer leaves them: a result file, overlays, label maps, crops, and of a data set COCO's scores.
 #pragma once
-#include "inference/kind.h"
+#include "inference/infer_task.h"
 
-extern const InferKind infer_detections;
+extern const InferTask infer_detections;

@@ -9,7 +9,7 @@
 
 typedef struct NamedRun {
   const InferRun *run;
-  const InferKind *kind;
+  const InferTask *task;
   Sources *sources;
   InferImages images;
   Sink *sink;
@@ -20,7 +20,7 @@ typedef struct NamedRun {
 
 // What is wrong is wrong for every image.
 static NORETURN void refuse(NamedRun *r, int code, const char *message) {
-  if (!r->sink->done) r->kind->abort(r->sink);
+  if (!r->sink->done) r->task->abort(r->sink);
   die(code, "%s", message);
 }
 
@@ -29,7 +29,7 @@ static NORETURN void refuse(NamedRun *r, int code, const char *message) {
 static bool keeps(void *context, const Decoded *image) {
   (void)image;
   const NamedRun *r = context;
-  return r->kind->looks && r->kind->looks(r->sink);
+  return r->task->looks && r->task->looks(r->sink);
 }
 
 static void visit(void *context, const Decoded *image, const void *results, int in_batch) {
@@ -38,7 +38,7 @@ static void visit(void *context, const Decoded *image, const void *results, int 
   // A list may name a file that the results would replace.
   if (sources_has_list(r->sources) && !file_set_spares(&r->images.outputs, image->path, &err))
     refuse(r, EXIT_USAGE, err.msg);
-  r->kind->take(r->sink, image, results, in_batch);
+  r->task->take(r->sink, image, results, in_batch);
 }
 
 static void visit_bad(void *context, const Decoded *image, const Err *why) {
@@ -94,28 +94,28 @@ static bool stream(NamedRun *r, int batch) {
   return complete;
 }
 
-int named_images_run(const InferRun *run, const InferKind *kind) {
+int named_images_run(const InferRun *run, const InferTask *task) {
   Err err;
-  NamedRun r = {.run = run, .kind = kind};
+  NamedRun r = {.run = run, .task = task};
   const int named = find_images(&r);
-  r.sink = kind->open(run);
+  r.sink = task->open(run);
   r.sink->run = run;
   r.sink->images = &r.images;
-  kind->plan(r.sink);
-  speed_begin(&r.speed, 1, kind->results);
+  task->plan(r.sink);
+  speed_begin(&r.speed, 1, task->results);
   const int batch = start_batch_of(run->o, named, sources_has_list(r.sources));
   if (!folder_take(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
-  kind->begin(r.sink);
+  task->begin(r.sink);
   setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
   const bool complete = stream(&r, batch);
   const int images = r.sink->done;
   if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list of images on standard input is empty");
   if (complete && !images) refuse(&r, EXIT_USAGE, "none of the images could be read");
-  (complete ? kind->commit : kind->keep)(r.sink);
+  (complete ? task->commit : task->keep)(r.sink);
   speed_print(&r.speed, batch, NETWORKS_UNDER_WAY);
   speed_free(&r.speed);
   const bool failed = r.sink->failed;
-  kind->close(r.sink);
+  task->close(r.sink);
   sources_close(r.sources);
   file_set_free(&r.images.inputs);
   file_set_free(&r.images.outputs);

@@ -6,7 +6,7 @@
 #pragma once
 #include "data/coco/tiles.h"
 #include "include/maskrcnn.h"
-#include "inference/kind.h"
+#include "inference/infer_task.h"
 #include "inference/queue.h"
 #include "inference/speed.h"
 

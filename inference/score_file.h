@@ -3,7 +3,7 @@
 #pragma once
 #include "base/file_set.h"
 #include "evaluation/report.h"
-#include "inference/kind.h"
+#include "inference/infer_task.h"
 
 // False with a message where it, or its page, would replace a file that is read.
 bool score_file_spares(const InferOptions *o, FileSet *inputs, Err *err);

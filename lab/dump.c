@@ -229,7 +229,7 @@ static void put_rois(Dump *d, const char *name, const Rois *r) {
 // Sampled RoIs stand before their targets among the outputs of a node.
 static void put_targets(Dump *d, const Value *v, const Value *rois) {
   int n = count_of(d, rois->rois.count);
-  if (v->kind == VALUE_BOX_TARGETS) {
+  if (v->type == VALUE_BOX_TARGETS) {
     put_record_ints(d, rois->name, "label", v->box_targets.label, n);
     put_tensor(d, xasprintf("%s.delta", rois->name), &v->box_targets.delta, n);
   } else {
@@ -257,7 +257,7 @@ static const char *label(const Network *network, const Node *n, const Value *v, 
                            m->mask_target, m->mask_probs,   network->losses};
   for (int k = 0; k < COUNT(single); k++)
     if (v == single[k]) return v->name;
-  return strcmp(n->kind->name, "roi_align") ? NULL : v->name;
+  return strcmp(n->type->name, "roi_align") ? NULL : v->name;
 }
 
 // With --all no activation is without a name.
@@ -289,7 +289,7 @@ static bool put_joined(Dump *d, const Value *v) {
 static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
   const Value *v = n->out[output];
   char buffer[16];
-  switch (v->kind) {
+  switch (v->type) {
   case VALUE_TENSOR: {
     if (put_joined(d, v)) break;
     const char *name = name_of(d, n, v, buffer);
@@ -336,7 +336,7 @@ static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
   (void)g;
   const Dump *d = (Dump *)o;
   char buffer[16];
-  if (pass == PASS_FORWARD || n->kind->source) return;
+  if (pass == PASS_FORWARD || n->type->source) return;
   for (int i = 0; i < n->outs && !n->out[i]->whole; i++) {
     char *name = xasprintf("grad.%s", name_of(d, n, n->out[i], buffer));
     feed_tensor(d, name, &n->out[i]->dx, rows_in(d, n->out[i]));

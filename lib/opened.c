@@ -11,8 +11,8 @@ static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) 
 }
 
 // What the options change of a model as it was trained.
-static bool adapt(const KindRow *kind, ModelConfig *c, const maskrcnn_options *o, Err *err) {
-  if (!kind->check(o, err)) return false;
+static bool adapt(const ResultType *result_type, ModelConfig *c, const maskrcnn_options *o, Err *err) {
+  if (!result_type->check(o, err)) return false;
   c->min_score = o->min_score;
   if (o->image_size) config_resize(c, o->image_size);
   if (o->max_image_size) c->max_size = o->max_image_size;
@@ -34,7 +34,7 @@ static int64_t usual_bytes(const Opened *o) {
     const Canvas *c = &o->canvases.canvas[i];
     pixels = MAX(pixels, (int64_t)c->h * c->w);
   }
-  return 3 * MIN(o->kind->usual_canvases * pixels, o->max_pixels);
+  return 3 * MIN(o->result_type->usual_canvases * pixels, o->max_pixels);
 }
 
 static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelConfig *config, const Category *category,
@@ -80,7 +80,7 @@ static void describe(Opened *o, const maskrcnn_options *options) {
                                     .device = e->dev->description,
                                     .why_cpu = e->dev->why_cpu,
                                     .num_kinds = 1,
-                                    .kinds = &o->kind->kind,
+                                    .kinds = &o->result_type->kind,
                                     .num_categories = n,
                                     .category_ids = o->ids,
                                     .category_names = o->names,
@@ -94,7 +94,7 @@ static void describe(Opened *o, const maskrcnn_options *options) {
                                     .max_pixels = options->max_pixels,
                                     .device_bytes = e->dev->gpu ? device : 0,
                                     .host_bytes = e->dev->gpu ? host : device + host};
-  o->kind->describe(&e->config, &o->about);
+  o->result_type->describe(&e->config, &o->about);
   for (int i = 0; amp_names[i]; i++)
     if (!strcmp(amp_names[i], options->amp)) o->about.amp = amp_names[i];
 }
@@ -109,8 +109,8 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     err_set(err, "%s: %s", options->weights, why.msg);
     return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   }
-  o->kind = model_of(&config)->kind;
-  bool ok = adapt(o->kind, &config, options, err);
+  o->result_type = model_of(&config)->result_type;
+  bool ok = adapt(o->result_type, &config, options, err);
   if (!ok) {
     options_words(err);
     failed(status, MASKRCNN_BAD_ARGUMENT, err);
@@ -174,9 +174,9 @@ int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, 
 static Size mapped(const Opened *o) { return (Size){o->canvases.canvas[0].h, o->canvases.canvas[0].w}; }
 
 int opened_shrink(const Opened *o, const maskrcnn_image *image) {
-  return o->kind->shrink ? o->kind->shrink((Size){image->height, image->width}, mapped(o)) : 1;
+  return o->result_type->shrink ? o->result_type->shrink((Size){image->height, image->width}, mapped(o)) : 1;
 }
 
 void opened_map(const Opened *o, const ImageInfo *size, float map[6]) {
-  if (o->kind->map) o->kind->map(&o->engine.config, (Size){size->h, size->w}, mapped(o), map);
+  if (o->result_type->map) o->result_type->map(&o->engine.config, (Size){size->h, size->w}, mapped(o), map);
 }

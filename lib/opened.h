@@ -3,11 +3,11 @@
 #include "engine/engine.h"
 #include "include/maskrcnn.h"
 #include "lib/canvases.h"
-#include "lib/kinds.h"
+#include "lib/result_type.h"
 
 typedef struct Opened {
   Engine engine;
-  const KindRow *kind; // the model's
+  const ResultType *result_type; // the model's
   CanvasSet canvases;
   int64_t max_pixels;
   int top;                    // classes of an image that results name, at most

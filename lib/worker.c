@@ -86,7 +86,7 @@ static bool outside(Pipeline *p, void (*what)(void *context)) {
 
 static void start(void *context) {
   Pipeline *p = context;
-  p->h->opened.kind->begin(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
+  p->h->opened.result_type->begin(&p->h->opened.engine, &p->batch[p->n - 1]->batch);
 }
 
 static bool start_batch(Pipeline *p, StagedBatch *b) {
@@ -102,7 +102,8 @@ static void finish(void *context) {
   Pipeline *p = context;
   Opened *o = &p->h->opened;
   const bool wait = p->n == BATCHES_UNDER_WAY;
-  while (!o->kind->finish(&o->engine, p->batch[0], o->top, wait, p->result, p->counter) && !atomic_load(&p->h->asked))
+  while (!o->result_type->finish(&o->engine, p->batch[0], o->top, wait, p->result, p->counter) &&
+         !atomic_load(&p->h->asked))
     sched_yield();
 }
 
@@ -209,7 +210,7 @@ static void wait_for_device(void *context) {
 
 static void close_model(void *context) {
   maskrcnn *h = context;
-  if (h->state == MASKRCNN_DEAD && h->opened.engine.model) h->opened.kind->drop(&h->opened.engine);
+  if (h->state == MASKRCNN_DEAD && h->opened.engine.model) h->opened.result_type->drop(&h->opened.engine);
   staging_free(&h->staging, h->opened.engine.dev);
   opened_close(&h->opened);
 }

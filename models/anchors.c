@@ -30,7 +30,7 @@ static void centred_anchor(float cell[4], float size, float ratio, bool rounded)
 void anchors_init(Anchors *a, const AnchorShapes *shapes, int levels, const int grid_h[], const int grid_w[],
                   int canvas_h, int canvas_w) {
   CHECK(levels >= 1 && levels <= MAX_LEVELS);
-  for (int l = 0; l < levels; l++) CHECK(shapes->kind != ANCHORS_LEGACY || shapes->stride[l] > 0);
+  for (int l = 0; l < levels; l++) CHECK(shapes->type != ANCHORS_LEGACY || shapes->stride[l] > 0);
   CHECK(shapes->sizes * shapes->ratios >= 1 && shapes->sizes * shapes->ratios <= MAX_CELL_ANCHORS);
   *a = (Anchors){.levels = levels, .per_cell = shapes->sizes * shapes->ratios};
   for (int l = 0; l < levels; l++) {
@@ -42,10 +42,10 @@ void anchors_init(Anchors *a, const AnchorShapes *shapes, int levels, const int 
     level->stride_x = (float)(shapes->stride[l] ? shapes->stride[l] : canvas_w / grid_w[l]);
     for (int i = 0; i < a->per_cell; i++) {
       float size = shapes->size[l][i % shapes->sizes], ratio = shapes->ratio[i / shapes->sizes];
-      if (shapes->kind == ANCHORS_LEGACY)
+      if (shapes->type == ANCHORS_LEGACY)
         legacy_anchor(level->cell[i], size, ratio, shapes->stride[l]);
       else
-        centred_anchor(level->cell[i], size, ratio, shapes->kind == ANCHORS_ROUNDED);
+        centred_anchor(level->cell[i], size, ratio, shapes->type == ANCHORS_ROUNDED);
     }
     a->total += level->h * level->w * a->per_cell;
   }

@@ -10,7 +10,7 @@ typedef struct AnchorShapes {
   float size[MAX_LEVELS][MAX_CELL_ANCHORS]; // √area, canvas pixels
   int ratios;                               // of every level; sizes · ratios ≤ MAX_CELL_ANCHORS
   float ratio[MAX_CELL_ANCHORS];            // height / width
-  AnchorKind kind;
+  AnchorType type;
   int stride[MAX_LEVELS]; // canvas pixels; 0 = canvas size / grid size, rounded down
 } AnchorShapes;
 

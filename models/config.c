@@ -147,18 +147,18 @@ bool config_set(ModelConfig *c, const char *name, const char *text, Err *err) {
 // ---- ranges -----------------------------------------------------------------------------------------------------
 
 typedef struct Range {
-  enum { RANGE_ANY, RANGE_WITHIN, RANGE_ABOVE } kind;
+  enum { RANGE_ANY, RANGE_WITHIN, RANGE_ABOVE } form;
   double low, high; // WITHIN: both inclusive; ABOVE: exclusive, low alone
 } Range;
-#define ANY ((Range){.kind = RANGE_ANY})
+#define ANY ((Range){.form = RANGE_ANY})
 #define RANGE(lowest, highest) ((Range){RANGE_WITHIN, lowest, highest})
-#define ABOVE(bound) ((Range){.kind = RANGE_ABOVE, .low = bound})
+#define ABOVE(bound) ((Range){.form = RANGE_ABOVE, .low = bound})
 
 // NaN is in no range.
 static bool check_range(const char *name, double value, Range r, Err *err) {
-  if (r.kind == RANGE_ABOVE && !(value > r.low))
+  if (r.form == RANGE_ABOVE && !(value > r.low))
     return err_set(err, "model configuration: %s must be above %g", name, r.low);
-  if (r.kind == RANGE_WITHIN && !(value >= r.low && value <= r.high)) // %.10g: every int as %d has it
+  if (r.form == RANGE_WITHIN && !(value >= r.low && value <= r.high)) // %.10g: every int as %d has it
     return err_set(err, "model configuration: %s = %.10g is outside %.10g … %.10g", name, value, r.low, r.high);
   if (!isfinite(value)) return err_set(err, "model configuration: %s = %g is not a finite number", name, value);
   return true;
@@ -214,8 +214,8 @@ static void range_text(const Field *f, Range r, char *text, size_t size) {
   for (int i = 0; f->type == FIELD_ENUM && f->names[i] && n < size; i++)
     n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", f->names[i]);
   if (f->type == FIELD_BOOL) snprintf(text, size, "true or false");
-  if (r.kind == RANGE_ABOVE) snprintf(text, size, "above %g", r.low);
-  if (r.kind == RANGE_WITHIN) snprintf(text, size, "%.10g to %.10g", r.low, r.high);
+  if (r.form == RANGE_ABOVE) snprintf(text, size, "above %g", r.low);
+  if (r.form == RANGE_WITHIN) snprintf(text, size, "%.10g to %.10g", r.low, r.high);
 }
 
 static Range range_of(const ModelConfig *c, int least_size, int field) {

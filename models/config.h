@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "nn/ops.h"
 
-typedef enum NormKind { NORM_FROZEN_BN, NORM_BN, NORM_GN, NORM_SYNC_BN } NormKind;
+typedef enum NormType { NORM_FROZEN_BN, NORM_BN, NORM_GN, NORM_SYNC_BN } NormType;
 extern const char *const norm_names[]; // "frozen-bn", "bn", "gn", "syncbn", NULL
 
 // Whose conventions: torchvision's references, detectron2's Base-RCNN-FPN, MLPerf's maskrcnn-benchmark. The order is

@@ -35,11 +35,11 @@ static void sample_forward(Graph *g, Node *n) {
                           &n->in[2].v->truth, &t);
 }
 // Inputs: images, proposals, truth. Outputs: RoIs, their targets, the objects among them, theirs.
-static const NodeKind sample_kind = {.name = "roi_sample", .attr_size = sizeof(RoiSample), .forward = sample_forward};
+static const NodeType sample_node = {.name = "roi_sample", .attr_size = sizeof(RoiSample), .forward = sample_forward};
 
 static void append_sample(Network *network, const char *name, const RoiSample *p, Value *rois, Value *box_targets) {
   const MaskRcnn *m = maskrcnn_of(network);
-  Node *n = graph_node(&network->graph, &sample_kind, name);
+  Node *n = graph_node(&network->graph, &sample_node, name);
   *NODE_ATTR(n, RoiSample) = *p;
   node_in(n, network->input, FLOW_NONE);
   node_in(n, m->proposals, FLOW_NONE);
@@ -77,10 +77,10 @@ static void sample_rois(Network *network) {
 static void compact_forward(Graph *g, Node *n) {
   g->dev->ops->rois_compact(g->dev, &n->in[0].v->boxes, &n->out[0]->rois);
 }
-static const NodeKind compact_kind = {.name = "rois_compact", .forward = compact_forward};
+static const NodeType compact_node = {.name = "rois_compact", .forward = compact_forward};
 
 static void append_compact(Graph *g, const char *name, Value *boxes, Value *rois) {
-  Node *n = graph_node(g, &compact_kind, name);
+  Node *n = graph_node(g, &compact_node, name);
   node_in(n, boxes, FLOW_NONE);
   node_out(n, rois);
 }
@@ -99,7 +99,7 @@ static void align_backward(Graph *g, Node *n) {
   for (int l = 0; l < ROI_LEVELS; l++) dx[l] = node_dest(n, l);
   g->dev->ops->roi_align_backward(g->dev, NODE_ATTR(n, RoiAlign), &n->in[ROI_LEVELS].v->rois, &n->out[0]->dx, dx);
 }
-static const NodeKind align_kind = {.name = "roi_align",
+static const NodeType align_node = {.name = "roi_align",
                                     .attr_size = sizeof(RoiAlign),
                                     .forward = align_forward,
                                     .backward = align_backward,
@@ -109,7 +109,7 @@ static Value *append_align(Network *network, const char *name, Value *rois, int 
   Graph *g = &network->graph;
   const MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
-  Node *n = graph_node(g, &align_kind, name);
+  Node *n = graph_node(g, &align_node, name);
   RoiAlign *p = NODE_ATTR(n, RoiAlign);
   *p = (RoiAlign){.size = size,
                   .sampling = c->roi_sampling,
@@ -151,7 +151,7 @@ static void box_loss_backward(Graph *g, Node *n) {
   g->dev->ops->box_loss_backward(g->dev, NODE_ATTR(n, BoxLossAttr)->beta, &t, &n->in[0].v->x, &n->in[1].v->x,
                                  g->loss_scale, &n->in[0].v->dx, &n->in[1].v->dx);
 }
-static const NodeKind box_loss_kind = {.name = "box_loss",
+static const NodeType box_loss_node = {.name = "box_loss",
                                        .attr_size = sizeof(BoxLossAttr),
                                        .forward = box_loss_forward,
                                        .backward = box_loss_backward,
@@ -176,7 +176,7 @@ static void box_head(Network *n) {
 
 static void append_box_loss(Network *network) {
   const MaskRcnn *m = maskrcnn_of(network);
-  Node *n = graph_node(&network->graph, &box_loss_kind, "box_loss");
+  Node *n = graph_node(&network->graph, &box_loss_node, "box_loss");
   NODE_ATTR(n, BoxLossAttr)->beta = network->config.box_beta;
   node_in(n, m->class_logits, FLOW_DENSE);
   node_in(n, m->box_deltas, FLOW_DENSE);
@@ -198,13 +198,13 @@ static void detect_forward(Graph *g, Node *n) {
   g->dev->ops->detect_select(g->dev, &a->p, n->in[3].v->images.info, a->images, &n->in[2].v->rois, &n->in[0].v->x,
                              &n->in[1].v->x, &n->out[0]->boxes);
 }
-static const NodeKind detect_kind = {
+static const NodeType detect_node = {
     .name = "detect_select", .attr_size = sizeof(DetectAttr), .forward = detect_forward, .gathers = true};
 
 static void append_detect(Network *network, Value *out) {
   const MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
-  Node *n = graph_node(&network->graph, &detect_kind, "detect_select");
+  Node *n = graph_node(&network->graph, &detect_node, "detect_select");
   *NODE_ATTR(n, DetectAttr) = (DetectAttr){
       .p = {.coder = head_coder(c), .min_score = c->min_score, .min_size = c->min_size}, .images = network->images};
   node_in(n, m->class_logits, FLOW_NONE);
@@ -237,7 +237,7 @@ static void mask_target_forward(Graph *g, Node *n) {
   g->dev->ops->mask_target(g->dev, NODE_ATTR(n, MaskTarget), n->in[0].v->images.info, &n->in[1].v->truth, &t,
                            &n->out[0]->x);
 }
-static const NodeKind mask_target_kind = {
+static const NodeType mask_target_node = {
     .name = "mask_target", .attr_size = sizeof(MaskTarget), .forward = mask_target_forward};
 
 // Inputs: mask logits, mask targets, objects, their targets.
@@ -252,7 +252,7 @@ static void mask_loss_backward(Graph *g, Node *n) {
   expect_plain_gradients(n);
   g->dev->ops->mask_loss_backward(g->dev, &t, &n->in[0].v->x, &n->in[1].v->x, g->loss_scale, &n->in[0].v->dx);
 }
-static const NodeKind mask_loss_kind = {.name = "mask_loss",
+static const NodeType mask_loss_node = {.name = "mask_loss",
                                         .forward = mask_loss_forward,
                                         .backward = mask_loss_backward,
                                         .source = true,
@@ -264,7 +264,7 @@ static void append_mask_loss(Network *network) {
   MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
   m->mask_target = mask_value(g, "mask_target", m->mask_logits, 1);
-  Node *target = graph_node(g, &mask_target_kind, "mask_target");
+  Node *target = graph_node(g, &mask_target_node, "mask_target");
   *NODE_ATTR(target, MaskTarget) =
       (MaskTarget){.size = m->mask_target->x.h, .source = c->mask_source, .least_side = c->mask_least_side};
   node_in(target, network->input, FLOW_NONE);
@@ -272,7 +272,7 @@ static void append_mask_loss(Network *network) {
   node_in(target, m->objects, FLOW_NONE);
   node_in(target, m->object_targets, FLOW_NONE);
   node_out(target, m->mask_target);
-  Node *loss = graph_node(g, &mask_loss_kind, "mask_loss");
+  Node *loss = graph_node(g, &mask_loss_node, "mask_loss");
   node_in(loss, m->mask_logits, FLOW_DENSE);
   node_in(loss, m->mask_target, FLOW_NONE);
   node_in(loss, m->objects, FLOW_NONE);

@@ -53,12 +53,12 @@ Value *mask_value(Graph *g, const char *name, const Value *like, int scale) {
 static void mask_select_forward(Graph *g, Node *n) {
   g->dev->ops->mask_select(g->dev, &n->in[1].v->boxes, &n->in[0].v->x, &n->out[0]->x);
 }
-static const NodeKind mask_select_kind = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
+static const NodeType mask_select_node = {.name = "mask_select", .forward = mask_select_forward, .gathers = true};
 
 static void append_mask_select(Network *network) {
   Graph *g = &network->graph;
   const MaskRcnn *m = maskrcnn_of(network);
-  Node *n = graph_node(g, &mask_select_kind, "mask_select");
+  Node *n = graph_node(g, &mask_select_node, "mask_select");
   node_in(n, m->mask_logits, FLOW_NONE);
   node_in(n, m->detections, FLOW_NONE);
   node_out(n, m->mask_probs);
@@ -81,7 +81,7 @@ static double mask_predict_flops(const Node *n, Pass pass) {
   return pass == PASS_FORWARD ? 2.0 * (double)tensor_pixels(&n->out[0]->x) * per_pixel : 0;
 }
 
-static const NodeKind mask_predict_kind = {
+static const NodeType mask_predict_node = {
     .name = "mask_predict", .forward = mask_predict_forward, .flops = mask_predict_flops};
 
 // In 16 bits, where nobody asked for a rung. Other types keep the separate nodes' arithmetic.
@@ -94,7 +94,7 @@ static bool mask_predict_fits(const Graph *g, const Value *x, const MaskLayers *
 static void append_mask_predict(Network *network, Value *x, const MaskLayers *l) {
   Graph *g = &network->graph;
   const MaskRcnn *m = maskrcnn_of(network);
-  Node *n = graph_node(g, &mask_predict_kind, "mask_predict");
+  Node *n = graph_node(g, &mask_predict_node, "mask_predict");
   layer_conv_params(g, n, l->hidden_name, x->x.c, &l->hidden);
   layer_conv_params(g, n, l->logits_name, l->hidden.k, &l->logits);
   node_in(n, x, FLOW_NONE);

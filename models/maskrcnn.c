@@ -15,10 +15,10 @@ MaskRcnn *maskrcnn_of(const Network *n) {
 static void nms_forward(Graph *g, Node *n) {
   g->dev->ops->nms(g->dev, NODE_ATTR(n, Nms), &n->in[0].v->boxes, &n->out[0]->boxes);
 }
-static const NodeKind nms_kind = {.name = "nms", .attr_size = sizeof(Nms), .forward = nms_forward};
+static const NodeType nms_node = {.name = "nms", .attr_size = sizeof(Nms), .forward = nms_forward};
 
 void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *out) {
-  Node *n = graph_node(g, &nms_kind, name);
+  Node *n = graph_node(g, &nms_node, name);
   *NODE_ATTR(n, Nms) = *nms;
   node_in(n, in, FLOW_NONE);
   node_out(n, out);
@@ -27,10 +27,10 @@ void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *ou
 static void merge_forward(Graph *g, Node *n) {
   g->dev->ops->boxes_merge(g->dev, *NODE_ATTR(n, int), &n->in[0].v->boxes, &n->out[0]->boxes);
 }
-static const NodeKind merge_kind = {.name = "boxes_merge", .attr_size = sizeof(int), .forward = merge_forward};
+static const NodeType merge_node = {.name = "boxes_merge", .attr_size = sizeof(int), .forward = merge_forward};
 
 void append_merge(Graph *g, const char *name, int per, Value *in, Value *out) {
-  Node *n = graph_node(g, &merge_kind, name);
+  Node *n = graph_node(g, &merge_node, name);
   *NODE_ATTR(n, int) = per;
   node_in(n, in, FLOW_NONE);
   node_out(n, out);
@@ -55,13 +55,13 @@ static void preprocess_forward(Graph *g, Node *n) {
   const BatchImages *images = &n->in[0].v->images;
   g->dev->ops->preprocess(g->dev, NODE_ATTR(n, Preprocess), images->info, images->bytes, &n->out[0]->x);
 }
-static const NodeKind preprocess_kind = {
+static const NodeType preprocess_node = {
     .name = "preprocess", .attr_size = sizeof(Preprocess), .forward = preprocess_forward, .recomputed = true};
 
 static Value *image_node(Network *network) {
   Graph *g = &network->graph;
   const ModelConfig *c = &network->config;
-  Node *n = graph_node(g, &preprocess_kind, "image");
+  Node *n = graph_node(g, &preprocess_node, "image");
   Preprocess *p = NODE_ATTR(n, Preprocess);
   *p = (Preprocess){.unit = c->pixel_unit, .bgr = c->bgr, .antialias = c->antialias};
   memcpy(p->mean, c->mean, sizeof p->mean);
@@ -138,11 +138,11 @@ static void train(ModelConfig *c, bool from_scratch, bool own) {
   c->mask_logits_fan_in = own;
 }
 
-extern const struct Task task_detection;        // evaluation/detection_task.c
-extern const struct Outputs outputs_detections; // engine/detect.c
-extern const struct KindRow kind_detections;    // lib/kinds.c
-extern const struct InferKind infer_detections; // inference/detections.c
-extern const struct Source source_of_objects;   // data/batches/coco_source.c
+extern const struct Task task_detection;          // evaluation/detection_task.c
+extern const struct Outputs outputs_detections;   // engine/detect.c
+extern const struct ResultType result_detections; // lib/result_type.c
+extern const struct InferTask infer_detections;   // inference/detections.c
+extern const struct Source source_of_objects;     // data/batches/coco_source.c
 
 const Model model_maskrcnn = {
     .name = "maskrcnn",
@@ -150,7 +150,7 @@ const Model model_maskrcnn = {
     .background = true,
     .task = &task_detection,
     .outputs = &outputs_detections,
-    .kind = &kind_detections,
+    .result_type = &result_detections,
     .infer = &infer_detections,
     .source = &source_of_objects,
     .variants = (const Variant[]){{"tiny", TINY},

@@ -69,12 +69,12 @@ typedef struct Published {
 typedef struct Model {
   const char *name; // a checkpoint's
   unsigned traits;
-  bool background;                   // class 0 is none of the data's categories
-  bool square;                       // it sees squares of one size: ModelConfig.size is max_size
-  const struct Task *task;           // evaluation/task.h: what is made of its results over a data set
-  const struct Outputs *outputs;     // engine/outputs.h: how its results come to the host
-  const struct KindRow *kind;        // lib/kinds.h: what the library makes of them
-  const struct InferKind *infer;     // inference/kind.h: what ./infer does
+  bool background;                      // class 0 is none of the data's categories
+  bool square;                          // it sees squares of one size: ModelConfig.size is max_size
+  const struct Task *task;              // evaluation/task.h: what is made of its results over a data set
+  const struct Outputs *outputs;        // engine/outputs.h: how its results come to the host
+  const struct ResultType *result_type; // lib/result_type.h: what the library makes of them
+  const struct InferTask *infer;        // inference/infer_task.h: what ./infer does
   const struct Source *source;       // data/batches/source.h: in what form its data sets lie, and how they are opened
   const Variant *variants;           // what config_init knows it by; no name at the end
   void (*configure)(ModelConfig *c); // makes config_defaults, with the variant's depth, its own

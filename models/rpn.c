@@ -26,8 +26,8 @@ static void split_joined(int per_cell, Tensor logits[MAX_LEVELS], Tensor deltas[
 // The inputs of nodes that look at the head's outputs: these, then what else the node reads.
 enum { IN_LOGITS, IN_DELTAS = MAX_LEVELS, IN_OTHER = 2 * MAX_LEVELS };
 
-static Node *append_on_head(Graph *g, const MaskRcnn *m, const NodeKind *kind, const char *name, Flow flow) {
-  Node *n = graph_node(g, kind, name);
+static Node *append_on_head(Graph *g, const MaskRcnn *m, const NodeType *type, const char *name, Flow flow) {
+  Node *n = graph_node(g, type, name);
   for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->logits[l], flow);
   for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->deltas[l], flow);
   return n;
@@ -48,16 +48,16 @@ static void select_forward(Graph *g, Node *n) {
   if (n->in[IN_LOGITS].v == n->in[IN_DELTAS].v) split_joined(a->anchors->per_cell, logits, deltas);
   g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, logits, deltas, &n->out[0]->boxes);
 }
-static const NodeKind select_kind = {
+static const NodeType select_node = {
     .name = "rpn_select", .attr_size = sizeof(RpnSelectAttr), .forward = select_forward, .gathers = true};
 
 static void cut_forward(Graph *g, Node *n) { g->dev->ops->boxes_cut(g->dev, *NODE_ATTR(n, int), &n->out[0]->boxes); }
-static const NodeKind cut_kind = {.name = "boxes_cut", .attr_size = sizeof(int), .forward = cut_forward};
+static const NodeType cut_node = {.name = "boxes_cut", .attr_size = sizeof(int), .forward = cut_forward};
 
 static void append_select(Network *network, Value *out) {
   const MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
-  Node *n = append_on_head(&network->graph, m, &select_kind, "rpn_select", FLOW_NONE);
+  Node *n = append_on_head(&network->graph, m, &select_node, "rpn_select", FLOW_NONE);
   *NODE_ATTR(n, RpnSelectAttr) = (RpnSelectAttr){
       .p = {.coder = rpn_coder(c), .min_size = c->rpn_min_size, .min_score = c->rpn_min_score}, .anchors = &m->anchors};
   node_in(n, network->input, FLOW_NONE);
@@ -66,7 +66,7 @@ static void append_select(Network *network, Value *out) {
 
 // Leaves `limit` proposals of all images together.
 static void append_cut(Graph *g, int limit, Value *proposals) {
-  Node *n = graph_node(g, &cut_kind, "rpn_cut");
+  Node *n = graph_node(g, &cut_node, "rpn_cut");
   *NODE_ATTR(n, int) = limit;
   node_in(n, proposals, FLOW_NONE);
   node_out(n, proposals);
@@ -104,7 +104,7 @@ static void match_forward(Graph *g, Node *n) {
   g->dev->ops->rpn_match(g->dev, &a->p, a->anchors, n->in[0].v->images.info, &n->in[1].v->truth,
                          &n->out[0]->rpn_targets);
 }
-static const NodeKind match_kind = {.name = "rpn_match", .attr_size = sizeof(RpnMatchAttr), .forward = match_forward};
+static const NodeType match_node = {.name = "rpn_match", .attr_size = sizeof(RpnMatchAttr), .forward = match_forward};
 
 typedef struct RpnLossAttr {
   RpnLoss p;
@@ -131,7 +131,7 @@ static void loss_backward(Graph *g, Node *n) {
                                  g->loss_scale, dlogits, ddeltas);
 }
 
-static const NodeKind loss_kind = {.name = "rpn_loss",
+static const NodeType loss_node = {.name = "rpn_loss",
                                    .attr_size = sizeof(RpnLossAttr),
                                    .forward = loss_forward,
                                    .backward = loss_backward,
@@ -144,7 +144,7 @@ static void build_losses(Network *network) {
   MaskRcnn *m = maskrcnn_of(network);
   const ModelConfig *c = &network->config;
   m->rpn_targets = graph_rpn_targets(g, "rpn_targets", network->images, c->rpn_batch);
-  Node *match = graph_node(g, &match_kind, "rpn_match");
+  Node *match = graph_node(g, &match_node, "rpn_match");
   *NODE_ATTR(match, RpnMatchAttr) = (RpnMatchAttr){.p = {.high = c->rpn_high,
                                                          .low = c->rpn_low,
                                                          .low_quality = c->rpn_low_quality,
@@ -156,7 +156,7 @@ static void build_losses(Network *network) {
   node_in(match, network->input, FLOW_NONE);
   node_in(match, network->truth, FLOW_NONE);
   node_out(match, m->rpn_targets);
-  Node *loss = append_on_head(g, m, &loss_kind, "rpn_loss", FLOW_DENSE);
+  Node *loss = append_on_head(g, m, &loss_node, "rpn_loss", FLOW_DENSE);
   *NODE_ATTR(loss, RpnLossAttr) =
       (RpnLossAttr){.p = {.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch}, .anchors = &m->anchors};
   node_in(loss, m->rpn_targets, FLOW_NONE);
@@ -168,7 +168,7 @@ static void build_losses(Network *network) {
 static void make_anchors(Network *n) {
   MaskRcnn *m = maskrcnn_of(n);
   const ModelConfig *c = &n->config;
-  AnchorShapes shapes = {.sizes = 1, .ratios = COUNT(c->anchor_ratio), .kind = c->anchor_kind};
+  AnchorShapes shapes = {.sizes = 1, .ratios = COUNT(c->anchor_ratio), .type = c->anchor_kind};
   int grid_h[MAX_LEVELS], grid_w[MAX_LEVELS];
   for (int l = 0; l < MAX_LEVELS; l++) {
     shapes.size[l][0] = c->anchor_size[l];

@@ -29,13 +29,13 @@ static void dropout_backward(Graph *g, Node *n) {
   g->dev->ops->dropout(g->dev, &p, &n->out[0]->dx, &dx);
 }
 
-static const NodeKind dropout_kind = {
+static const NodeType dropout_node = {
     .name = "dropout", .attr_size = sizeof(DropoutAttr), .forward = dropout_forward, .backward = dropout_backward};
 
 Value *layer_dropout(Graph *g, const char *name, Value *x, float p) {
   CHECK(p >= 0 && p <= 1);
   if (!g->training || p == 0) return x;
-  Node *n = graph_node(g, &dropout_kind, name);
+  Node *n = graph_node(g, &dropout_node, name);
   DropoutAttr *a = NODE_ATTR(n, DropoutAttr);
   *a = (DropoutAttr){.p = p, .first_row = (int64_t)group_rank(g->ranks) * x->x.n};
   for (const char *s = name; *s; s++) a->layer = rng_key(a->layer, (uint64_t)*s);
@@ -71,7 +71,7 @@ static void class_loss_backward(Graph *g, Node *n) {
                                    g->loss_scale, &in->v->dx);
 }
 
-static const NodeKind class_loss_kind = {.name = "class_loss",
+static const NodeType class_loss_node = {.name = "class_loss",
                                          .attr_size = sizeof(ClassLossAttr),
                                          .forward = class_loss_forward,
                                          .backward = class_loss_backward,
@@ -81,8 +81,8 @@ static const NodeKind class_loss_kind = {.name = "class_loss",
 void layer_class_loss(Graph *g, const char *name, Value *logits, Value *labels, const ClassLoss *p, Value *losses,
                       int place, Value *hits) {
   CHECK(logits->x.h == 1 && logits->x.w == 1 && !logits->rows && place < losses->x.c);
-  CHECK(labels->kind == VALUE_LABELS && hits->kind == VALUE_HITS);
-  Node *n = graph_node(g, &class_loss_kind, name);
+  CHECK(labels->type == VALUE_LABELS && hits->type == VALUE_HITS);
+  Node *n = graph_node(g, &class_loss_node, name);
   *NODE_ATTR(n, ClassLossAttr) = (ClassLossAttr){*p, place};
   node_in(n, logits, FLOW_DENSE);
   node_in(n, labels, FLOW_NONE);
@@ -94,10 +94,10 @@ void layer_class_loss(Graph *g, const char *name, Value *logits, Value *labels, 
 
 static void class_probs_forward(Graph *g, Node *n) { g->dev->ops->class_probs(g->dev, &n->in[0].v->x, &n->out[0]->x); }
 
-static const NodeKind class_probs_kind = {.name = "class_probs", .forward = class_probs_forward};
+static const NodeType class_probs_node = {.name = "class_probs", .forward = class_probs_forward};
 
 Value *layer_class_probs(Graph *g, const char *name, Value *logits) {
-  Node *n = graph_node(g, &class_probs_kind, name);
+  Node *n = graph_node(g, &class_probs_node, name);
   Value *y = graph_value(g, name, tensor_packed(g->dev->real, logits->x.n, logits->x.c));
   node_in(n, logits, FLOW_NONE);
   node_out(n, y);

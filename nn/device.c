@@ -21,7 +21,7 @@ static const struct {
   const Memory *memory;
   DType real;
   bool gpu;
-} kinds[] = {
+} types[] = {
     {"cpu", &ops_cpu, &memory_cpu, F32, false},
     {"cpu64", &ops_cpu64, &memory_cpu, F64, false},
 #ifdef MASKRCNN_CUDA
@@ -31,28 +31,28 @@ static const struct {
 
 // Whether this build knows a kind of GPU.
 static bool knows_gpu(void) {
-  for (int i = 0; i < COUNT(kinds); i++)
-    if (kinds[i].gpu) return true;
+  for (int i = 0; i < COUNT(types); i++)
+    if (types[i].gpu) return true;
   return false;
 }
 
 // "cuda:1" is the second of the kind "cuda"; of the others there is one, without a number.
-static bool parse_name(const char *name, int *kind, int *index) {
+static bool parse_name(const char *name, int *type, int *index) {
   size_t length = strcspn(name, ":");
   const char *digits = name[length] ? name + length + 1 : NULL;
-  for (*kind = 0; *kind < COUNT(kinds); ++*kind)
-    if (strlen(kinds[*kind].name) == length && !strncmp(kinds[*kind].name, name, length)) break;
-  if (*kind == COUNT(kinds)) return false;
+  for (*type = 0; *type < COUNT(types); ++*type)
+    if (strlen(types[*type].name) == length && !strncmp(types[*type].name, name, length)) break;
+  if (*type == COUNT(types)) return false;
   *index = 0;
   if (!digits) return true;
   size_t n = strspn(digits, "0123456789");
-  if (!kinds[*kind].gpu || n == 0 || n > 4 || digits[n]) return false;
+  if (!types[*type].gpu || n == 0 || n > 4 || digits[n]) return false;
   *index = atoi(digits);
   return true;
 }
 
-static Device *open_kind(int kind, int index, bool waits, Err *err) {
-  const Ops *ops = kinds[kind].ops;
+static Device *open_type(int type, int index, bool waits, Err *err) {
+  const Ops *ops = types[type].ops;
   // A table row left empty would be a jump to NULL in the middle of a run: refuse now.
   for (const char *p = (const char *)ops + sizeof ops->name; p < (const char *)(ops + 1); p += sizeof(void (*)(void))) {
     static const char zero[sizeof(void (*)(void))];
@@ -60,10 +60,10 @@ static Device *open_kind(int kind, int index, bool waits, Err *err) {
   }
   Device *dev = xcalloc(1, sizeof *dev);
   *dev = (Device){.ops = ops,
-                  .memory = kinds[kind].memory,
-                  .real = kinds[kind].real,
+                  .memory = types[type].memory,
+                  .real = types[type].real,
                   .index = index,
-                  .gpu = kinds[kind].gpu,
+                  .gpu = types[type].gpu,
                   .waits = waits};
   if (!dev->memory->open(dev, err)) {
     free(dev);
@@ -78,24 +78,24 @@ static Device *open_kind(int kind, int index, bool waits, Err *err) {
 // The first GPU, else the CPU, which knows why.
 static Device *open_any(bool waits, Err *err) {
   Err why = {""};
-  for (int kind = 0; kind < COUNT(kinds); kind++) {
-    Device *gpu = kinds[kind].gpu ? open_kind(kind, 0, waits, &why) : NULL;
+  for (int type = 0; type < COUNT(types); type++) {
+    Device *gpu = types[type].gpu ? open_type(type, 0, waits, &why) : NULL;
     if (gpu) return gpu;
   }
-  Device *cpu = open_kind(0, 0, waits, err);
+  Device *cpu = open_type(0, 0, waits, err);
   if (cpu) snprintf(cpu->why_cpu, sizeof cpu->why_cpu, "%.255s", why.msg);
   return cpu;
 }
 
 static Device *open_named(const char *name, bool waits, Err *err) {
-  int kind, index;
+  int type, index;
   Err why;
   if (!strcmp(name, "auto")) return open_any(waits, err);
-  if (!parse_name(name, &kind, &index)) {
+  if (!parse_name(name, &type, &index)) {
     err_set(err, "--device %s: this build supports %s", name, knows_gpu() ? "cpu and cuda:N" : "cpu only");
     return NULL;
   }
-  Device *dev = open_kind(kind, index, waits, &why);
+  Device *dev = open_type(type, index, waits, &why);
   if (!dev) err_set(err, "--device %s: %s; to run without a GPU, use --device cpu", name, why.msg);
   return dev;
 }
@@ -164,8 +164,8 @@ static bool locate_in_child(const Memory *memory, GpuList *gpus, Err *err) {
 
 bool device_locate(GpuList *gpus, Err *err) {
   *gpus = (GpuList){0};
-  for (int kind = 0; kind < COUNT(kinds); kind++)
-    if (kinds[kind].gpu) return locate_in_child(kinds[kind].memory, gpus, err);
+  for (int type = 0; type < COUNT(types); type++)
+    if (types[type].gpu) return locate_in_child(types[type].memory, gpus, err);
   return err_set(err, "this build was compiled without CUDA");
 }
 

@@ -36,11 +36,11 @@ const char *graph_name(Graph *g, const char *fmt, ...) {
   return g->names[g->num_names++] = name;
 }
 
-static Value *add_value(Graph *g, const char *name, ValueKind kind) {
+static Value *add_value(Graph *g, const char *name, ValueType type) {
   Value *v = xcalloc(1, sizeof *v);
   v->name = name;
   v->id = g->values;
-  v->kind = kind;
+  v->type = type;
   v->block = v->grad_block = -1;
   g->value = xrealloc(g->value, (size_t)(g->values + 1) * sizeof *g->value);
   return g->value[g->values++] = v;
@@ -137,24 +137,24 @@ Value *graph_find_value(const Graph *g, const char *name) {
 
 // ---- nodes ------------------------------------------------------------------------------------------------------
 
-Node *graph_node(Graph *g, const NodeKind *kind, const char *name) {
+Node *graph_node(Graph *g, const NodeType *type, const char *name) {
   Node *n = xcalloc(1, sizeof *n);
-  n->kind = kind;
+  n->type = type;
   n->name = name;
   n->part = g->part;
   n->id = g->nodes;
-  n->attr = xcalloc(1, kind->attr_size);
+  n->attr = xcalloc(1, type->attr_size);
   g->node = xrealloc(g->node, (size_t)(g->nodes + 1) * sizeof *g->node);
   return g->node[g->nodes++] = n;
 }
 
 void *node_attr(const Node *n, size_t size) {
-  CHECK(size == n->kind->attr_size);
+  CHECK(size == n->type->attr_size);
   return n->attr;
 }
 
 void node_in(Node *n, Value *v, Flow flow) {
-  CHECK(n->ins < MAX_IN && (flow == FLOW_NONE || v->kind == VALUE_TENSOR));
+  CHECK(n->ins < MAX_IN && (flow == FLOW_NONE || v->type == VALUE_TENSOR));
   n->in[n->ins++] = (Input){.v = v, .flow = flow};
 }
 
@@ -192,7 +192,7 @@ Node *graph_find_node(const Graph *g, const char *name) {
 
 static void print_shape(const Value *v, FILE *out) {
   const Tensor *t = &v->x;
-  if (v->kind != VALUE_TENSOR)
+  if (v->type != VALUE_TENSOR)
     fprintf(out, " %s", v->name);
   else if (t->h == 1 && t->w == 1)
     fprintf(out, " %s[%d,%d]", v->name, t->n, t->c);
@@ -203,7 +203,7 @@ static void print_shape(const Value *v, FILE *out) {
 void graph_print(const Graph *g, FILE *out) {
   for (int i = 0; i < g->nodes; i++) {
     const Node *n = g->node[i];
-    fprintf(out, "  %-8s %-13s %s:", n->part, n->kind->name, n->name);
+    fprintf(out, "  %-8s %-13s %s:", n->part, n->type->name, n->name);
     for (int j = 0; j < n->ins; j++) fprintf(out, " %s", n->in[j].v->name);
     fprintf(out, " ->");
     for (int j = 0; j < n->outs; j++) print_shape(n->out[j], out);
@@ -260,8 +260,8 @@ Dest node_dest(const Node *n, int input) {
 }
 
 static void node_backward(Graph *g, Node *n) {
-  if (n->recompute) n->recompute->kind->forward(g, n->recompute);
-  n->kind->backward(g, n);
+  if (n->recompute) n->recompute->type->forward(g, n->recompute);
+  n->type->backward(g, n);
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];
     Dest d = {
@@ -274,7 +274,7 @@ static void run_node(Graph *g, Node *n, Pass pass) {
   for (Observer *o = g->observers; o; o = o->next)
     if (o->before) o->before(o, g, n, pass);
   if (pass == PASS_FORWARD)
-    n->kind->forward(g, n);
+    n->type->forward(g, n);
   else
     node_backward(g, n);
   for (Observer *o = g->observers; o; o = o->next)

@@ -16,7 +16,7 @@ typedef struct Node Node;
 // ---- values -----------------------------------------------------------------------------------------------------
 
 // What flows from node to node: an activation with its gradient, or a record of nn/ops.h, which has none.
-typedef enum ValueKind {
+typedef enum ValueType {
   VALUE_TENSOR,
   VALUE_IMAGES, // a batch's images: an input of the graph
   VALUE_TRUTH,  // what to learn from them: an input
@@ -27,7 +27,7 @@ typedef enum ValueKind {
   VALUE_OBJECT_TARGETS,
   VALUE_LABELS, // the class of every image: an input
   VALUE_HITS,
-} ValueKind;
+} ValueType;
 
 typedef struct BatchImages { // device pointers
   const ImageInfo *info;     // [images]
@@ -49,7 +49,7 @@ typedef struct Value Value;
 struct Value {
   const char *name;
   int id; // its index in Graph.value
-  ValueKind kind;
+  ValueType type;
   union {
     struct {
       Tensor x, dx; // dx as x, of the gradient
@@ -115,7 +115,7 @@ typedef struct Work {
 } Work;
 
 // One row per kind of node.
-typedef struct NodeKind {
+typedef struct NodeType {
   const char *name;
   size_t attr_size; // of the kind's own struct, NODE_ATTR
   void (*forward)(Graph *g, Node *n);
@@ -129,12 +129,12 @@ typedef struct NodeKind {
   bool concat;                  // its inputs stand side by side in its output
   bool recomputed; // its output, of the graph's images alone, is computed anew for backward rather than kept
                    // (rematerialisation) where that is a small share of a step
-} NodeKind;
+} NodeType;
 
 enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 2, MAX_USES = 4, MAX_COPIES = 2, MAX_ASIDES = 1 };
 
 struct Node {
-  const NodeKind *kind;
+  const NodeType *type;
   const char *name;
   const char *part; // of the network, for profiles
   int id;           // its index in Graph.node: forward runs at step id, backward at step 2·nodes - 1 - id
@@ -206,7 +206,7 @@ Value *graph_images(Graph *g, const char *name);
 Value *graph_truth(Graph *g, const char *name, int images, int capacity);
 Value *graph_labels(Graph *g, const char *name);
 
-Node *graph_node(Graph *g, const NodeKind *kind, const char *name);
+Node *graph_node(Graph *g, const NodeType *type, const char *name);
 void node_in(Node *n, Value *v, Flow flow);
 void node_out(Node *n, Value *v); // several nodes may write parts of one value that has no gradient
 void node_save(Node *n, Value *v);

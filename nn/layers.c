@@ -110,7 +110,7 @@ static double conv_flops(const Node *n, Pass pass) {
 
 static int conv_window(const Node *n) { return filter_of(n)->master.h * filter_of(n)->master.w; }
 
-static const NodeKind conv_kind = {.name = "conv",
+static const NodeType conv_node = {.name = "conv",
                                    .attr_size = sizeof(ConvAttr),
                                    .forward = conv_node_forward,
                                    .backward = conv_node_backward,
@@ -144,7 +144,7 @@ static double transposed_flops(const Node *n, Pass pass) {
   return filter_flops(n, n->in[0].v) * (pass == PASS_BACKWARD ? filter_of(n)->trainable + n->in[0].wanted : 1);
 }
 
-static const NodeKind transposed_kind = {.name = "conv_t",
+static const NodeType transposed_node = {.name = "conv_t",
                                          .attr_size = sizeof(ConvAttr),
                                          .forward = transposed_forward,
                                          .backward = transposed_backward,
@@ -202,7 +202,7 @@ void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLa
 
 static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c) {
   CHECK(pairs <= MAX_LEVELS && (pairs == 1 || (!c->addend && !c->transposed)));
-  Node *n = graph_node(g, c->transposed ? &transposed_kind : &conv_kind, name);
+  Node *n = graph_node(g, c->transposed ? &transposed_node : &conv_node, name);
   ConvAttr *a = NODE_ATTR(n, ConvAttr);
   *a = (ConvAttr){.conv = {.stride = c->stride, .pad = c->pad},
                   .pairs = pairs,
@@ -269,7 +269,7 @@ void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value *
 static Value *conv_moments(Graph *g, const Value *x) {
   Node *n = NULL;
   for (int i = g->nodes - 1; i >= 0 && !n; i--)
-    if (g->node[i]->kind == &conv_kind && g->node[i]->out[0] == x) n = g->node[i];
+    if (g->node[i]->type == &conv_node && g->node[i]->out[0] == x) n = g->node[i];
   if (!n || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides) return NULL;
   Tensor w = filter_of(n)->master;
   w.dtype = g->act;
@@ -365,7 +365,7 @@ static void norm_backward(Graph *g, Node *n) {
                                      gamma->accumulate);
 }
 
-static const NodeKind norm_kind = {.name = "norm",
+static const NodeType norm_node = {.name = "norm",
                                    .attr_size = sizeof(NormLayer),
                                    .forward = norm_forward,
                                    .backward = norm_backward,
@@ -373,7 +373,7 @@ static const NodeKind norm_kind = {.name = "norm",
                                    .slices = true};
 
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
-  Node *n = graph_node(g, &norm_kind, name);
+  Node *n = graph_node(g, &norm_node, name);
   Params *p = g->params;
   *NODE_ATTR(n, NormLayer) = *l;
   int c = x->x.c;

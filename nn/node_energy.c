@@ -11,7 +11,7 @@ typedef struct RepeatedNode {
 
 static void queue_node(void *context) {
   const RepeatedNode *r = context;
-  r->n->kind->forward(r->g, r->n);
+  r->n->type->forward(r->g, r->n);
 }
 
 static void after(Observer *o, Graph *g, Node *n, Pass pass) {
@@ -51,8 +51,8 @@ static void row_add(EnergyRow *sum, const Sustained *s) {
   sum->megacycles += s->mhz * s->seconds;
 }
 
-static void print_row(const char *name, const char *kind, const EnergyRow *r, const EnergyRow *all, FILE *out) {
-  fprintf(out, "%-41s %-12s %9.4f ms %9.4f ms", name, kind, 1e3 * r->cold, 1e3 * r->seconds);
+static void print_row(const char *name, const char *type, const EnergyRow *r, const EnergyRow *all, FILE *out) {
+  fprintf(out, "%-41s %-12s %9.4f ms %9.4f ms", name, type, 1e3 * r->cold, 1e3 * r->seconds);
   if (isnan(r->joules))
     fprintf(out, "       - W         - J      -  %5s MHz\n", "-");
   else
@@ -61,10 +61,10 @@ static void print_row(const char *name, const char *kind, const EnergyRow *r, co
 }
 
 // Of all nodes of a kind; NULL: of any.
-static EnergyRow sum_nodes(const NodeEnergy *e, const Graph *g, const NodeKind *kind) {
+static EnergyRow sum_nodes(const NodeEnergy *e, const Graph *g, const NodeType *type) {
   EnergyRow sum = {0};
   for (int i = 0; i < g->nodes; i++)
-    if (!kind || g->node[i]->kind == kind) row_add(&sum, &e->node[i]);
+    if (!type || g->node[i]->type == type) row_add(&sum, &e->node[i]);
   return sum;
 }
 
@@ -76,13 +76,13 @@ void node_energy_print(const NodeEnergy *e, const Graph *g, FILE *out) {
   for (int i = 0; i < g->nodes; i++) {
     EnergyRow one = {0};
     row_add(&one, &e->node[i]);
-    print_row(g->node[i]->name, g->node[i]->kind->name, &one, &all, out);
+    print_row(g->node[i]->name, g->node[i]->type->name, &one, &all, out);
   }
   for (int i = 0; i < g->nodes; i++) {
     bool first = true;
-    for (int k = 0; k < i; k++) first &= g->node[k]->kind != g->node[i]->kind;
-    const EnergyRow sum = sum_nodes(e, g, g->node[i]->kind);
-    if (first) print_row("all", g->node[i]->kind->name, &sum, &all, out);
+    for (int k = 0; k < i; k++) first &= g->node[k]->type != g->node[i]->type;
+    const EnergyRow sum = sum_nodes(e, g, g->node[i]->type);
+    if (first) print_row("all", g->node[i]->type->name, &sum, &all, out);
   }
   print_row("all nodes", "", &all, &all, out);
 }

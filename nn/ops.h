@@ -97,11 +97,11 @@ typedef struct Preprocess {
 
 // ---- anchors, proposals ---------------------------------------------------------------------------------------------
 
-typedef enum AnchorKind { // the anchors of a cell, about its grid corner
+typedef enum AnchorType { // the anchors of a cell, about its grid corner
   ANCHORS_ROUNDED,        // corners rounded to whole pixels, half to even
   ANCHORS_EXACT,
   ANCHORS_LEGACY, // Detectron's: sides rounded in units of the stride, about the cell's middle, last pixels inclusive
-} AnchorKind;
+} AnchorType;
 
 typedef struct AnchorLevel {
   int h, w, first;          // grid; index of its first anchor among all
@@ -260,11 +260,11 @@ typedef struct FoundRows {
 typedef const void *LossScale;
 
 // What a parameter is; some conventions train them at rates and with decays of their own.
-typedef enum ParamKind { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT, PARAM_KINDS } ParamKind;
+typedef enum ParamRole { PARAM_WEIGHT, PARAM_BIAS, PARAM_NORM_SCALE, PARAM_NORM_SHIFT, PARAM_ROLES } ParamRole;
 enum { PARAM_ALIGN = 64 }; // elements: every parameter begins at a multiple
 
 typedef struct SgdFactors { // of learning rate and weight decay
-  float rate[PARAM_KINDS], decay[PARAM_KINDS];
+  float rate[PARAM_ROLES], decay[PARAM_ROLES];
 } SgdFactors;
 
 typedef struct ClassLoss {
@@ -281,7 +281,7 @@ enum { UPDATE_PART = 4096 }; // elements at most
 typedef struct UpdatePart {
   size_t first; // element of the flat buffers, a multiple of 8
   int n;        // elements, a multiple of 8
-  ParamKind kind;
+  ParamRole role;
   void *shadow;      // of these elements; NULL = there is none
   const void *scale; // real: each row of the shadow is multiplied by its own; NULL = 1
   int row, at;       // where there is a scale: elements of a row; of the rows of the scale, those before `first`

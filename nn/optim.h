@@ -4,11 +4,11 @@
 #include <stdint.h>
 #include "nn/ops.h"
 
-typedef enum OptimizerKind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerKind;
+typedef enum OptimizerType { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerType;
 extern const char *const optimizer_names[]; // "sgd", "adam", "adamw", NULL
 
 typedef struct Optimizer { // all zero: SGD, one rate and one decay for all
-  OptimizerKind kind;
+  OptimizerType type;
   const SgdFactors *factors; // NULL: one rate and one decay for all
   double beta1, beta2, eps;  // of Adam and AdamW
 } Optimizer;

@@ -34,7 +34,7 @@ typedef struct FilterJoin {
 
 typedef struct Param {
   char *name;
-  ParamKind kind;
+  ParamRole role;
   int ndim, dims[4]; // torchvision's shape
   bool filter;       // master is [k, r, s, c]: torch's [k, c, r, s] or, fully connected, [k, c·r·s]
   bool trainable;    // has gradient and momentum

@@ -42,7 +42,7 @@ Param *params_find(const Params *p, const char *name) {
 static Param *declare(Params *p, const char *name, const Param *like) {
   Param *q = params_find(p, name);
   if (q) {
-    CHECK(q->kind == like->kind && q->ndim == like->ndim && !memcmp(q->dims, like->dims, sizeof q->dims));
+    CHECK(q->role == like->role && q->ndim == like->ndim && !memcmp(q->dims, like->dims, sizeof q->dims));
     q->trainable |= like->trainable && !p->order; // an inference graph may have declared it first
     return q;
   }
@@ -57,7 +57,7 @@ static Param *declare(Params *p, const char *name, const Param *like) {
 
 Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, bool connected, bool trainable,
                     Init init) {
-  Param q = {.kind = PARAM_WEIGHT,
+  Param q = {.role = PARAM_WEIGHT,
              .filter = true,
              .trainable = trainable,
              .init = init,
@@ -72,9 +72,9 @@ static Param vector(const Params *p, int n, Init init) {
   return (Param){.ndim = 1, .dims = {n}, .init = init, .master = tensor(p->dev->real, 1, 1, 1, n)};
 }
 
-Param *param_vector(Params *p, const char *name, ParamKind kind, int n, bool trainable, Init init, float fan_in) {
+Param *param_vector(Params *p, const char *name, ParamRole role, int n, bool trainable, Init init, float fan_in) {
   Param q = vector(p, n, init);
-  q.kind = kind;
+  q.role = role;
   q.trainable = trainable;
   q.fan_in = fan_in;
   return declare(p, name, &q);

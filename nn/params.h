@@ -12,7 +12,7 @@ void params_free(Params *p);
 // Declares a parameter, or returns the one declared before (several graphs share one Params).
 Param *param_filter(Params *p, const char *name, int k, int r, int s, int c, bool connected, bool trainable, Init init);
 // A bias or one of a norm's two vectors.
-Param *param_vector(Params *p, const char *name, ParamKind kind, int n, bool trainable, Init init, float fan_in);
+Param *param_vector(Params *p, const char *name, ParamRole role, int n, bool trainable, Init init, float fan_in);
 Param *param_buffer(Params *p, const char *name, int n, Init init);
 void param_moves(Params *p, Param *buffer); // before they are laid out
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);

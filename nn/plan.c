@@ -36,7 +36,7 @@ static const Node *writer_of(const Graph *g, const Value *v) {
 static bool part_fits(const Graph *g, const Node *concat, int i, int first) {
   const Value *v = concat->in[i].v;
   const Node *writer = writer_of(g, v);
-  return writer && writer->kind->slices && writer->ins == 1 && writer->outs == 1 && readers_of(g, v) == 1 && !v->keep &&
+  return writer && writer->type->slices && writer->ins == 1 && writer->outs == 1 && readers_of(g, v) == 1 && !v->keep &&
          !v->rows && v->relu == concat->in[0].v->relu && first % 8 == 0;
 }
 
@@ -67,7 +67,7 @@ static bool node_trains(const Node *n) {
 static bool takes_gradient(const Input *in) { return in->flow != FLOW_NONE && in->v->needs_grad; }
 
 static void count_contributions(Graph *g, Node *n) {
-  for (int i = 0; i < n->outs; i++) CHECK(n->kind->source || n->out[i]->contributions > 0); // every dy exists
+  for (int i = 0; i < n->outs; i++) CHECK(n->type->source || n->out[i]->contributions > 0); // every dy exists
   for (int i = 0; i < n->ins; i++)
     if (takes_gradient(&n->in[i])) n->in[i].v->contributions++;
   for (int i = 0; i < n->uses; i++) {
@@ -85,14 +85,14 @@ static void find_flow(Graph *g) {
     Node *n = g->node[i];
     bool grad = node_trains(n);
     for (int j = 0; j < n->ins; j++) grad |= takes_gradient(&n->in[j]);
-    for (int j = 0; j < n->outs; j++) n->out[j]->needs_grad = grad && n->kind->backward;
+    for (int j = 0; j < n->outs; j++) n->out[j]->needs_grad = grad && n->type->backward;
   }
   for (int i = g->nodes - 1; i >= 0; i--) {
     Node *n = g->node[i];
-    bool reached = n->kind->source, useful = node_trains(n);
+    bool reached = n->type->source, useful = node_trains(n);
     for (int j = 0; j < n->outs; j++) reached |= n->out[j]->contributions > 0;
     for (int j = 0; j < n->ins; j++) useful |= takes_gradient(&n->in[j]);
-    n->runs_backward = reached && useful && n->kind->backward;
+    n->runs_backward = reached && useful && n->type->backward;
     if (n->runs_backward) count_contributions(g, n);
   }
 }
@@ -197,10 +197,10 @@ static void touch_destination(const Touch *t, const Value *to, const Value *adde
 
 static void touch_backward(const Node *n, const Touch *t) {
   for (int i = 0; i < n->saves; i++) touch(t, n->save[i]);
-  for (int i = 0; i < n->outs && !n->kind->source; i++) touch_grad(t, n->out[i]);
+  for (int i = 0; i < n->outs && !n->type->source; i++) touch_grad(t, n->out[i]);
   for (int i = 0; i < n->ins; i++) {
     const Input *in = &n->in[i];
-    if (in->flow == FLOW_NONE || (in->flow == FLOW_DENSE && n->kind->reads_in)) touch(t, in->v);
+    if (in->flow == FLOW_NONE || (in->flow == FLOW_DENSE && n->type->reads_in)) touch(t, in->v);
     if (in->wanted) touch_destination(t, in->v, in->addend, in->mask);
   }
   for (int i = 0; i < n->copies; i++) {
@@ -257,7 +257,7 @@ static void find_lives(const Graph *g, Lives *lives) {
   }
   for (int i = 0; i < g->values; i++) { // nothing is kept that no node touches
     const Value *v = g->value[i];
-    bool keep = v->keep || v->kind != VALUE_TENSOR;
+    bool keep = v->keep || v->type != VALUE_TENSOR;
     if (keep && lives->x[i].last >= 0) lives->x[i].last = INT32_MAX;
   }
 }
@@ -291,8 +291,8 @@ static bool find_recomputed(Graph *g) {
   bool any = false;
   for (int i = 0; i < g->nodes; i++) {
     Node *n = g->node[i];
-    if (!n->kind->recomputed || n->out[0]->keep) continue;
-    for (int j = 0; j < n->ins; j++) CHECK(n->in[j].v->kind == VALUE_IMAGES);
+    if (!n->type->recomputed || n->out[0]->keep) continue;
+    for (int j = 0; j < n->ins; j++) CHECK(n->in[j].v->type == VALUE_IMAGES);
     Value *v = n->out[0];
     Node *first = NULL, *last = NULL;
     if (g->blocks[v->block].bytes * RECOMPUTED_SHARE > g->bytes) continue;
@@ -321,7 +321,7 @@ static void plan_memory(Graph *g) {
   find_lives(g, &lives);
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];
-    if (v->kind != VALUE_TENSOR) continue;
+    if (v->type != VALUE_TENSOR) continue;
     Life x = lives.x[i], dx = lives.dx[i];
     if (x.last >= 0) v->block = add_block(g, v->name, tensor_bytes(&v->x), x);
     if (dx.last >= 0) v->grad_block = add_block(g, graph_name(g, "d(%s)", v->name), tensor_bytes(&v->dx), dx);
@@ -338,7 +338,7 @@ static void plan_memory(Graph *g) {
 
 void graph_plan(Graph *g) {
   for (int i = 0; i < g->nodes; i++)
-    if (g->node[i]->kind->concat) place_parts(g, g->node[i]);
+    if (g->node[i]->type->concat) place_parts(g, g->node[i]);
   if (g->training) {
     find_flow(g);
     resolve_gradients(g);
@@ -369,7 +369,7 @@ void graph_bind(Graph *g, void *arena) {
   }
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];
-    if (v->kind != VALUE_TENSOR) continue;
+    if (v->type != VALUE_TENSOR) continue;
     v->x.data = slice_address(block_address(g, owner_of(v)->block), v);
     v->dx.data = slice_address(block_address(g, grad_owner(v)->grad_block), v);
     if (v->rows) v->x.count = v->dx.count = v->rows->rois.count;

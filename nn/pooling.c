@@ -25,7 +25,7 @@ static void max_pool_backward(Graph *g, Node *n) {
 
 static int max_pool_window(const Node *n) { return NODE_ATTR(n, Pool)->size * NODE_ATTR(n, Pool)->size; }
 
-static const NodeKind max_pool_kind = {.name = "max_pool",
+static const NodeType max_pool_node = {.name = "max_pool",
                                        .attr_size = sizeof(Pool),
                                        .forward = max_pool_forward,
                                        .backward = max_pool_backward,
@@ -33,7 +33,7 @@ static const NodeKind max_pool_kind = {.name = "max_pool",
                                        .window = max_pool_window};
 
 static Value *append_max_pool(Graph *g, const char *name, Value *x, Pool pool, bool ceil) {
-  Node *n = graph_node(g, &max_pool_kind, name);
+  Node *n = graph_node(g, &max_pool_node, name);
   *NODE_ATTR(n, Pool) = pool;
   return append_pool(g, n, name, x, pool_extent(&pool, x->x.h, ceil), pool_extent(&pool, x->x.w, ceil));
 }
@@ -66,21 +66,21 @@ static int avg_pool_window(const Node *n) {
   return p->window.size ? p->window.size * p->window.size : x->h * x->w;
 }
 
-static const NodeKind avg_pool_kind = {.name = "avg_pool",
+static const NodeType avg_pool_node = {.name = "avg_pool",
                                        .attr_size = sizeof(AvgPool),
                                        .forward = avg_pool_forward,
                                        .backward = avg_pool_backward,
                                        .window = avg_pool_window};
 
 Value *layer_avg_pool(Graph *g, const char *name, Value *x, AvgPool pool, bool ceil) {
-  Node *n = graph_node(g, &avg_pool_kind, name);
+  Node *n = graph_node(g, &avg_pool_node, name);
   *NODE_ATTR(n, AvgPool) = pool;
   const Pool *w = &pool.window;
   return append_pool(g, n, name, x, pool_extent(w, x->x.h, ceil), pool_extent(w, x->x.w, ceil));
 }
 
 Value *layer_adaptive_avg_pool(Graph *g, const char *name, Value *x, int h, int w) {
-  return append_pool(g, graph_node(g, &avg_pool_kind, name), name, x, h, w);
+  return append_pool(g, graph_node(g, &avg_pool_node, name), name, x, h, w);
 }
 
 // ---- concatenation ----------------------------------------------------------------------------------------------
@@ -102,12 +102,12 @@ static void concat_backward(Graph *g, Node *n) {
   }
 }
 
-static const NodeKind concat_kind = {
+static const NodeType concat_node = {
     .name = "concat", .forward = concat_forward, .backward = concat_backward, .concat = true};
 
 Value *layer_concat(Graph *g, const char *name, int parts, Value **x) {
   CHECK(parts > 0 && parts <= MAX_CONCAT);
-  Node *n = graph_node(g, &concat_kind, name);
+  Node *n = graph_node(g, &concat_node, name);
   int channels = 0;
   for (int i = 0; i < parts; i++) {
     CHECK(x[i]->x.h == x[0]->x.h && x[i]->x.w == x[0]->x.w && x[i]->rows == x[0]->rows);

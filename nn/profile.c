@@ -28,7 +28,7 @@ static double filter_bytes(const Graph *g, const Param *p) {
 }
 
 static double value_bytes(const Graph *g, const Value *v) {
-  return v->kind == VALUE_TENSOR ? valid_bytes(g, &v->x) : 0; // records are not counted: floors are low, not high
+  return v->type == VALUE_TENSOR ? valid_bytes(g, &v->x) : 0; // records are not counted: floors are low, not high
 }
 
 static double gradient_bytes(const Graph *g, const Value *v) { return valid_bytes(g, &v->dx); }
@@ -37,9 +37,9 @@ static double gradient_bytes(const Graph *g, const Value *v) { return valid_byte
 static double input_bytes(const Graph *g, const Node *n, int i) {
   const Value *v = n->in[i].v;
   double share = 1;
-  if (n->kind->gathers || v->kind != VALUE_TENSOR) return 0;
-  if (n->kind->window && i < n->outs)
-    share = (double)tensor_pixels(&n->out[i]->x) * n->kind->window(n) / (double)tensor_pixels(&v->x);
+  if (n->type->gathers || v->type != VALUE_TENSOR) return 0;
+  if (n->type->window && i < n->outs)
+    share = (double)tensor_pixels(&n->out[i]->x) * n->type->window(n) / (double)tensor_pixels(&v->x);
   return MIN(1, share) * value_bytes(g, v);
 }
 
@@ -63,7 +63,7 @@ static double destination_bytes(const Graph *g, const Value *v, bool accumulate,
 
 static double backward_bytes(const Graph *g, const Node *n) {
   double bytes = 0, filters = 0;
-  bool dgrad = false, reads_in = n->kind->reads_in;
+  bool dgrad = false, reads_in = n->type->reads_in;
   for (int i = 0; i < n->uses; i++) {
     const Param *p = n->use[i].p;
     if (p && p->filter) {
@@ -72,7 +72,7 @@ static double backward_bytes(const Graph *g, const Node *n) {
     }
     if (trains(p)) bytes += param_bytes(&p->grad) * (n->use[i].accumulate ? 2 : 1);
   }
-  for (int i = 0; i < n->outs && !n->kind->source; i++) bytes += gradient_bytes(g, n->out[i]);
+  for (int i = 0; i < n->outs && !n->type->source; i++) bytes += gradient_bytes(g, n->out[i]);
   for (int i = 0; i < n->ins; i++) {
     const Input *in = &n->in[i];
     if (in->mask)
@@ -97,7 +97,7 @@ static double backward_bytes(const Graph *g, const Node *n) {
 static Work node_work(const Graph *g, const Node *n, Pass pass) {
   if (n->in_place) return (Work){0};
   Work w = {.bytes = pass == PASS_BACKWARD ? backward_bytes(g, n) : forward_bytes(g, n)};
-  if (n->kind->flops) w.flops = n->kind->flops(n, pass) * valid_share(g, &n->out[0]->x);
+  if (n->type->flops) w.flops = n->type->flops(n, pass) * valid_share(g, &n->out[0]->x);
   return w;
 }
 
@@ -134,7 +134,7 @@ static void end(Observer *o, Graph *g, Pass pass) {
     sum->seconds[pass] += seconds;
     sum->work[pass].flops += w.flops;
     sum->work[pass].bytes += w.bytes;
-    if (p->trace) trace_event(p->trace, lane[pass], n->name, n->kind->name, start, seconds);
+    if (p->trace) trace_event(p->trace, lane[pass], n->name, n->type->name, start, seconds);
     start += seconds;
     m++;
   }
@@ -209,7 +209,7 @@ static void print_pass(const ProfileRow *r, int walks, FILE *out) {
 
 static void print_node(const Profile *p, const Graph *g, const Node *n, const Ceiling *c, double total, FILE *out) {
   const NodeProfile *sum = &p->node[n->id];
-  fprintf(out, "%-41s %-12s %-9s %5.1f%%", n->name, n->kind->name, n->part,
+  fprintf(out, "%-41s %-12s %-9s %5.1f%%", n->name, n->type->name, n->part,
           100 * (sum->seconds[PASS_FORWARD] + sum->seconds[PASS_BACKWARD]) / total);
   for (Pass pass = PASS_FORWARD; pass < PASSES && sum->seconds[pass] > 0; pass++) {
     ProfileRow r = node_row(sum, pass, g->act, c);
@@ -242,11 +242,11 @@ static void print_ceiling(const Graph *g, const Ceiling *c, FILE *out) {
 }
 
 // Of all nodes of a part and of a kind; NULL: of any.
-static void sum_nodes(const Profile *p, const Graph *g, const char *part, const NodeKind *kind, const Ceiling *c,
+static void sum_nodes(const Profile *p, const Graph *g, const char *part, const NodeType *type, const Ceiling *c,
                       ProfileRow sum[PASSES]) {
   memset(sum, 0, PASSES * sizeof *sum);
   for (int i = 0; i < g->nodes; i++) {
-    if ((part && strcmp(g->node[i]->part, part)) || (kind && g->node[i]->kind != kind)) continue;
+    if ((part && strcmp(g->node[i]->part, part)) || (type && g->node[i]->type != type)) continue;
     for (Pass pass = PASS_FORWARD; pass < PASSES; pass++) {
       ProfileRow r = node_row(&p->node[i], pass, g->act, c);
       row_add(&sum[pass], &r);
@@ -255,9 +255,9 @@ static void sum_nodes(const Profile *p, const Graph *g, const char *part, const 
 }
 
 // Whether node i is the first of its kind.
-static bool begins_kind(const Graph *g, int i) {
+static bool begins_type(const Graph *g, int i) {
   for (int k = 0; k < i; k++)
-    if (g->node[k]->kind == g->node[i]->kind) return false;
+    if (g->node[k]->type == g->node[i]->type) return false;
   return true;
 }
 
@@ -280,9 +280,9 @@ void profile_print(const Profile *p, const Graph *g, FILE *out) {
   }
   for (int i = 0; i < g->nodes; i++) {
     char title[64];
-    if (!begins_kind(g, i)) continue;
-    snprintf(title, sizeof title, "all %s", g->node[i]->kind->name);
-    sum_nodes(p, g, NULL, g->node[i]->kind, &c, sum);
+    if (!begins_type(g, i)) continue;
+    snprintf(title, sizeof title, "all %s", g->node[i]->type->name);
+    sum_nodes(p, g, NULL, g->node[i]->type, &c, sum);
     print_sum(title, sum, known, total, p->walks, out);
   }
   print_sum("all nodes", all, known, total, p->walks, out);

@@ -6,7 +6,7 @@ static const char *const passes[PASSES] = {"forward", "backward"};
 static void name_node(Observer *o, Graph *g, Node *n, Pass pass) {
   (void)o;
   (void)g;
-  fault_context(true, "the %s pass of %s (%s)", passes[pass], n->name, n->kind->name);
+  fault_context(true, "the %s pass of %s (%s)", passes[pass], n->name, n->type->name);
 }
 
 static void wait_for_node(Observer *o, Graph *g, Node *n, Pass pass) {

@@ -74,15 +74,15 @@ static int choose_in_turn(Group *groups, int n, const Diagnosis *f, uint8_t **ch
 static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
   int categories = 0, wrong = 0, right = 0;
   for (int s = 0; s < FOUND_SPLITS; s++) categories += f->split[s].data ? f->split[s].data->coco.num_categories : 0;
-  Group *defects = xmalloc((size_t)FOUND_SPLITS * (size_t)f->kinds.n * sizeof *defects);
-  Group *kinds = xmalloc((size_t)categories * sizeof *kinds);
+  Group *defects = xmalloc((size_t)FOUND_SPLITS * (size_t)f->defect_types.n * sizeof *defects);
+  Group *defect_types = xmalloc((size_t)categories * sizeof *defect_types);
   for (int s = 0; s < FOUND_SPLITS; s++) {
     if (!f->split[s].data) continue;
-    for (int k = 0; k < f->kinds.n; k++) defects[wrong++] = (Group){s, k, -1, 0};
-    for (int k = 0; k < f->split[s].data->coco.num_categories; k++) kinds[right++] = (Group){s, -1, k, 0};
+    for (int k = 0; k < f->defect_types.n; k++) defects[wrong++] = (Group){s, k, -1, 0};
+    for (int k = 0; k < f->split[s].data->coco.num_categories; k++) defect_types[right++] = (Group){s, -1, k, 0};
   }
   int count = choose_in_turn(defects, wrong, f, chosen, (max + 1) / 2);
-  count += choose_in_turn(kinds, right, f, chosen, max - count);
+  count += choose_in_turn(defect_types, right, f, chosen, max - count);
   count += choose_in_turn(defects, wrong, f, chosen, max - count);
   for (int s = 0; s < FOUND_SPLITS; s++)
     for (int i = 0; f->split[s].data && i < f->split[s].data->num_images && count < max; i++)
@@ -91,7 +91,7 @@ static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
         count++;
       }
   free(defects);
-  free(kinds);
+  free(defect_types);
 }
 
 // ---- an image -------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ static void record_wrong(Record *r, const Diagnosis *f, const AlbumImage *w) {
   const FoundSplit *s = &f->split[w->split];
   char wrong[256] = "[";
   int used = 1;
-  for (int k = 0; k < f->kinds.n; k++)
+  for (int k = 0; k < f->defect_types.n; k++)
     if (s->defects[s->data->image[w->image]] >> k & 1)
       used += snprintf(wrong + used, sizeof wrong - (size_t)used, "%s%d", used > 1 ? "," : "", k);
   snprintf(wrong + used, sizeof wrong - (size_t)used, "]");

@@ -121,8 +121,8 @@ static void record_diagnosis(Record *r, const Diagnosis *f) {
   record_limits(r);
   record_int(r, "small", SIZE_SMALL_BINS);
   record_categories(r, f);
-  record_strings(r, "kinds", f->kinds.what, f->kinds.n);
-  record_strings(r, "treatments", f->kinds.treatment, f->kinds.n);
+  record_strings(r, "kinds", f->defect_types.what, f->defect_types.n);
+  record_strings(r, "treatments", f->defect_types.treatment, f->defect_types.n);
 }
 
 static bool write_facts(Document *d, const Diagnosis *f, int images, PictureFolder *folder, Err *err) {

@@ -64,9 +64,9 @@ static int point_of(const LogFacts *l, int64_t record) {
   return (int)(record < old * l->thinned ? record / l->thinned : old + record - old * l->thinned);
 }
 
-typedef enum RecordKind { OF_STEP, OF_EVALUATION, OF_AMENDMENT, OF_NOTHING } RecordKind;
+typedef enum RecordType { OF_STEP, OF_EVALUATION, OF_AMENDMENT, OF_NOTHING } RecordType;
 
-static RecordKind kind_of(const char *text) {
+static RecordType type_of(const char *text) {
   return !strcmp(text, "train")   ? OF_STEP
          : !strcmp(text, "eval")  ? OF_EVALUATION
          : !strcmp(text, "amend") ? OF_AMENDMENT
@@ -74,15 +74,15 @@ static RecordKind kind_of(const char *text) {
 }
 
 // First which record it is, then its numbers: a key may stand anywhere.
-static bool read_head(Json *j, ClockRecord *clock, RecordKind *kind) {
+static bool read_head(Json *j, ClockRecord *clock, RecordType *type) {
   const char *key;
-  *kind = OF_NOTHING;
+  *type = OF_NOTHING;
   if (!json_begin_object(j)) return false;
   while ((key = json_key(j)))
     if (!strcmp(key, "kind") && json_peek(j) == JSON_STRING) {
       size_t n;
-      *kind = kind_of(json_string(j, &n));
-      clock->eval = *kind == OF_EVALUATION;
+      *type = type_of(json_string(j, &n));
+      clock->eval = *type == OF_EVALUATION;
     } else if (!clock_record_member(clock, j, key)) {
       json_skip(j);
     }
@@ -119,9 +119,9 @@ static void take_step(LogFacts *l, Json *j, const ClockRecord *clock) {
 static void take_line(LogFacts *l, const char *path, const char *line, size_t size, bool last) {
   Json j;
   ClockRecord clock = CLOCK_RECORD_NONE;
-  RecordKind kind;
+  RecordType type;
   json_open(&j, path, line, size);
-  const bool ok = read_head(&j, &clock, &kind);
+  const bool ok = read_head(&j, &clock, &type);
   json_close(&j);
   if (!ok) {
     l->cut |= last;
@@ -129,9 +129,9 @@ static void take_line(LogFacts *l, const char *path, const char *line, size_t si
     return;
   }
   run_clock_take(&l->clock, &clock);
-  if (kind == OF_EVALUATION) records_add(&l->evaluations, line, size);
-  if (kind == OF_AMENDMENT) records_add(&l->amendments, line, size);
-  if (kind != OF_STEP) return;
+  if (type == OF_EVALUATION) records_add(&l->evaluations, line, size);
+  if (type == OF_AMENDMENT) records_add(&l->amendments, line, size);
+  if (type != OF_STEP) return;
   json_open(&j, path, line, size);
   take_step(l, &j, &clock);
   json_close(&j);

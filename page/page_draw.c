@@ -8,12 +8,12 @@
 static const char *const *const scripts[] = {page_dom_js,        page_plot_js, page_facts_js, page_curves_js,
                                              page_evaluation_js, page_run_js,  page_runs_js,  NULL};
 
-static void begin_facts(Document *d, const char *kind) {
+static void begin_facts(Document *d, const char *type) {
   char now[32];
   const time_t t = time(NULL);
   struct tm utc;
   strftime(now, sizeof now, "%Y-%m-%d %H:%M UTC", gmtime_r(&t, &utc));
-  fprintf(d->f, "{\"kind\":\"%s\",\"written\":\"%s\",\"runs\":[\n", kind, now);
+  fprintf(d->f, "{\"kind\":\"%s\",\"written\":\"%s\",\"runs\":[\n", type, now);
 }
 
 static bool end_facts(Document *d, Err *err) {

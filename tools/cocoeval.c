@@ -54,7 +54,7 @@ static void note_boxless(const Coco *gt) {
 #define COCOEVAL_OPTIONS(X)                                                                                            \
   X(STRING, gt, NULL, "FILE", "annotations, in COCO's format")                                                         \
   X(STRING, dt, NULL, "FILE", "detections, in COCO's result format")                                                   \
-  X(CHOICE, iou, EVAL_BBOX, eval_kinds, "what is compared: boxes, masks, or masks and their boundaries")               \
+  X(CHOICE, iou, EVAL_BBOX, iou_types, "what is compared: boxes, masks, or masks and their boundaries")               \
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
@@ -127,7 +127,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   const double score = float_decimal(o->confusion_score), iou = float_decimal(o->confusion_iou);
   const char *path = o->confusion;
   const int n = gt->num_categories;
-  int64_t *count = eval_confusion(gt, dt, (EvalKind)o->iou, &score, 1, iou, err);
+  int64_t *count = eval_confusion(gt, dt, (IouType)o->iou, &score, 1, iou, err);
   if (!count) return false;
   const char **names = xmalloc((size_t)n * sizeof *names);
   char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for those without a name
@@ -137,7 +137,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
     names[k] = name && *name ? name : ids[k];
   }
   char rule[128], s[NUMBER_TEXT], t[NUMBER_TEXT];
-  snprintf(rule, sizeof rule, "scores from %s on, IoU (%s) from %s on", number_text(score, s), eval_kinds[o->iou],
+  snprintf(rule, sizeof rule, "scores from %s on, IoU (%s) from %s on", number_text(score, s), iou_types[o->iou],
            number_text(iou, t));
   const Confusion c = {.classes = n + 1, .count = count, .name = names, .background = true, .rule = rule};
   const bool ok = ends_in(path, ".json")  ? confusion_json(path, &c, err)
@@ -203,7 +203,7 @@ int main(int argc, char **argv) {
   EvalSummary summary;
   Err err;
   if (!coco_load(&gt, o.gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!cocoeval_run_at(&summary, &gt, &dt, (EvalKind)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
+  if (!cocoeval_run_at(&summary, &gt, &dt, (IouType)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
   print_summary(&o, &gt, &summary);
   write_outputs(&o, &summary, &gt, &dt);
   cocoeval_free(&summary);

@@ -212,7 +212,7 @@ OptionSource settle_checkpoint_every(void *values, const void *basis) {
 
 // ---- how it learns --------------------------------------------------------------------------------------------------
 
-// In the order of ParamKind: weights, biases, scales and shifts of norms.
+// In the order of ParamRole: weights, biases, scales and shifts of norms.
 static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1, 1, 0, 0}};
 static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
 

@@ -52,7 +52,7 @@ void identify_reduction(Record *j, const Option *row, const void *values, const 
   if (o->gpus == 1) return;
   Option plain = *row;
   plain.words = NULL;
-  if (row->kind == OPT_FLOAT)
+  if (row->type == OPT_FLOAT)
     record_num(j, row->key, (double)o->bucket);
   else
     option_record(j, row->key, &plain, o);

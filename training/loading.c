@@ -24,7 +24,7 @@ LoaderOptions run_loader_options(const TrainingRun *r) {
                      .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
                      .strict = o->strict,
                      .first_step = r->first};
-  if (r->train->kind->mapped) choose_augmentation(o, &l);
+  if (r->train->type->mapped) choose_augmentation(o, &l);
   return l;
 }
 

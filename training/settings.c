@@ -11,7 +11,7 @@
 
 static bool tells(const Option *row, const TrainSpec *o) {
   char text[OPTION_TEXT];
-  if (row->kind == OPT_HEADING) return false;
+  if (row->type == OPT_HEADING) return false;
   const OptionSource from = option_source(row, o);
   return from != FROM_LATER && from != FROM_NOTHING && option_text(row, o, text);
 }
@@ -31,11 +31,11 @@ void settings_print(const TrainSpec *o, bool sources, FILE *out) {
 // "--data coco", "--amp=bf16", "--exif", "--strict=false"; malloc'ed. NULL: not given, or given with its default.
 static char *given_words(const Option *row, const TrainSpec *o, const TrainSpec *defaults) {
   char text[OPTION_TEXT], usual_text[OPTION_TEXT];
-  if (row->kind == OPT_HEADING || option_source(row, o) != FROM_GIVEN) return NULL;
+  if (row->type == OPT_HEADING || option_source(row, o) != FROM_GIVEN) return NULL;
   const char *value = option_text(row, o, text), *usual = option_text(row, defaults, usual_text);
   if (!row->settle && usual && !strcmp(value, usual)) return NULL;
   char *name = xasprintf("--%s", option_name(row).text), *word = cli_word(value);
-  const bool flag = row->kind == OPT_FLAG, alone = flag && !strcmp(value, "true");
+  const bool flag = row->type == OPT_FLAG, alone = flag && !strcmp(value, "true");
   char *words = xasprintf("%s%s%s", name, alone ? "" : flag || row->implied ? "=" : " ", alone ? "" : word);
   free(name);
   free(word);
@@ -101,7 +101,7 @@ static bool is_local(const char *line) {
   const char *name = line + strspn(line, " -");
   const size_t length = strcspn(name, "=\n");
   for (int i = 0; i < n; i++) {
-    if (rows[i].kind == OPT_HEADING || !rows[i].local) continue;
+    if (rows[i].type == OPT_HEADING || !rows[i].local) continue;
     const OptionName local = option_name(&rows[i]);
     if (strlen(local.text) == length && !strncmp(local.text, name, length)) return true;
   }

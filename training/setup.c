@@ -23,7 +23,7 @@ static ModelConfig choose_config(const TrainSpec *o, const Checkpoint *weights) 
   }
   const Model *m = model_of(&c);
   if (m->train) m->train(&c, !weights, !o->conventions);
-  if (o->from.norm == FROM_GIVEN) c.norm = (NormKind)o->norm;
+  if (o->from.norm == FROM_GIVEN) c.norm = (NormType)o->norm;
   if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
     c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
   if (o->from.trainable_layers == FROM_GIVEN) c.trainable_layers = o->trainable_layers;
@@ -84,7 +84,7 @@ void setup_engine(const TrainSpec *o, Comm *comm, const Dataset *train, const Da
   Err err;
   ModelConfig config = o->config;
   choose_classes(o, &config, train->classes);
-  const Optimizer optimizer = {.kind = (OptimizerKind)o->optimizer,
+  const Optimizer optimizer = {.type = (OptimizerType)o->optimizer,
                                .factors = optimisation_of(o).factors,
                                .beta1 = float_decimal(o->beta1),
                                .beta2 = float_decimal(o->beta2),

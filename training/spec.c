@@ -102,7 +102,7 @@ static void check_traits(const TrainSpec *o) {
   const Option *rows = train_rows(&n);
   for (int i = 0; i < n; i++) {
     const unsigned lacks = rows[i].needs & ~model_of(&o->config)->traits;
-    if (rows[i].kind == OPT_HEADING || !lacks || option_source(&rows[i], o) != FROM_GIVEN) continue;
+    if (rows[i].type == OPT_HEADING || !lacks || option_source(&rows[i], o) != FROM_GIVEN) continue;
     for (int t = 0; t < COUNT(traits); t++)
       if (lacks & traits[t].trait)
         die(EXIT_USAGE, "--%s %s, but %s is %s: %s", option_name(&rows[i]).text, traits[t].is,

@@ -48,9 +48,9 @@ static void *take(Pickle *p, size_t bytes) {
   return c->bytes + c->used - bytes;
 }
 
-static PickleValue *new_value(Machine *m, PickleKind kind) {
+static PickleValue *new_value(Machine *m, PickleType type) {
   PickleValue *v = take(m->p, sizeof *v);
-  *v = (PickleValue){.kind = kind};
+  *v = (PickleValue){.type = type};
   return v;
 }
 
@@ -123,10 +123,10 @@ static bool push(Machine *m, PickleValue *v) {
   return true;
 }
 
-static bool push_kind(Machine *m, PickleKind kind) { return push(m, new_value(m, kind)); }
+static bool push_type(Machine *m, PickleType type) { return push(m, new_value(m, type)); }
 
-static bool push_integer(Machine *m, PickleKind kind, int64_t integer) {
-  PickleValue *v = new_value(m, kind);
+static bool push_integer(Machine *m, PickleType type, int64_t integer) {
+  PickleValue *v = new_value(m, type);
   v->integer = integer;
   return push(m, v);
 }
@@ -168,21 +168,21 @@ static bool take_mark(Machine *m, size_t *n) {
 }
 
 // Moves the n values on top into the list or dict below them.
-static bool extend(Machine *m, PickleKind kind, size_t n) {
+static bool extend(Machine *m, PickleType type, size_t n) {
   if (m->depth <= n) return unusable(m, "a value is missing");
   for (size_t i = 0; i <= n; i++)
     if (!m->stack[m->depth - 1 - i]) return unusable(m, "a value is missing");
   PickleValue *to = m->stack[m->depth - 1 - n];
-  if (to->kind != kind) return unusable(m, "items are added to an object that is not a container");
-  if (kind == PICKLE_DICT && n % 2) return unusable(m, "a key without a value");
+  if (to->type != type) return unusable(m, "items are added to an object that is not a container");
+  if (type == PICKLE_DICT && n % 2) return unusable(m, "a key without a value");
   append(m, to, m->stack + m->depth - n, n);
   m->depth -= n;
   return true;
 }
 
-static bool extend_to_mark(Machine *m, PickleKind kind) {
+static bool extend_to_mark(Machine *m, PickleType type) {
   size_t n = 0;
-  return take_mark(m, &n) && extend(m, kind, n);
+  return take_mark(m, &n) && extend(m, type, n);
 }
 
 // ---- the memo ---------------------------------------------------------------------------------------------------
@@ -243,11 +243,11 @@ static bool push_global(Machine *m) {
 static bool push_ordered_dict(Machine *m, const PickleValue *arguments) {
   PickleValue *dict = new_value(m, PICKLE_DICT);
   PickleValue *pairs = arguments->n ? arguments->item[0] : NULL;
-  if (arguments->n > 1 || (pairs && pairs->kind != PICKLE_LIST))
+  if (arguments->n > 1 || (pairs && pairs->type != PICKLE_LIST))
     return unusable(m, "an OrderedDict with unexpected contents");
   for (size_t i = 0; pairs && i < pairs->n; i++) {
     const PickleValue *pair = pairs->item[i];
-    if ((pair->kind != PICKLE_LIST && pair->kind != PICKLE_TUPLE) || pair->n != 2)
+    if ((pair->type != PICKLE_LIST && pair->type != PICKLE_TUPLE) || pair->n != 2)
       return unusable(m, "an OrderedDict with unexpected contents");
     append(m, dict, pair->item, 2);
   }
@@ -258,7 +258,7 @@ static bool push_ordered_dict(Machine *m, const PickleValue *arguments) {
 static bool push_call(Machine *m) {
   PickleValue *arguments = pop(m), *global = arguments ? pop(m) : NULL;
   if (!global) return false;
-  if (global->kind != PICKLE_GLOBAL || arguments->kind != PICKLE_TUPLE)
+  if (global->type != PICKLE_GLOBAL || arguments->type != PICKLE_TUPLE)
     return unusable(m, "a call of an object that is not a function");
   if (!strcmp(global->text, ordered_dict)) return push_ordered_dict(m, arguments);
   PickleValue *call = new_value(m, PICKLE_CALL);
@@ -270,7 +270,7 @@ static bool push_call(Machine *m) {
 static bool build(Machine *m) {
   PickleValue *state = pop(m), *object = state ? pop(m) : NULL;
   if (!object) return false;
-  if (object->kind == PICKLE_CALL && object->n == 2) append(m, object, &state, 1);
+  if (object->type == PICKLE_CALL && object->n == 2) append(m, object, &state, 1);
   return push(m, object);
 }
 
@@ -292,19 +292,19 @@ static bool step(Machine *m, int opcode) {
   size_t items = 0;
   switch (opcode) {
   case '(': return push(m, NULL);                                                   // MARK
-  case 'N': return push_kind(m, PICKLE_NONE);                                       // NONE
+  case 'N': return push_type(m, PICKLE_NONE);                                       // NONE
   case 0x88: return push_integer(m, PICKLE_BOOL, 1);                                // NEWTRUE
   case 0x89: return push_integer(m, PICKLE_BOOL, 0);                                // NEWFALSE
   case 'K': return next_integer(m, 1, false, &n) && push_integer(m, PICKLE_INT, n); // BININT1
   case 'M': return next_integer(m, 2, false, &n) && push_integer(m, PICKLE_INT, n); // BININT2
   case 'J': return next_integer(m, 4, true, &n) && push_integer(m, PICKLE_INT, n);  // BININT
-  case 'G': return next_bytes(m, 8) && push_kind(m, PICKLE_FLOAT);                  // BINFLOAT
+  case 'G': return next_bytes(m, 8) && push_type(m, PICKLE_FLOAT);                  // BINFLOAT
   case 'U': return next_integer(m, 1, false, &n) && push_text(m, (size_t)n);        // SHORT_BINSTRING
   case 'T': return next_integer(m, 4, false, &n) && push_text(m, (size_t)n);        // BINSTRING
   case 'X': return next_integer(m, 4, false, &n) && push_text(m, (size_t)n);        // BINUNICODE
-  case ')': return push_kind(m, PICKLE_TUPLE);                                      // EMPTY_TUPLE
-  case ']': return push_kind(m, PICKLE_LIST);                                       // EMPTY_LIST
-  case '}': return push_kind(m, PICKLE_DICT);                                       // EMPTY_DICT
+  case ')': return push_type(m, PICKLE_TUPLE);                                      // EMPTY_TUPLE
+  case ']': return push_type(m, PICKLE_LIST);                                       // EMPTY_LIST
+  case '}': return push_type(m, PICKLE_DICT);                                       // EMPTY_DICT
   case 't': return take_mark(m, &items) && push_tuple(m, items);                    // TUPLE
   case 0x85:
   case 0x86:

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "base/error.h"
 
-typedef enum PickleKind {
+typedef enum PickleType {
   PICKLE_NONE,
   PICKLE_BOOL,
   PICKLE_INT,
@@ -19,10 +19,10 @@ typedef enum PickleKind {
   PICKLE_GLOBAL,    // a function or class by name
   PICKLE_CALL,      // item[0] = the global, item[1] = the tuple of arguments, item[2] = the state set behind it, if any
   PICKLE_PERSISTENT // item[0] = the id of an object that is stored beside the pickle
-} PickleKind;
+} PickleType;
 
 typedef struct PickleValue {
-  PickleKind kind;
+  PickleType type;
   int64_t integer;  // bool, int
   const char *text; // str; global: "module.name"
   struct PickleValue *

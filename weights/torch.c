@@ -70,10 +70,10 @@ static Storage *find_storage(const TorchReader *r, const char *key) {
 // A storage's id is the tuple ("storage", type, key, device, elements[, view of another, long out of use]).
 static bool parse_storage(const TorchReader *r, const PickleValue *persistent, Storage *s) {
   const PickleValue *id = persistent->item[0];
-  if (id->kind != PICKLE_TUPLE || id->n < 5 || id->item[0]->kind != PICKLE_STR || id->item[1]->kind != PICKLE_GLOBAL ||
-      id->item[2]->kind != PICKLE_STR || id->item[4]->kind != PICKLE_INT || strcmp(id->item[0]->text, "storage"))
+  if (id->type != PICKLE_TUPLE || id->n < 5 || id->item[0]->type != PICKLE_STR || id->item[1]->type != PICKLE_GLOBAL ||
+      id->item[2]->type != PICKLE_STR || id->item[4]->type != PICKLE_INT || strcmp(id->item[0]->text, "storage"))
     return unusable(r, "it refers to an object that is not a storage");
-  if (id->n > 5 && id->item[5]->kind != PICKLE_NONE) return unusable(r, "one of its storages is a view of another");
+  if (id->n > 5 && id->item[5]->type != PICKLE_NONE) return unusable(r, "one of its storages is a view of another");
   *s = (Storage){.key = id->item[2]->text, .elements = id->item[4]->integer};
   if (!is_printable(s->key)) return unusable(r, "a storage's name has control characters");
   if (s->elements < 0 || s->elements > INT64_MAX / 8) return unusable(r, "a storage has an impossible size");
@@ -129,7 +129,7 @@ static bool bad_tensor(const TorchReader *r, const char *name, const char *what)
 }
 
 static bool is_call(const PickleValue *v, const char *name) {
-  return v->kind == PICKLE_CALL && !strcmp(v->item[0]->text, name);
+  return v->type == PICKLE_CALL && !strcmp(v->item[0]->text, name);
 }
 
 // The call that makes the tensor's data; NULL where the value is no tensor. A parameter is a tensor in a wrapper, whose
@@ -137,7 +137,7 @@ static bool is_call(const PickleValue *v, const char *name) {
 static const PickleValue *tensor_call(const PickleValue *v) {
   if (is_call(v, rebuild_parameter) || is_call(v, parameter)) {
     const PickleValue *from = v->item[1]->n ? v->item[1] : v->n > 2 ? v->item[2] : NULL;
-    if (!from || from->kind != PICKLE_TUPLE || from->n == 0) return NULL;
+    if (!from || from->type != PICKLE_TUPLE || from->n == 0) return NULL;
     v = from->item[0];
   }
   return is_call(v, rebuild_v1) || is_call(v, rebuild_v2) ? v : NULL;
@@ -145,7 +145,7 @@ static const PickleValue *tensor_call(const PickleValue *v) {
 
 static bool read_dims(const PickleValue *v, int64_t *out) {
   for (size_t i = 0; i < v->n; i++) {
-    if (v->item[i]->kind != PICKLE_INT || v->item[i]->integer < 0) return false;
+    if (v->item[i]->type != PICKLE_INT || v->item[i]->integer < 0) return false;
     out[i] = v->item[i]->integer;
   }
   return true;
@@ -154,8 +154,8 @@ static bool read_dims(const PickleValue *v, int64_t *out) {
 // The arguments are (storage, offset, size, stride, …).
 static bool parse_view(const TorchReader *r, const char *name, const PickleValue *arguments, View *v) {
   PickleValue *const *a = arguments->item;
-  if (arguments->n < 4 || a[0]->kind != PICKLE_PERSISTENT || a[1]->kind != PICKLE_INT || a[2]->kind != PICKLE_TUPLE ||
-      a[3]->kind != PICKLE_TUPLE)
+  if (arguments->n < 4 || a[0]->type != PICKLE_PERSISTENT || a[1]->type != PICKLE_INT || a[2]->type != PICKLE_TUPLE ||
+      a[3]->type != PICKLE_TUPLE)
     return bad_tensor(r, name, "is not built by a known tensor constructor");
   v->storage = find_storage(r, a[0]->item[0]->item[2]->text);
   v->offset = a[1]->integer;
@@ -236,8 +236,8 @@ static bool add_tensor(TorchReader *r, const char *name, const PickleValue *call
 
 static size_t count_tensors(const PickleValue *dict) {
   size_t n = 0;
-  for (size_t i = 0; dict->kind == PICKLE_DICT && i < dict->n; i += 2)
-    n += dict->item[i]->kind == PICKLE_STR && tensor_call(dict->item[i + 1]);
+  for (size_t i = 0; dict->type == PICKLE_DICT && i < dict->n; i += 2)
+    n += dict->item[i]->type == PICKLE_STR && tensor_call(dict->item[i + 1]);
   return n;
 }
 
@@ -246,9 +246,9 @@ static const PickleValue *find_dict(const PickleValue *root, const char **member
   *member = NULL;
   size_t most = count_tensors(root);
   const PickleValue *best = most ? root : NULL;
-  if (root->kind != PICKLE_DICT) return best;
+  if (root->type != PICKLE_DICT) return best;
   for (size_t i = 0; i < root->n; i += 2) {
-    size_t n = root->item[i]->kind == PICKLE_STR ? count_tensors(root->item[i + 1]) : 0;
+    size_t n = root->item[i]->type == PICKLE_STR ? count_tensors(root->item[i + 1]) : 0;
     if (n <= most || !is_printable(root->item[i]->text)) continue;
     most = n;
     best = root->item[i + 1];
@@ -264,7 +264,7 @@ static bool add_tensors(TorchReader *r, const PickleValue *root) {
   if (member) r->c->note = ckpt_own(r->c, xasprintf("using the tensors of its member \"%.100s\"", member));
   for (size_t i = 0; i < dict->n; i += 2) {
     const PickleValue *call = tensor_call(dict->item[i + 1]);
-    if (call && dict->item[i]->kind == PICKLE_STR && !add_tensor(r, dict->item[i]->text, call)) return false;
+    if (call && dict->item[i]->type == PICKLE_STR && !add_tensor(r, dict->item[i]->text, call)) return false;
   }
   return true;
 }
@@ -322,16 +322,16 @@ enum { LEGACY_MAGIC = sizeof legacy_magic - 1 };
 
 // {"protocol_version": 1001, "little_endian": True, "type_sizes": …}
 static bool check_system(TorchReader *r, const PickleValue *v) {
-  for (size_t i = 0; v->kind == PICKLE_DICT && i < v->n; i += 2)
-    if (v->item[i]->kind == PICKLE_STR && !strcmp(v->item[i]->text, "little_endian"))
+  for (size_t i = 0; v->type == PICKLE_DICT && i < v->n; i += 2)
+    if (v->item[i]->type == PICKLE_STR && !strcmp(v->item[i]->text, "little_endian"))
       return v->item[i + 1]->integer == 1 || unusable(r, "it is big-endian");
   return unusable(r, "its byte order is not recorded");
 }
 
 // The storages stand behind the list of their keys, in its order: a count of elements, then their values.
 static bool place_storages(TorchReader *r, const PickleValue *keys, const unsigned char *at, const unsigned char *end) {
-  for (size_t i = 0; keys->kind == PICKLE_LIST && i < keys->n; i++) {
-    Storage *s = keys->item[i]->kind == PICKLE_STR ? find_storage(r, keys->item[i]->text) : NULL;
+  for (size_t i = 0; keys->type == PICKLE_LIST && i < keys->n; i++) {
+    Storage *s = keys->item[i]->type == PICKLE_STR ? find_storage(r, keys->item[i]->text) : NULL;
     if (!s) return unusable(r, "it has a storage that no tensor uses");
     uint64_t count = 0;
     if (end - at < 8) return unusable(r, "it ends before its storages do; is it truncated?");

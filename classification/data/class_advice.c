@@ -30,9 +30,9 @@ static char *for_folders(const Dataset *d, const ClassSurvey *s, int size) {
 }
 
 char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, bool has_val) {
-  char *by_kind = train->gray ? for_idx(survey, size) : for_folders(train, survey, size);
+  char *by_type = train->gray ? for_idx(survey, size) : for_folders(train, survey, size);
   char *flags =
-      xasprintf("%s --batch %d%s", by_kind, suit_batch(train->num_images), has_val ? "" : " --val-fraction 0.2");
-  free(by_kind);
+      xasprintf("%s --batch %d%s", by_type, suit_batch(train->num_images), has_val ? "" : " --val-fraction 0.2");
+  free(by_type);
   return flags;
 }

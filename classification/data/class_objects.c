@@ -22,4 +22,4 @@ static void print_set(const Dataset *d, FILE *out) {
 }
 
 // Class 0 is one like the others: without an image the label is none.
-const ObjectKind objects_of_classes = {.mapped = true, .no_label = -1, .write = write_class, .print = print_set};
+const ObjectType objects_of_classes = {.mapped = true, .no_label = -1, .write = write_class, .print = print_set};

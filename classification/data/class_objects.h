@@ -2,4 +2,4 @@
 #pragma once
 #include "data/batches/dataset.h"
 
-extern const ObjectKind objects_of_classes;
+extern const ObjectType objects_of_classes;

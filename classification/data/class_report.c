@@ -174,10 +174,10 @@ static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
     say_pair(f, &c->val, c->first_shared[0], &c->train, c->first_shared[1]);
   }
   for (int k = 0; k < CLASS_DEFECTS; k++) {
-    f->kinds.what[k] = class_defects[k].what;
-    f->kinds.treatment[k] = class_defects[k].treatment;
+    f->defect_types.what[k] = class_defects[k].what;
+    f->defect_types.treatment[k] = class_defects[k].treatment;
   }
-  f->kinds.n = CLASS_DEFECTS;
+  f->defect_types.n = CLASS_DEFECTS;
   if (!c->train.open) return;
   say_hurts(f, c);
   char *dir = cli_word(r->dir);

@@ -320,7 +320,7 @@ bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOpt
   CHECK(o->val_fraction >= 0 && o->val_fraction < 1);
   *d = (Dataset){.upright = o->upright,
                  .patience = o->patience,
-                 .kind = &objects_of_classes,
+                 .type = &objects_of_classes,
                  .view = o->view > 0 ? o->view : 1,
                  .max_objects = 1,
                  .num_canvases = 1};

@@ -27,14 +27,14 @@ static void image_forward(Graph *g, Node *n) {
   g->dev->ops->preprocess_affine(g->dev, NODE_ATTR(n, Preprocess), images->info, images->map, images->bytes,
                                  &n->out[0]->x);
 }
-static const NodeKind image_kind = {
+static const NodeType image_node = {
     .name = "preprocess_affine", .attr_size = sizeof(Preprocess), .forward = image_forward, .recomputed = true};
 
 Value *classifier_image(Network *network) {
   Graph *g = &network->graph;
   const ModelConfig *c = &network->config;
   g->part = "input";
-  Node *n = graph_node(g, &image_kind, "image");
+  Node *n = graph_node(g, &image_node, "image");
   Preprocess *p = NODE_ATTR(n, Preprocess);
   *p = (Preprocess){.unit = c->pixel_unit, .bgr = c->bgr, .antialias = c->antialias};
   memcpy(p->mean, c->mean, sizeof p->mean);
@@ -50,10 +50,10 @@ Value *classifier_image(Network *network) {
 static void clear_forward(Graph *g, Node *n) {
   if (!g->dev->measuring) device_zero(g->dev, n->out[0]->x.data, tensor_bytes(&n->out[0]->x));
 }
-static const NodeKind clear_kind = {.name = "clear", .forward = clear_forward};
+static const NodeType clear_node = {.name = "clear", .forward = clear_forward};
 
 void classifier_clear(Network *n) {
-  if (n->losses) node_out(graph_node(&n->graph, &clear_kind, "clear_losses"), n->losses);
+  if (n->losses) node_out(graph_node(&n->graph, &clear_node, "clear_losses"), n->losses);
 }
 
 void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int place) {

@@ -13,13 +13,13 @@ enum { COUNT_TOP1, COUNT_TOP5 };
 
 extern const struct Task task_classification;      // classification/class_task.c
 extern const struct Outputs outputs_probabilities; // classification/class_outputs.c
-extern const struct KindRow kind_classes;          // classification/class_kind.c
-extern const struct InferKind infer_classes;       // classification/infer_classes.c
+extern const struct ResultType result_classes;     // classification/class_result_type.c
+extern const struct InferTask infer_classes;       // classification/infer_classes.c
 extern const struct Source source_of_classes;      // classification/data/class_source.c
 // What the rows of all classifiers have in common.
 #define CLASSIFIER_ROW                                                                                                 \
-  .task = &task_classification, .outputs = &outputs_probabilities, .kind = &kind_classes, .infer = &infer_classes,     \
-  .source = &source_of_classes, .square = true,                                                                        \
+  .task = &task_classification, .outputs = &outputs_probabilities, .result_type = &result_classes,                     \
+  .infer = &infer_classes, .source = &source_of_classes, .square = true,                                               \
   .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES) | BATCH_BIT(BATCH_AFFINE),                                  \
   .targets = BATCH_BIT(BATCH_LABEL)
 // torchvision's references/classification, with a cosine; .rate besides.

@@ -26,7 +26,7 @@ Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o) 
 
 int dataset_polygons(const Dataset *d, const Object *o) {
   const CocoAnn *a = &d->coco.anns[o->ann];
-  return d->polygons && a->kind == SEG_POLYGONS ? a->parts : 0;
+  return d->polygons && a->type == SEG_POLYGONS ? a->parts : 0;
 }
 
 Size dataset_size(const Dataset *d, int i) {
@@ -143,4 +143,4 @@ uint64_t dataset_key(const Dataset *d) {
   return key;
 }
 
-void dataset_print(const Dataset *d, FILE *out) { d->kind->print(d, out); }
+void dataset_print(const Dataset *d, FILE *out) { d->type->print(d, out); }

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "data/batches/object_kind.h"
+#include "data/batches/object_type.h"
 #include "data/coco/coco.h"
 #include "data/coco/crowds.h"
 #include "data/images/image.h"
@@ -16,7 +16,7 @@ typedef struct Object { // an annotation that can be trained on
 } Object;
 
 typedef struct Dataset {
-  const ObjectKind *kind; // of its objects
+  const ObjectType *type; // of its objects
   Coco coco;
   char *folder;    // of the image files
   int classes;     // categories, and the background where there is one
@@ -111,5 +111,5 @@ bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *
 int dataset_bad_images(const Dataset *d);
 // A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.
 uint64_t dataset_key(const Dataset *d);
-// As ObjectKind.print.
+// As ObjectType.print.
 void dataset_print(const Dataset *d, FILE *out);

@@ -74,14 +74,14 @@ static int64_t polygon_words(const Coco *c, const CocoAnn *a) {
 static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   const CocoAnn *a = &c->anns[o->ann];
   Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
-  if (a->kind == SEG_RLE) {
+  if (a->type == SEG_RLE) {
     double b[4];
     Rle runs = coco_ann_runs(c, a);
     rle_bbox(&runs, b);
     extend(&e, b[0], b[1]);
     extend(&e, b[0] + b[2], b[1] + b[3]);
   }
-  if (a->kind == SEG_POLYGONS) {
+  if (a->type == SEG_POLYGONS) {
     extend(&e, a->extent[0], a->extent[1]);
     extend(&e, a->extent[2], a->extent[3]);
   }
@@ -268,7 +268,7 @@ static void choose_canvases(Dataset *d, int max) {
 }
 
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
-  *d = (Dataset){.kind = &objects_with_masks,
+  *d = (Dataset){.type = &objects_with_masks,
                  .resize = options->resize,
                  .sizes = options->sizes,
                  .upright = options->upright,

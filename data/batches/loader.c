@@ -171,7 +171,7 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   info.flip = augmented && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < o->flip;
   b->index[place] = i;
   b->info[place] = info;
-  slot->words[place] = d->kind->write(d, &(Placing){.batch = b,
+  slot->words[place] = d->type->write(d, &(Placing){.batch = b,
                                                     .place = place,
                                                     .image = i,
                                                     .canvas_h = canvas->h,
@@ -218,7 +218,7 @@ static int replacement(const Loader *l, int canvas, int i, int attempt) {
 static void clear_place(const Loader *l, Slot *slot, int place) {
   Batch *b = &slot->batch;
   batch_clear(b, place);
-  b->label[(int64_t)place * b->capacity] = l->data->kind->no_label;
+  b->label[(int64_t)place * b->capacity] = l->data->type->no_label;
   slot->words[place] = 0;
 }
 

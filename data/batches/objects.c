@@ -93,4 +93,4 @@ static void print_set(const Dataset *d, FILE *out) {
   for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }
 
-const ObjectKind objects_with_masks = {.write = write_objects, .print = print_set};
+const ObjectType objects_with_masks = {.write = write_objects, .print = print_set};

@@ -2,4 +2,4 @@
 #pragma once
 #include "data/batches/dataset.h"
 
-extern const ObjectKind objects_with_masks;
+extern const ObjectType objects_with_masks;

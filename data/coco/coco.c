@@ -49,14 +49,14 @@ Rle coco_ann_runs(const Coco *c, const CocoAnn *a) {
 }
 
 bool coco_ann_has_mask(const CocoAnn *a, int h, int w) {
-  if (a->kind == SEG_NONE || h <= 0 || w <= 0 || (uint64_t)h * (uint64_t)w > UINT32_MAX) return false;
-  return a->kind != SEG_RLE || (a->rle_h == h && a->rle_w == w);
+  if (a->type == SEG_NONE || h <= 0 || w <= 0 || (uint64_t)h * (uint64_t)w > UINT32_MAX) return false;
+  return a->type != SEG_RLE || (a->rle_h == h && a->rle_w == w);
 }
 
 bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
   *out = (Rle){0};
   if (!coco_ann_has_mask(a, h, w)) return false;
-  if (a->kind == SEG_RLE) {
+  if (a->type == SEG_RLE) {
     *out = coco_ann_runs(c, a);
     return true;
   }

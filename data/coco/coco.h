@@ -13,7 +13,7 @@ typedef struct CocoCategory {
   char *name;
 } CocoCategory;
 
-typedef enum SegKind { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegKind;
+typedef enum SegType { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegType;
 
 // What stands where a segmentation should, if it cannot be used.
 typedef enum SegForm {
@@ -42,7 +42,7 @@ typedef struct CocoAnn {
   bool odd_polygon;      // a polygon ends with an x without its y
   bool replaced;         // a later annotation of the file has the same id: the last of them is
   int by;                // anns[by], or -1 where that one's image is not in the file
-  SegKind kind;
+  SegType type;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
   int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
   int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and

@@ -165,7 +165,7 @@ static void read_polygons(CocoReader *r, CocoAnn *a) {
         skip_part(j, a);
     }
   a->parts = r->coco.num_parts - a->first_part;
-  a->kind = a->parts > 0 ? SEG_POLYGONS : SEG_NONE;
+  a->type = a->parts > 0 ? SEG_POLYGONS : SEG_NONE;
   if (a->parts > 0) measure_extent(&r->coco, a);
 }
 
@@ -212,7 +212,7 @@ static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
     usable = rle_adds_up(c->runs + c->num_runs, a->num_runs, a->rle_h, a->rle_w, NULL);
   }
   if (!usable) return false;
-  a->kind = SEG_RLE;
+  a->type = SEG_RLE;
   c->num_runs += (size_t)a->num_runs;
   return true;
 }
@@ -240,7 +240,7 @@ static void read_rle(CocoReader *r, CocoAnn *a) {
 }
 
 static void read_segmentation(CocoReader *r, CocoAnn *a) {
-  a->kind = SEG_NONE; // whatever an earlier, repeated key gave
+  a->type = SEG_NONE; // whatever an earlier, repeated key gave
   a->odd_polygon = a->bad_segmentation = false;
   const JsonType type = json_peek(&r->json);
   switch (type) {
@@ -298,7 +298,7 @@ void coco_read_object(CocoReader *r) {
   if (!has_image || !has_category) json_fail(j, "an annotation or detection without image_id or category_id");
   if (a.bad_segmentation)
     c->bad_segmentation++;
-  else if (a.kind == SEG_NONE)
+  else if (a.type == SEG_NONE)
     c->no_segmentation++;
   c->odd_polygon += a.odd_polygon;
   array_reserve((void **)&c->anns, &r->anns_cap, (size_t)c->num_anns + 1, sizeof *c->anns);

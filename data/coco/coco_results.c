@@ -20,7 +20,7 @@ static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt
   result->has_bbox = a->has_bbox;
   result->bad_segm = a->bad_segmentation;
   memcpy(result->bbox, a->bbox, sizeof a->bbox);
-  if (a->kind == SEG_RLE) {
+  if (a->type == SEG_RLE) {
     result->rle = coco_ann_runs(&r->coco, a);
     result->has_segm = result->shares_runs = true;
   } else if (gt && coco_find_image(gt, a->image_id) >= 0) {

@@ -9,8 +9,8 @@
 
 // What overlaps. EVAL_BOUNDARY: the smaller of the IoU of the masks and that of their boundaries
 // (data/coco/boundary.h); that of the masks for crowds. As in bowenc0221/boundary-iou-api.
-typedef enum EvalKind { EVAL_BBOX, EVAL_SEGM, EVAL_BOUNDARY } EvalKind;
-extern const char *const eval_kinds[]; // for base/cli.h: "bbox", "segm", "boundary"
+typedef enum IouType { EVAL_BBOX, EVAL_SEGM, EVAL_BOUNDARY } IouType;
+extern const char *const iou_types[]; // for base/cli.h: "bbox", "segm", "boundary"
 
 // What one of the 12 figures averages, over every category that has ground truth of that size.
 typedef enum EvalArea { AREA_ALL, AREA_SMALL, AREA_MEDIUM, AREA_LARGE, EVAL_AREAS } EvalArea;
@@ -40,7 +40,7 @@ typedef struct EvalCategory {
 } EvalCategory;
 
 typedef struct EvalSummary {
-  EvalKind kind;
+  IouType type;
   double stats[EVAL_STATS]; // in [0, 1], in the order of eval_stats; -1 where no ground truth defines it
   EvalCategory *categories; // in the order of the ground truth's; owned
   int num_categories;
@@ -66,10 +66,10 @@ typedef struct EvalSummary {
 // its segmentation cannot be used, for which pycocotools scores whatever its runs happen to say, or when its image has
 // no size in the ground truth, for which pycocotools stops, too; and for boundaries when no detection has a mask, or no
 // annotation. Free with cocoeval_free.
-bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind, Err *err);
+bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouType type, Err *err);
 // The same with other limits than eval_max_dets. AP is at 100 detections, as in pycocotools, and -1 where no limit is
 // 100; the other precisions and the recalls by size are at the last limit.
-bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind,
+bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouType type,
                      const int max_dets[EVAL_LIMITS], Err *err);
 void cocoeval_free(EvalSummary *s);
 

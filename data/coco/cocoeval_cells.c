@@ -50,7 +50,7 @@ static void gather_gt(EvalCells *e, int image, int i, EvalSummary *out) {
   e->gts[e->num_gts++] = (EvalGt){
       .ann = a, .id = c->own_ids ? i + 1 : a->id, .category = a->category, .image = image, .order = i, .area = area};
   out->zero_ids += a->id == 0 && !c->own_ids;
-  if (e->kind == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) return;
+  if (e->type == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) return;
   if (out->box_masks++ == 0) out->first_box_mask = a->id;
 }
 
@@ -91,7 +91,7 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
     out->unknown_image += image < 0;
     out->unknown_category += image >= 0 && category < 0;
     if (image < 0 || category < 0) continue;
-    if (e->kind != EVAL_BBOX && !check_mask(c, r, i, &c->images[image], out, err)) return false;
+    if (e->type != EVAL_BBOX && !check_mask(c, r, i, &c->images[image], out, err)) return false;
     double area = r->has_bbox ? r->bbox[2] * r->bbox[3] : (double)rle_area(&r->rle);
     e->dts[n++] = (EvalDt){.result = r, .category = category, .image = image, .area = area};
   }
@@ -111,7 +111,7 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
 
 // Boxes in the place of all masks would give figures that say nothing of boundaries.
 static bool check_boundaries(const EvalCells *e, const CocoResults *dt, const EvalSummary *notes, Err *err) {
-  if (e->kind != EVAL_BOUNDARY) return true;
+  if (e->type != EVAL_BOUNDARY) return true;
   if (e->num_gts && notes->box_masks == e->num_gts)
     return err_set(err, "boundary IoU needs masks, but no annotation of %s has one",
                    e->coco->path ? e->coco->path : "the ground truth");
@@ -143,9 +143,9 @@ static void gather_cells(EvalCells *e) {
   }
 }
 
-bool eval_cells_gather(EvalCells *e, const Coco *gt, const CocoResults *dt, EvalKind kind, int most, EvalSummary *notes,
+bool eval_cells_gather(EvalCells *e, const Coco *gt, const CocoResults *dt, IouType type, int most, EvalSummary *notes,
                        Err *err) {
-  *e = (EvalCells){.coco = gt, .kind = kind};
+  *e = (EvalCells){.coco = gt, .type = type};
   if (!gather_dts(e, dt, most, notes, err)) return false;
   gather_gts(e, notes);
   if (!check_boundaries(e, dt, notes, err)) return false;
@@ -220,14 +220,14 @@ static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, 
   free(gt);
 }
 
-void eval_overlaps(const Coco *coco, EvalKind kind, const EvalCell *c, double least, double *iou) {
+void eval_overlaps(const Coco *coco, IouType type, const EvalCell *c, double least, double *iou) {
   if (!c->num_gts || !c->num_dts) return;
   uint8_t *crowd = xmalloc((size_t)c->num_gts);
   for (int g = 0; g < c->num_gts; g++) crowd[g] = c->gts[g].ann->crowd;
-  if (kind == EVAL_BBOX)
+  if (type == EVAL_BBOX)
     iou_bbox(c, crowd, iou);
   else
-    iou_segm(coco, c, crowd, kind == EVAL_BOUNDARY, least, iou);
+    iou_segm(coco, c, crowd, type == EVAL_BOUNDARY, least, iou);
   free(crowd);
 }
 

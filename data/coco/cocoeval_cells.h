@@ -27,7 +27,7 @@ typedef struct EvalCell {
 
 typedef struct EvalCells {
   const Coco *coco;
-  EvalKind kind;
+  IouType type;
   EvalGt *gts; // by category, image, order
   EvalDt *dts; // by category, image, rank
   EvalCell *cells;
@@ -36,7 +36,7 @@ typedef struct EvalCells {
 
 // Of the detections the best `most` of each image and category. What people should know of the files goes to `notes`,
 // to be zero before. False as cocoeval_run is; free with eval_cells_free in any case.
-bool eval_cells_gather(EvalCells *e, const Coco *gt, const CocoResults *dt, EvalKind kind, int most, EvalSummary *notes,
+bool eval_cells_gather(EvalCells *e, const Coco *gt, const CocoResults *dt, IouType type, int most, EvalSummary *notes,
                        Err *err);
 void eval_cells_free(EvalCells *e);
 
@@ -48,7 +48,7 @@ int eval_compare_score(double a, double b);
 // The overlap of the detections and the ground truth of one image, iou[d * num_gts + g]: of boxes or masks, as `kind`
 // says, over the detection's own area where the ground truth is a crowd. Below `least` only that it is less is said:
 // boundaries of masks that overlap less are not looked at.
-void eval_overlaps(const Coco *coco, EvalKind kind, const EvalCell *c, double least, double *iou);
+void eval_overlaps(const Coco *coco, IouType type, const EvalCell *c, double least, double *iou);
 
 // The ground truth that a detection takes at a threshold, or -1. Candidates are the `n` of `order`, ignored ones last;
 // of equal overlaps the later one wins. One that is taken is no candidate, but for crowds. ignored, taken and iou are

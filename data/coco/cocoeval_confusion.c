@@ -45,7 +45,7 @@ static void regroup(EvalCells *e, double score) {
   free(e->gts);
   free(e->dts);
   free(e->cells);
-  *e = (EvalCells){e->coco, e->kind, gts, dts, cells, (int)(next_gt - gts), (int)(next_dt - dts), (int)images};
+  *e = (EvalCells){e->coco, e->type, gts, dts, cells, (int)(next_gt - gts), (int)(next_dt - dts), (int)images};
 }
 
 typedef struct Matching {
@@ -118,7 +118,7 @@ static void match_image(const EvalCells *e, const EvalCell *c, const double *sco
   m.ignored = xcalloc(gts, sizeof *m.ignored);
   m.taken = xcalloc(gts, sizeof *m.taken);
   m.order = xmalloc(gts * sizeof *m.order);
-  eval_overlaps(e->coco, e->kind, c, m.threshold, iou);
+  eval_overlaps(e->coco, e->type, c, m.threshold, iou);
   for (int g = 0; g < c->num_gts; g++) m.ignored[g] = eval_gt_ignored(&c->gts[g], AREA_ALL);
   for (int d = 0; d < c->num_dts; d++) own[d] = take_own(&m, d);
   for (int s = 0, reach = c->num_dts; s < to->scores; s++) {
@@ -132,12 +132,12 @@ static void match_image(const EvalCells *e, const EvalCell *c, const double *sco
   free(m.order);
 }
 
-int64_t *eval_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind, const double *score, int scores,
+int64_t *eval_confusion(const Coco *gt, const CocoResults *dt, IouType type, const double *score, int scores,
                         double iou, Err *err) {
   EvalCells e;
   EvalSummary notes = {0};
   Counts counts = {.n = gt->num_categories, .scores = scores};
-  if (eval_cells_gather(&e, gt, dt, kind, MAX_DETS, &notes, err)) {
+  if (eval_cells_gather(&e, gt, dt, type, MAX_DETS, &notes, err)) {
     const size_t classes = (size_t)counts.n + 1;
     counts.at = xcalloc(classes * classes * (size_t)scores, sizeof *counts.at);
     regroup(&e, score[0]);

@@ -13,5 +13,5 @@
 // A detection that still has none is counted in the background's row, an object that nobody took in its column. What
 // matched a crowd of its category is not counted, nor are crowds. Other than in COCO's figures an object with id 0
 // counts like any other.
-int64_t *eval_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind, const double *score, int scores,
+int64_t *eval_confusion(const Coco *gt, const CocoResults *dt, IouType type, const double *score, int scores,
                         double iou, Err *err);

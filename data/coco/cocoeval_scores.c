@@ -8,7 +8,7 @@
 
 enum { THRESHOLDS = 10, LAST = EVAL_LIMITS - 1 };
 
-const char *const eval_kinds[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", [EVAL_BOUNDARY] = "boundary", NULL};
+const char *const iou_types[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "segm", [EVAL_BOUNDARY] = "boundary", NULL};
 const int eval_max_dets[EVAL_LIMITS] = {1, 10, 100};
 
 const EvalStat eval_stats[EVAL_STATS] = {
@@ -87,7 +87,7 @@ static void match_cell(const EvalCells *e, const EvalCell *c) {
   double *iou = xmalloc((size_t)c->num_dts * gts * sizeof *iou);
   int *order = xmalloc(gts * sizeof *order);
   bool *ignored = xmalloc(gts), *taken = xmalloc(gts);
-  eval_overlaps(e->coco, e->kind, c, iou_threshold(0), iou);
+  eval_overlaps(e->coco, e->type, c, iou_threshold(0), iou);
   for (int a = 0; a < EVAL_AREAS; a++) match_area(c, (EvalArea)a, iou, order, ignored, taken);
   free(iou);
   free(order);
@@ -227,12 +227,12 @@ static void summarize(EvalSummary *out, const Coco *c, const CategoryFigures *fi
                                         .ar = mean_stat(&figures[k], 1, limits, &eval_stats[8])};
 }
 
-bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind,
+bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouType type,
                      const int max_dets[EVAL_LIMITS], Err *err) {
   EvalCells e;
-  *out = (EvalSummary){.kind = kind};
+  *out = (EvalSummary){.type = type};
   memcpy(out->max_dets, max_dets, sizeof out->max_dets);
-  const bool ok = eval_cells_gather(&e, gt, dt, kind, max_dets[LAST], out, err);
+  const bool ok = eval_cells_gather(&e, gt, dt, type, max_dets[LAST], out, err);
   if (ok) {
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < e.num_cells; i++) match_cell(&e, &e.cells[i]);
@@ -247,8 +247,8 @@ bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, Ev
   return ok;
 }
 
-bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, EvalKind kind, Err *err) {
-  return cocoeval_run_at(out, gt, dt, kind, eval_max_dets, err);
+bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouType type, Err *err) {
+  return cocoeval_run_at(out, gt, dt, type, eval_max_dets, err);
 }
 
 void cocoeval_free(EvalSummary *s) {

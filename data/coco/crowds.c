@@ -56,11 +56,11 @@ bool mask_is_connected(const Rle *mask) {
 
 static bool is_one_thing(const Coco *c, const CocoImage *im, const CocoAnn *a) {
   Rle mask;
-  if (a->kind == SEG_RLE) {
+  if (a->type == SEG_RLE) {
     mask = coco_ann_runs(c, a);
     return mask_is_connected(&mask);
   }
-  if (!coco_ann_rle(c, a, im->h, im->w, &mask)) return a->kind == SEG_POLYGONS && a->parts == 1; // of no known size
+  if (!coco_ann_rle(c, a, im->h, im->w, &mask)) return a->type == SEG_POLYGONS && a->parts == 1; // of no known size
   const bool one = mask_is_connected(&mask);
   rle_free(&mask);
   return one;

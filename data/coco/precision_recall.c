@@ -26,7 +26,7 @@ static void write_curves(FILE *f, Record *r, double ap, EvalPrecision precision)
 static void write_json(FILE *f, const EvalSummary *s) {
   Record r = {0};
   record_begin(&r);
-  record_str(&r, "iou", eval_kinds[s->kind]);
+  record_str(&r, "iou", iou_types[s->type]);
   record_int(&r, "max_dets", s->max_dets[EVAL_LIMITS - 1]);
   fprintf(f, "%s,\"recall\":", r.text);
   for (int i = 0; i < EVAL_RECALLS; i++) fprintf(f, "%c%g", i ? ',' : '[', i / 100.);

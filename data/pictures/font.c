@@ -182,13 +182,13 @@ static void cover_curve(Patch *p, Point a, Point control, Point b, float radius)
   }
 }
 
-static void cover_stroke(Patch *p, char kind, const Point *points, int n, float radius) {
-  if (kind == '@') {
+static void cover_stroke(Patch *p, char type, const Point *points, int n, float radius) {
+  if (type == '@') {
     for (int i = 0; i < n; i++) {
       Point before = points[(i + n - 1) % n], after = points[(i + 1) % n];
       cover_curve(p, middle(before, points[i]), points[i], middle(points[i], after), radius);
     }
-  } else if (kind == '~') {
+  } else if (type == '~') {
     for (int i = 1; i < n - 1; i++) {
       Point from = i == 1 ? points[0] : middle(points[i - 1], points[i]);
       Point to = i == n - 2 ? points[n - 1] : middle(points[i], points[i + 1]);
@@ -206,14 +206,14 @@ static void draw_glyph(const Pen *pen, int c) {
   patch.w = MIN((int)ceilf((float)glyph_units(c) * pen->scale) + 2 * margin + 1, PATCH);
   patch.h = MIN((int)ceilf(1.4f * UNITS * pen->scale) + 2 * margin + 1, PATCH);
   for (const char *s = glyphs[c]; *s;) {
-    char kind = *s == '~' || *s == '@' ? *s++ : 0;
+    char type = *s == '~' || *s == '@' ? *s++ : 0;
     Point points[MAX_POINTS];
     int n = 0;
     for (; *s && *s != ' '; s += 2) {
       points[n].x = pen->x + (float)grid_digit(s[0]) * pen->scale;
       points[n++].y = pen->y + (float)(grid_digit(s[1]) - UNITS) * pen->scale;
     }
-    cover_stroke(&patch, kind, points, n, radius);
+    cover_stroke(&patch, type, points, n, radius);
     if (*s) s++;
   }
   for (int y = MAX(-patch.y, 0); y < patch.h && y + patch.y < pen->im->h; y++)

@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-bool pictures_open(Pictures *p, const char *folder, const char *kind, int rank, Err *err) {
-  *p = (Pictures){.kind = kind, .rank = rank};
+bool pictures_open(Pictures *p, const char *folder, const char *type, int rank, Err *err) {
+  *p = (Pictures){.type = type, .rank = rank};
   if (!dirs_make(folder, err)) return false;
   p->folder = xstrdup(folder);
   return true;
@@ -40,13 +40,13 @@ static bool packing_fits(const Pictures *p, const char *name, const PngPixels *p
 static bool is_another(const Pictures *p, const char *path) {
   struct stat st;
   if (lstat(path, &st) != 0 || S_ISLNK(st.st_mode)) return false;
-  return !S_ISREG(st.st_mode) || !png_is_signed(path, p->kind);
+  return !S_ISREG(st.st_mode) || !png_is_signed(path, p->type);
 }
 
 static bool replace(const Pictures *p, const char *path, const PngPixels *pixels, int level, Err *err) {
   char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank); // the picture's name may be as long as any
   unlink(tmp);                                                    // of a killed run, or a link
-  bool ok = png_write_pixels(tmp, pixels, level, p->kind, err);
+  bool ok = png_write_pixels(tmp, pixels, level, p->type, err);
   if (ok && rename(tmp, path) != 0) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
   const int reason = errno;
   if (!ok) unlink(tmp);
@@ -61,7 +61,7 @@ bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels
   const bool ok =
       !is_another(p, path)
           ? replace(p, path, pixels, level, err)
-          : err_set(err, "%s exists and was not written by this program (%s); choose another folder", path, p->kind);
+          : err_set(err, "%s exists and was not written by this program (%s); choose another folder", path, p->type);
   free(path);
   return ok;
 }

@@ -5,12 +5,12 @@
 
 typedef struct Pictures {
   char *folder;     // owned
-  const char *kind; // "maskrcnn.c labels"
+  const char *type; // "maskrcnn.c labels"
   int rank;         // several may write to the folder, whose unfinished files are apart
 } Pictures;
 
 // Makes the folder, if need be. The kind is not copied.
-bool pictures_open(Pictures *p, const char *folder, const char *kind, int rank, Err *err);
+bool pictures_open(Pictures *p, const char *folder, const char *type, int rank, Err *err);
 // Writes FOLDER/NAME.png, in place of what has its name: of a link, not of what that leads to. False when something is
 // there that is no picture of the kind, when memory for packing it is out, or when it cannot be written, with the
 // reason in errno, too; then what stood there stays.

@@ -100,12 +100,12 @@ static void say_split(FoundSplit *f, const Split *s, int canvases) {
   if (s->defects.decode_ms > 0) found_say(f, "decoding", "%.1f ms per image (one core)", s->defects.decode_ms);
 }
 
-static void say_wrong(Diagnosis *f, int split, const Split *s, Defect kind) {
-  const DefectInfo *info = &defect_info[kind];
+static void say_wrong(Diagnosis *f, int split, const Split *s, Defect defect) {
+  const DefectInfo *info = &defect_info[defect];
   char *detail[DEFECT_DETAILS];
-  found_wrong(f, split, info->what, s->defects.found[kind].count,
+  found_wrong(f, split, info->what, s->defects.found[defect].count,
               split && info->scored ? info->scored : info->treatment);
-  for (int i = 0, n = defects_details(&s->defects, kind, detail); i < n; i++) {
+  for (int i = 0, n = defects_details(&s->defects, defect, detail); i < n; i++) {
     found_detail(f, "%s", detail[i]);
     free(detail[i]);
   }
@@ -173,9 +173,9 @@ void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) 
   find_split(f, 1, &c->val, o->canvases);
   find_categories(f, c);
   for (int k = 0; k < DEFECTS; k++) {
-    f->kinds.what[k] = defect_info[k].what;
-    f->kinds.treatment[k] = defect_info[k].treatment;
+    f->defect_types.what[k] = defect_info[k].what;
+    f->defect_types.treatment[k] = defect_info[k].treatment;
   }
-  f->kinds.n = DEFECTS;
+  f->defect_types.n = DEFECTS;
   for (int i = 0; i < c->advice.num_hurts; i++) found_hurt(f, "%s", c->advice.hurts[i]);
 }

@@ -50,7 +50,7 @@ const DefectInfo defect_info[DEFECTS] = {
 
 // ---- one annotation -------------------------------------------------------------------------------------------------
 
-static uint32_t bit(Defect kind, bool found) { return found ? 1u << kind : 0; }
+static uint32_t bit(Defect defect, bool found) { return found ? 1u << defect : 0; }
 
 // What the numbers of an annotation and its box tell. Crowds are no training targets: only whether their masks can be
 // read matters. Nobody knows what lies beyond an image without a size.
@@ -59,12 +59,12 @@ static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_objec
   const bool sized = im->w > 0 && im->h > 0;
   bool beyond = b[0] < -1 || b[1] < -1 || b[0] + b[2] > im->w + 1. || b[1] + b[3] > im->h + 1.;
   bool unit =
-      a->kind == SEG_POLYGONS && a->extent[0] >= 0 && a->extent[1] >= 0 && a->extent[2] <= 1 && a->extent[3] <= 1;
-  bool other_size = a->kind == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
+      a->type == SEG_POLYGONS && a->extent[0] >= 0 && a->extent[1] >= 0 && a->extent[2] <= 1 && a->extent[3] <= 1;
+  bool other_size = a->type == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
   return bit(DEFECT_ANN_ID, a->replaced) | bit(DEFECT_CROWD, a->was_crowd) | bit(DEFECT_NO_CATEGORY, a->category < 0) |
          bit(DEFECT_MASK_BAD, a->bad_segmentation) | bit(DEFECT_MASK_ODD, a->odd_polygon) |
          bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond && sized) |
-         bit(DEFECT_MASK_NONE, is_object && a->kind == SEG_NONE && !a->bad_segmentation) |
+         bit(DEFECT_MASK_NONE, is_object && a->type == SEG_NONE && !a->bad_segmentation) |
          bit(DEFECT_MASK_SIZE, is_object && other_size && sized) | bit(DEFECT_MASK_UNIT, is_object && unit) |
          bit(DEFECT_BOX_EMPTY, !is_object && !a->crowd && a->category >= 0);
 }
@@ -79,7 +79,7 @@ static bool apart(const double a[4], const double b[4]) {
 // x1 y1 x2 y2 of the pixels that a mask can cover, in whole pixels and within its image.
 static void mask_extent(const Coco *c, const CocoAnn *a, const CocoImage *im, double m[4]) {
   for (int i = 0; i < 4; i++) m[i] = a->extent[i];
-  if (a->kind == SEG_RLE) {
+  if (a->type == SEG_RLE) {
     const Rle runs = coco_ann_runs(c, a);
     double b[4];
     rle_bbox(&runs, b);
@@ -311,29 +311,29 @@ static char *crowds_by_category(const Coco *c) {
   return text;
 }
 
-int defects_details(const Defects *f, Defect kind, char *detail[DEFECT_DETAILS]) {
-  const Finding *found = &f->found[kind];
+int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS]) {
+  const Finding *found = &f->found[defect];
   const char *file = found->image >= 0 ? f->coco->images[found->image].file_name : NULL;
   int n = 0;
-  detail[n++] = xasprintf("first: %s %lld%s%s", defect_info[kind].of, (long long)found->id, file ? ", file " : "",
+  detail[n++] = xasprintf("first: %s %lld%s%s", defect_info[defect].of, (long long)found->id, file ? ", file " : "",
                           file ? file : "");
-  if (kind == DEFECT_BOX_APART && 2 * f->corners > found->count)
+  if (defect == DEFECT_BOX_APART && 2 * f->corners > found->count)
     detail[n++] = xstrdup("most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
-  if (kind == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
-  if (kind == DEFECT_MASK_BAD) {
+  if (defect == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
+  if (defect == DEFECT_MASK_BAD) {
     const MaskForms forms = mask_forms(f->coco);
     detail[n++] = xasprintf("most are %s", seg_form_texts[mask_forms_most(&forms)]);
   }
-  if (kind == DEFECT_FILE && f->reason[found->image]) detail[n++] = xstrdup(f->reason[found->image]);
+  if (defect == DEFECT_FILE && f->reason[found->image]) detail[n++] = xstrdup(f->reason[found->image]);
   return n;
 }
 
-char *defects_line(const Defects *f, Defect kind, bool scored) {
-  const DefectInfo *info = &defect_info[kind];
+char *defects_line(const Defects *f, Defect defect, bool scored) {
+  const DefectInfo *info = &defect_info[defect];
   char *detail[DEFECT_DETAILS];
-  char *line = xasprintf("%s: %d; %s", info->what, f->found[kind].count,
+  char *line = xasprintf("%s: %d; %s", info->what, f->found[defect].count,
                          scored && info->scored ? info->scored : info->treatment);
-  const int n = defects_details(f, kind, detail);
+  const int n = defects_details(f, defect, detail);
   for (int i = 0; i < n; i++) {
     char *longer = xasprintf("%s; %s", line, detail[i]);
     free(line);

@@ -67,6 +67,6 @@ void defects_free(Defects *f);
 bool defects_any(const Defects *f);
 enum { DEFECT_DETAILS = 3 };
 // The first example, and what the defect may come from: sentences without a full stop, malloc'ed. Returns how many.
-int defects_details(const Defects *f, Defect kind, char *detail[DEFECT_DETAILS]);
+int defects_details(const Defects *f, Defect type, char *detail[DEFECT_DETAILS]);
 // All about a defect in one line, malloc'ed; `scored`: of an evaluation's ground truth.
-char *defects_line(const Defects *f, Defect kind, bool scored);
+char *defects_line(const Defects *f, Defect type, bool scored);

@@ -18,7 +18,7 @@ typedef struct FoundSplit {
   Said said[8];        // what there is
   int num_said;
   Histograms histograms;
-  const uint32_t *defects; // [data->coco.num_images] bit 1 << place in FoundKinds; NULL: nothing is known
+  const uint32_t *defects; // [data->coco.num_images] bit 1 << place in DefectTypes; NULL: nothing is known
   int *category;           // [data->coco.num_categories] place in Diagnosis.category
 } FoundSplit;
 
@@ -37,10 +37,10 @@ typedef struct FoundWrong {
   char *detail[3]; // lines: the first example, what it may come from; NULL: no more
 } FoundWrong;
 
-typedef struct FoundKinds { // of what can be wrong with an image, for those who look for such images
+typedef struct DefectTypes { // of what can be wrong with an image, for those who look for such images
   int n;
   const char *what[32], *treatment[32];
-} FoundKinds;
+} DefectTypes;
 
 typedef struct Diagnosis { // zero-initialise
   bool classes;            // a set of classes: images with one class each
@@ -54,7 +54,7 @@ typedef struct Diagnosis { // zero-initialise
   int categories;
   FoundWrong *wrong;
   size_t num_wrong, cap_wrong;
-  FoundKinds kinds;
+  DefectTypes defect_types;
   char **hurt; // one sentence each
   size_t num_hurts, cap_hurts;
   char *command; // that is suggested; NULL: training cannot start

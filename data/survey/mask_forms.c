@@ -16,9 +16,9 @@ const char *const seg_form_texts[SEG_FORMS] = {
 static bool unusable(const CocoAnn *a, const CocoImage *im, SegForm *form) {
   const int *e = a->extent;
   *form = a->form;
-  if (a->kind == SEG_NONE) return a->bad_segmentation;
-  *form = a->kind == SEG_RLE ? FORM_RLE_SIZE : FORM_FRACTIONS;
-  if (a->kind == SEG_RLE) return im->h > 0 && im->w > 0 && (a->rle_h != im->h || a->rle_w != im->w);
+  if (a->type == SEG_NONE) return a->bad_segmentation;
+  *form = a->type == SEG_RLE ? FORM_RLE_SIZE : FORM_FRACTIONS;
+  if (a->type == SEG_RLE) return im->h > 0 && im->w > 0 && (a->rle_h != im->h || a->rle_w != im->w);
   return e[0] >= 0 && e[1] >= 0 && e[2] <= 1 && e[3] <= 1;
 }
 
@@ -28,7 +28,7 @@ MaskForms mask_forms(const Coco *c) {
     for (int k = c->images[i].first_ann; k < c->images[i].first_ann + c->images[i].anns; k++) {
       const CocoAnn *a = &c->anns[k];
       SegForm form;
-      f.masks += a->kind != SEG_NONE || a->bad_segmentation;
+      f.masks += a->type != SEG_NONE || a->bad_segmentation;
       if (!unusable(a, &c->images[i], &form)) continue;
       if (f.unusable++ == 0) f.first = a;
       f.form[form]++;

@@ -27,7 +27,7 @@ static double box_iou(const float a[4], const float b[4]) {
 
 // Number by number, which nearly all copies are.
 static bool same_polygons(const Coco *c, const CocoAnn *a, const CocoAnn *b) {
-  if (a->kind != SEG_POLYGONS || b->kind != SEG_POLYGONS || a->parts != b->parts) return false;
+  if (a->type != SEG_POLYGONS || b->type != SEG_POLYGONS || a->parts != b->parts) return false;
   for (int p = 0; p < a->parts; p++) {
     const int i = a->first_part + p, k = b->first_part + p, points = c->part_points[i];
     if (points != c->part_points[k] ||

@@ -178,8 +178,8 @@ TEST(log_resume_without_memory_drops_nothing) {
   free(dir);
 }
 
-static void commit(Log *log, int64_t step, const char *kind) {
-  log_begin(log, step, kind);
+static void commit(Log *log, int64_t step, const char *type) {
+  log_begin(log, step, type);
   log_commit(log);
 }
 

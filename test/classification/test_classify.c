@@ -36,13 +36,13 @@ TEST(classify_counts_hits_and_confusions) {
 TEST(classify_accepts_the_same_classes) {
   CocoCategory named[] = {{0, "ant"}, {1, "bee"}};
   Dataset d = {
-      .kind = &objects_of_classes, .classes = 2, .coco = {.path = "there", .categories = named, .num_categories = 2}};
+      .type = &objects_of_classes, .classes = 2, .coco = {.path = "there", .categories = named, .num_categories = 2}};
   const Category same[] = {{0, "ant"}, {1, "bee"}}, other[] = {{0, "ant"}, {1, "bear"}};
   Err err;
   EXPECT(classify_accepts(same, 2, &d, &err));
   EXPECT(!classify_accepts(other, 2, &d, &err));
   EXPECT_STR(err.msg, "there: class 1 is bee, but the model's is bear");
   EXPECT(!classify_accepts(same, 3, &d, &err) && strstr(err.msg, "2 classes, but the model has 3"));
-  d.kind = &objects_with_masks;
+  d.type = &objects_with_masks;
   EXPECT(!classify_accepts(same, 2, &d, &err) && strstr(err.msg, ": not a data set of images by class"));
 }

@@ -37,7 +37,7 @@ TEST(engine_step_not_finite) {
 }
 
 // Kinds of parameters have rates of their own, of either optimiser: where biases' is 0, all else moves.
-TEST(engine_trains_kinds_by_their_factors) {
+TEST(engine_trains_roles_by_their_factors) {
   static const SgdFactors still_biases = {.rate = {[PARAM_WEIGHT] = 1, [PARAM_NORM_SCALE] = 1, [PARAM_NORM_SHIFT] = 1},
                                           .decay = {1, 1, 1, 1}};
   ModelConfig config = small_config(NORM_GN, CLASSES);
@@ -50,13 +50,13 @@ TEST(engine_trains_kinds_by_their_factors) {
     params_randomise(&e.params, 1);
     params_randomise(&before.params, 1);
     EXPECT(small_step(&e, 0).finite);
-    int still = 0, moved[PARAM_KINDS] = {0};
+    int still = 0, moved[PARAM_ROLES] = {0};
     for (int k = 0; k < e.params.n; k++) {
       const Param *q = e.params.list[k];
       if (!q->trainable) continue;
       const bool same = same_values(&q->master, &before.params.list[k]->master);
-      still += same && q->kind == PARAM_BIAS;
-      moved[q->kind] += !same;
+      still += same && q->role == PARAM_BIAS;
+      moved[q->role] += !same;
     }
     EXPECT(still > 0 && !moved[PARAM_BIAS]);
     EXPECT(moved[PARAM_WEIGHT] && moved[PARAM_NORM_SCALE] && moved[PARAM_NORM_SHIFT]);

@@ -23,7 +23,7 @@ static Trial model_conventions(Conventions whose) {
   config_conventions(&m.config, whose);
   return m;
 }
-static Trial model_r50(NormKind norm) {
+static Trial model_r50(NormType norm) {
   Trial m = {.name = norm_names[norm], .config = synthetic_config(CANVAS_H, CANVAS_W, CLASSES), .layers = 2 * 60};
   m.config.depth = 50;
   m.config.norm = norm;
@@ -410,7 +410,7 @@ static void check_shadows(DType amp, const Trial *m) {
 TEST_TIER(cuda_shadows_follow_updates, 1) {
   if (!gpu_device()) return;
   const DType types[] = {F32, BF16, F16};
-  const NormKind norms[] = {NORM_FROZEN_BN, NORM_GN, NORM_BN};
+  const NormType norms[] = {NORM_FROZEN_BN, NORM_GN, NORM_BN};
   for (int n = 0; n < COUNT(norms); n++) {
     const Trial m = model_r50(norms[n]);
     for (int t = 0; t < COUNT(types); t++) check_shadows(types[t], &m);

@@ -15,7 +15,7 @@ static void image_forward(Graph *g, Node *n) {
   const BatchImages *images = &n->in[0].v->images;
   g->dev->ops->preprocess(g->dev, &p, images->info, images->bytes, &n->out[0]->x);
 }
-static const NodeKind image_kind = {.name = "image", .forward = image_forward};
+static const NodeType image_node = {.name = "image", .forward = image_forward};
 
 static float target_of(const Truth *t, int image) {
   return t->count[image] ? (float)t->label[image * t->capacity] / CLASSES : 0;
@@ -51,13 +51,13 @@ static void loss_backward(Graph *g, Node *n) {
       ((float *)dy->data)[at] = apart / (float)tensor_pixels(y);
     }
 }
-static const NodeKind loss_kind = {
+static const NodeType loss_node = {
     .name = "label_loss", .forward = loss_forward, .backward = loss_backward, .source = true, .reads_in = true};
 
 static void toy_build(Network *network) {
   Graph *g = &network->graph;
   g->part = "all";
-  Node *image = graph_node(g, &image_kind, "image");
+  Node *image = graph_node(g, &image_node, "image");
   Value *x = graph_value(g, "image", tensor(g->act, network->images, network->canvas_h, network->canvas_w, 3));
   node_in(image, network->input, FLOW_NONE);
   node_out(image, x);
@@ -70,7 +70,7 @@ static void toy_build(Network *network) {
     network->result[0] = y;
     return;
   }
-  Node *loss = graph_node(g, &loss_kind, "label_loss");
+  Node *loss = graph_node(g, &loss_node, "label_loss");
   node_in(loss, y, FLOW_DENSE);
   node_in(loss, network->truth, FLOW_NONE);
   node_out(loss, network->losses);

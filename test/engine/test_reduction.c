@@ -14,7 +14,7 @@ enum { SIDE = 64, ONE = 1, ROOM = 3, KINDS = 4 };
 static const StepOptions still = {.momentum = 0.9f}; // gradients stay in their buffer, weights where they are
 static const StepOptions moving = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
 
-static void open_rank(Engine *e, const char *device, NormKind norm, const ReductionOptions *ranks) {
+static void open_rank(Engine *e, const char *device, NormType norm, const ReductionOptions *ranks) {
   ModelConfig config = synthetic_config(SIDE, SIDE, KINDS);
   const Shapes shapes = {.canvases = 1,
                          .canvas = {{.h = SIDE, .w = SIDE}},
@@ -44,7 +44,7 @@ static StepResult step_of(Engine *e, int rank, int step, StepOptions o) {
 // ---- the mean -----------------------------------------------------------------------------------------------------
 
 // Gradients and losses of every rank's batch alone, added in the order of ranks and divided by their number.
-static double *expected_mean(const char *device, NormKind norm, int world, double loss[MAX_LOSSES]) {
+static double *expected_mean(const char *device, NormType norm, int world, double loss[MAX_LOSSES]) {
   double *sum = NULL;
   memset(loss, 0, MAX_LOSSES * sizeof *loss);
   for (int rank = 0; rank < world; rank++) {
@@ -70,7 +70,7 @@ static double *expected_mean(const char *device, NormKind norm, int world, doubl
 
 typedef struct MeanCase {
   const char *device;
-  NormKind norm;
+  NormType norm;
   double bucket_mb;
 } MeanCase;
 
@@ -118,7 +118,7 @@ static bool everywhere(Comm *c, const void *p, size_t bytes) {
 }
 
 static void run_of_ranks(Comm *c, void *context) {
-  const NormKind *norm = context;
+  const NormType *norm = context;
   Engine e;
   open_rank(&e, "cpu", *norm, &(ReductionOptions){.comm = c, .bucket_mb = 0.02});
   const Params *p = &e.params;
@@ -134,7 +134,7 @@ static void run_of_ranks(Comm *c, void *context) {
 }
 
 TEST(reduction_leaves_every_rank_the_same_state) {
-  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_GN; norm++) expect_ranks(3, run_of_ranks, &norm);
+  for (NormType norm = NORM_FROZEN_BN; norm <= NORM_GN; norm++) expect_ranks(3, run_of_ranks, &norm);
 }
 
 static void requests(Comm *c, void *context) {

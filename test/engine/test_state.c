@@ -25,7 +25,7 @@ static void expect_folds_up_to_date(Engine *e) {
 }
 
 // Three steps, a checkpoint, a fresh engine: from there on both take the same steps, to the bit.
-static void check_resumed(NormKind norm, const Optimizer *optimizer) {
+static void check_resumed(NormType norm, const Optimizer *optimizer) {
   ModelConfig config = small_config(norm, CLASSES);
   Engine whole, resumed;
   small_engine_with(&whole, &config, optimizer);
@@ -47,7 +47,7 @@ static void check_resumed(NormKind norm, const Optimizer *optimizer) {
   engine_close(&resumed);
 }
 TEST(state_resumed_run_is_the_same) {
-  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) check_resumed(norm, &(Optimizer){0});
+  for (NormType norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) check_resumed(norm, &(Optimizer){0});
   check_resumed(NORM_BN, &small_adam);
 }
 
@@ -312,7 +312,7 @@ static bool load_torchvision(Engine *e, const char *path, ModelConfig *config, E
 }
 
 // The older names, no metadata: the same values, and the same model as far as tensors tell.
-static void check_torchvision(NormKind norm) {
+static void check_torchvision(NormType norm) {
   ModelConfig config = small_config(norm, CLASSES), told;
   config.width = config.norm_groups = 32; // no tensor tells the groups
   Engine saved, loaded;
@@ -408,7 +408,7 @@ TEST(state_names_what_does_not_fit) {
 
 // BatchNorm2d's counter goes on from where it stood; other norms have none.
 TEST(state_counts_batches) {
-  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) {
+  for (NormType norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) {
     ModelConfig config = small_config(norm, CLASSES);
     Engine e;
     small_engine_random(&e, &config, 1);

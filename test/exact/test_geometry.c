@@ -47,7 +47,7 @@ TEST(anchors_options) {
   EXPECT_NEAR(a.level[0].cell[3][0], -2, 0); // 1.75
   EXPECT_NEAR(a.level[0].stride_x, 8, 0);    // 16 / 2
   EXPECT_NEAR(a.level[1].stride_x, 16, 0);   // as given
-  shapes.kind = ANCHORS_EXACT;
+  shapes.type = ANCHORS_EXACT;
   anchors_init(&a, &shapes, 2, grid, grid, 16, 16);
   EXPECT_NEAR(a.level[0].cell[0][0], -2.5, 0);
   EXPECT_NEAR(a.level[1].cell[0][3], 4.5, 0);
@@ -59,7 +59,7 @@ TEST(anchors_options) {
 TEST(anchors_legacy) {
   const int grid[] = {2, 2};
   AnchorShapes shapes = {
-      .sizes = 1, .size = {{32}, {128}}, .ratios = 3, .ratio = {.5f, 1, 2}, .kind = ANCHORS_LEGACY, .stride = {4, 16}};
+      .sizes = 1, .size = {{32}, {128}}, .ratios = 3, .ratio = {.5f, 1, 2}, .type = ANCHORS_LEGACY, .stride = {4, 16}};
   const float want[2][3][4] = {{{-22, -10, 25, 13}, {-14, -14, 17, 17}, {-10, -22, 13, 25}},
                                {{-84, -40, 99, 55}, {-56, -56, 71, 71}, {-36, -80, 51, 95}}};
   Anchors a;

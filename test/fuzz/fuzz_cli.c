@@ -9,7 +9,7 @@
 #include "base/cli.h"
 #include "data/batches/canvas.h"
 
-static const char *const kinds[] = {"step", "cosine", NULL};
+static const char *const types[] = {"step", "cosine", NULL};
 
 // clang-format off
 #define FUZZED_OPTIONS(X)                                                                                              \
@@ -23,8 +23,8 @@ static const char *const kinds[] = {"step", "cosine", NULL};
   X(FLOAT,   momentum,   0.9f, 0, 1, "X",    "a number")                                                               \
   X(FLOAT,   rate,       0.02f, 0, INFINITY, "X", "a number without an upper limit")                                   \
   X(STRING,  sizes,      NULL, "N,N",        "text")                                                                   \
-  X(CHOICE,  schedule,   0, kinds,           "one of several")                                                         \
-  X(CHOICE_IMPLIED, amp, 0, kinds, "cosine", "one of several that may be left out")
+  X(CHOICE,  schedule,   0, types,           "one of several")                                                         \
+  X(CHOICE_IMPLIED, amp, 0, types, "cosine", "one of several that may be left out")
 // clang-format on
 
 typedef struct FuzzedOptions {

@@ -29,19 +29,19 @@ static const Coco *ground_truth(void) {
   return &gt;
 }
 
-static void check_scores(const Coco *gt, const CocoResults *dt, EvalKind kind) {
+static void check_scores(const Coco *gt, const CocoResults *dt, IouType type) {
   EvalSummary s;
   Err err = {""};
-  bool ok = cocoeval_run(&s, gt, dt, kind, &err);
+  bool ok = cocoeval_run(&s, gt, dt, type, &err);
   CHECK(ok || (*err.msg && !strchr(err.msg, '\n')));
   for (int i = 0; ok && i < EVAL_STATS; i++) CHECK(s.stats[i] == -1 || (s.stats[i] >= 0 && s.stats[i] <= 1));
   cocoeval_free(&s);
 }
 
 // No more is detected than there are detections, and no more objects are found or missed than there are.
-static void check_confusion(const Coco *gt, const CocoResults *dt, EvalKind kind) {
+static void check_confusion(const Coco *gt, const CocoResults *dt, IouType type) {
   Err err = {""};
-  int64_t *count = eval_confusion(gt, dt, kind, &(double){0.1}, 1, 0.3, &err);
+  int64_t *count = eval_confusion(gt, dt, type, &(double){0.1}, 1, 0.3, &err);
   CHECK(count || (*err.msg && !strchr(err.msg, '\n')));
   const int n = gt->num_categories;
   int64_t objects = 0, detections = 0;
@@ -62,9 +62,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     CHECK(*err.msg && !strchr(err.msg, '\n'));
     return 0;
   }
-  for (int kind = EVAL_BBOX; kind <= EVAL_BOUNDARY; kind++) {
-    check_scores(gt, &dt, (EvalKind)kind);
-    check_confusion(gt, &dt, (EvalKind)kind);
+  for (int type = EVAL_BBOX; type <= EVAL_BOUNDARY; type++) {
+    check_scores(gt, &dt, (IouType)type);
+    check_confusion(gt, &dt, (IouType)type);
   }
   CHECK(coco_results_save(&dt, "/dev/null", &err));
   coco_results_free(&dt);

@@ -305,11 +305,11 @@ static bool same_rows(const Twin *a, const Twin *b) {
 }
 
 static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tensor *bound, double factor,
-                       AddendKind kind, int flags, uint64_t seed) {
+                       AddendType type, int flags, uint64_t seed) {
   const Tensor *s = &shape->cpu;
   DType dtype = shape->gpu.dtype;
-  bool accumulate = flags & 1, itself = kind == ITSELF;
-  Twin addend = twin_random(dtype, s->n, addend_size(kind, s->h), addend_size(kind, s->w), s->c, 1, seed + 1);
+  bool accumulate = flags & 1, itself = type == ITSELF;
+  Twin addend = twin_random(dtype, s->n, addend_size(type, s->h), addend_size(type, s->w), s->c, 1, seed + 1);
   Twin mask = twin_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 2), out[2];
   Tensor total = magnitude(bound);
   for (int run = 0; run < 2; run++) {
@@ -320,7 +320,7 @@ static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tenso
     t->gpu.count = shape->gpu.count;
     for (int gpu = 0; gpu < 2; gpu++) {
       Dest d = {.t = *twin_side(t, gpu), .accumulate = accumulate, .relu = flags & 2};
-      if (kind != NO_ADDEND) d.addend = itself ? &d.t : twin_side(&addend, gpu);
+      if (type != NO_ADDEND) d.addend = itself ? &d.t : twin_side(&addend, gpu);
       if (flags & 4) d.mask = twin_side(&mask, gpu);
       if (!gpu && !run) widen(&total, &d, &t->cpu);
       op(gpu ? gpu_device() : cpu_device(), gpu, context, &d);
@@ -330,7 +330,7 @@ static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tenso
   bool ok = twin_check(&out[0], total.data, factor + (dtype == F32 ? 10 : 1.01));
   ok &= EXPECT(same_rows(&out[0], &out[1]) && "the same bits twice");
   if (!ok)
-    printf("  addend %s, accumulate %d, relu %d, mask %d\n", addend_names[kind], accumulate, !!(flags & 2),
+    printf("  addend %s, accumulate %d, relu %d, mask %d\n", addend_names[type], accumulate, !!(flags & 2),
            !!(flags & 4));
   twin_check_guards(&out[0], false);
   twin_check_guards(&addend, true);
@@ -356,9 +356,9 @@ void twin_check_dests(TwinOp *op, void *context, const Twin *shape, const float 
     memcpy(plain.data, bound, tensor_bytes(&plain));
   else
     op(cpu_device(), false, context, &(Dest){.t = plain});
-  for (AddendKind kind = NO_ADDEND; kind < ADDEND_KINDS; kind++)
+  for (AddendType type = NO_ADDEND; type < ADDEND_TYPES; type++)
     for (int flags = 0; flags < 8; flags++)
-      if (kind != ITSELF || !(flags & 1))
-        check_dest(op, context, shape, &plain, factor, kind, flags, seed + (uint64_t)(kind * 8 + flags) * 16);
+      if (type != ITSELF || !(flags & 1))
+        check_dest(op, context, shape, &plain, factor, type, flags, seed + (uint64_t)(type * 8 + flags) * 16);
   free(plain.data);
 }

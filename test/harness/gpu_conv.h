@@ -9,8 +9,8 @@
 
 enum { MAX_TEST_PAIRS = 3, MAX_MODES = 64 };
 
-typedef enum Kind { FORWARD, DGRAD, WGRAD, KINDS } Kind;
-static const char *const kind_names[] = {"forward", "dgrad", "wgrad"};
+typedef enum ConvPass { FORWARD, DGRAD, WGRAD, CONV_PASSES } ConvPass;
+static const char *const pass_names[] = {"forward", "dgrad", "wgrad"};
 
 typedef struct Mode { // who computes
   const Rung *rung;   // NULL: the fastest of ours
@@ -60,9 +60,9 @@ static inline int out_size(int in, int taps, const Conv *conv) {
   return (in + 2 * conv->pad - taps) / conv->stride + 1;
 }
 
-static inline void describe(const Mode *m, Kind kind, const Problem *p) {
+static inline void describe(const Mode *m, ConvPass pass, const Problem *p) {
   printf("  %s, dtype %d, %s: %d pairs, n %d, %d x %d taps, stride %d, pad %d, %d -> %d channels, x", //
-         m->rung ? m->rung->name : "auto", m->dtype, kind_names[kind], p->pairs, p->n, p->r, p->s, p->conv.stride,
+         m->rung ? m->rung->name : "auto", m->dtype, pass_names[pass], p->pairs, p->n, p->r, p->s, p->conv.stride,
          p->conv.pad, p->c, p->k);
   for (int i = 0; i < p->pairs; i++) printf(" %d x %d (%d rows)", p->h[i], p->w[i], p->rows[i]);
   printf("\n");

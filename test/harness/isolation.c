@@ -12,7 +12,7 @@ static void touch_block(Isolation *s, int block) {
 
 static void touch_value(void *context, const Value *v) {
   Isolation *s = context;
-  if (v->kind == VALUE_TENSOR) touch_block(s, v->block);
+  if (v->type == VALUE_TENSOR) touch_block(s, v->block);
   for (int i = 0; i < s->graph->arrays; i++)
     if (s->graph->array[i].v == v) touch_block(s, s->graph->array[i].block);
 }

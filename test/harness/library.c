@@ -4,7 +4,7 @@
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
 
-static void save_weights(NormKind norm, const char *name) {
+static void save_weights(NormType norm, const char *name) {
   Engine e;
   ModelConfig config = small_config(norm, CLASSES);
   config.max_size = CANVAS + 32;
@@ -14,7 +14,7 @@ static void save_weights(NormKind norm, const char *name) {
   engine_close(&e);
 }
 
-const char *library_weights(NormKind norm) {
+const char *library_weights(NormType norm) {
   char name[64];
   snprintf(name, sizeof name, "library-%s", norm_names[norm]);
   const char *path = small_checkpoint(name);

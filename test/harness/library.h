@@ -5,7 +5,7 @@
 
 // Weights of a random model with that norm, of CLASSES classes (test/harness/small_engine.h), made once: a path, valid
 // until the next call. Trained for sides of 64 to 96 pixels.
-const char *library_weights(NormKind norm);
+const char *library_weights(NormType norm);
 // Weights of a random classifier (ResNet-18, 8 channels at first) of images of LIBRARY_SIDE pixels a side, made once,
 // as above. Its classes are "kind 0" … in the order of their labels, with category ids from 0 on.
 enum { LIBRARY_SIDE = 40, LIBRARY_CLASSES = 7 };

@@ -83,7 +83,7 @@ double *trial_train(MaskrcnnTrial *m, Use use, size_t *n) {
   return copy_gradients(&m->params, n);
 }
 
-ModelConfig trial_r50(NormKind norm) {
+ModelConfig trial_r50(NormType norm) {
   ModelConfig c = synthetic_config(CANVAS_H, CANVAS_W, CLASSES);
   c.depth = 50;
   c.norm = norm;

@@ -28,6 +28,6 @@ const double *trial_losses(const Network *n);
 double trial_loss(const Network *n); // their sum
 void *trial_copy(const void *p, size_t bytes);
 
-ModelConfig trial_r50(NormKind norm);
+ModelConfig trial_r50(NormType norm);
 ModelConfig
 trial_conventions(Conventions whose); // the other conventions, with the bottleneck that they put the stride into

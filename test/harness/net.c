@@ -17,7 +17,7 @@ static void feed_forward(Graph *g, Node *n) {
   g->dev->ops->copy(g->dev, &NODE_ATTR(n, FeedAttr)->data, &y);
 }
 
-static const NodeKind feed_kind = {
+static const NodeType feed_node = {
     .name = "feed", .attr_size = sizeof(FeedAttr), .forward = feed_forward, .recomputed = true};
 
 typedef struct LossAttr {
@@ -39,7 +39,7 @@ static void loss_backward(Graph *g, Node *n) {
   g->dev->ops->copy(g->dev, &NODE_ATTR(n, LossAttr)->r, &dx);
 }
 
-static const NodeKind loss_kind = {.name = "weighted_sum",
+static const NodeType loss_node = {.name = "weighted_sum",
                                    .attr_size = sizeof(LossAttr),
                                    .forward = loss_forward,
                                    .backward = loss_backward,
@@ -60,7 +60,7 @@ int net_pick(Net *net, int low, int high) {
 
 Value *net_input(Net *net, int n, int h, int w, int c) {
   Graph *g = &net->graph;
-  Node *node = graph_node(g, &feed_kind, "input");
+  Node *node = graph_node(g, &feed_node, "input");
   NODE_ATTR(node, FeedAttr)->data = outside(net, n, h, w, c);
   Value *v = graph_value(g, "input", tensor(g->act, n, h, w, c));
   node_out(node, v);
@@ -68,7 +68,7 @@ Value *net_input(Net *net, int n, int h, int w, int c) {
 }
 
 void net_loss(Net *net, Value *y) {
-  Node *n = graph_node(&net->graph, &loss_kind, "loss");
+  Node *n = graph_node(&net->graph, &loss_node, "loss");
   *NODE_ATTR(n, LossAttr) = (LossAttr){.net = net, .r = outside(net, y->x.n, y->x.h, y->x.w, y->x.c)};
   node_in(n, y, FLOW_DENSE);
 }

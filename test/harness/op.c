@@ -173,21 +173,21 @@ static void expect_dest(const Dest *d, const Tensor *plain, const Tensor *before
   expect_padding_zero(&d->t);
 }
 
-static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *plain, AddendKind kind, int flags,
+static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *plain, AddendType type, int flags,
                        uint64_t key) {
   const Tensor *p = plain;
   Dest d = {.t = test_tensor_like(p), .accumulate = flags & 1, .relu = flags & 2};
   Tensor before = test_tensor_like(p), first = test_tensor_like(p), mask = test_tensor_like(p);
-  Tensor addend = test_tensor(p->dtype, p->n, addend_size(kind, p->h), addend_size(kind, p->w), p->c);
+  Tensor addend = test_tensor(p->dtype, p->n, addend_size(type, p->h), addend_size(type, p->w), p->c);
   addend.count = p->count;
   test_fill(&addend, rng_key(key, 1), -1, 1);
   test_fill(&mask, rng_key(key, 2), -1, 1);
-  if (d.accumulate || kind == ITSELF) test_fill(&before, rng_key(key, 3), -1, 1); // otherwise NaN
+  if (d.accumulate || type == ITSELF) test_fill(&before, rng_key(key, 3), -1, 1); // otherwise NaN
   if (flags & 4) d.mask = &mask;
-  if (kind != NO_ADDEND) d.addend = kind == ITSELF ? &d.t : &addend;
+  if (type != NO_ADDEND) d.addend = type == ITSELF ? &d.t : &addend;
 
   int threads = omp_get_max_threads();
-  int most = dev->gpu ? 2 : kind == HALF && flags == 7 ? 3 : 1; // teams take long to start
+  int most = dev->gpu ? 2 : type == HALF && flags == 7 ? 3 : 1; // teams take long to start
   for (int t = 1; t <= most; t++) {
     omp_set_num_threads(t);
     memcpy(d.t.data, before.data, tensor_bytes(p));
@@ -208,9 +208,9 @@ void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, ui
   Dest plain = {.t = test_tensor_like(shape)};
   run_op(dev, op, context, &plain);
   expect_padding_zero(&plain.t);
-  for (AddendKind kind = NO_ADDEND; kind < ADDEND_KINDS; kind++)
+  for (AddendType type = NO_ADDEND; type < ADDEND_TYPES; type++)
     for (int flags = 0; flags < 8; flags++)
-      if (kind != ITSELF || !(flags & 1))
-        check_dest(dev, op, context, &plain.t, kind, flags, rng_key(key, kind * 8 + flags));
+      if (type != ITSELF || !(flags & 1))
+        check_dest(dev, op, context, &plain.t, type, flags, rng_key(key, type * 8 + flags));
   test_tensor_free(&plain.t);
 }

@@ -3,13 +3,13 @@
 #include "engine/state.h"
 #include "test/harness/test.h"
 
-ModelConfig small_config(NormKind norm, int classes) {
+ModelConfig small_config(NormType norm, int classes) {
   ModelConfig c = synthetic_config(CANVAS, CANVAS, classes);
   c.norm = norm;
   return c;
 }
 
-const Optimizer small_adam = {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+const Optimizer small_adam = {.type = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 
 void small_engine(Engine *e, const ModelConfig *config) { small_engine_with(e, config, &(Optimizer){0}); }
 

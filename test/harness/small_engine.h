@@ -6,7 +6,7 @@
 enum { CANVAS = 64, CAPACITY = 3, CLASSES = 4, IMAGES = 2 };
 
 // synthetic_config with that norm.
-ModelConfig small_config(NormKind norm, int classes);
+ModelConfig small_config(NormType norm, int classes);
 // Two canvases of different shapes, CANVAS × CANVAS and 32 wider, training and inference, as train.c has them.
 void small_engine(Engine *e, const ModelConfig *config);
 void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer);

@@ -18,10 +18,10 @@ void write_text(const char *path, const char *text) {
 }
 
 // The segmentations take turns: polygon, run lengths, none.
-static void write_segmentation(FILE *f, int kind, int x, int y, Size s) {
+static void write_segmentation(FILE *f, int type, int x, int y, Size s) {
   int r = x + OBJECT_W, b = y + OBJECT_H;
-  if (kind == 0) fprintf(f, ",\"segmentation\":[[%d,%d,%d,%d,%d,%d,%d,%d]]", x, y, r, y, r, b, x, b);
-  if (kind != 1) return;
+  if (type == 0) fprintf(f, ",\"segmentation\":[[%d,%d,%d,%d,%d,%d,%d,%d]]", x, y, r, y, r, b, x, b);
+  if (type != 1) return;
   fprintf(f, ",\"segmentation\":{\"size\":[%d,%d],\"counts\":[%d", s.h, s.w, x * s.h + y);
   for (int c = 1; c < OBJECT_W; c++) fprintf(f, ",%d,%d", OBJECT_H, s.h - OBJECT_H);
   fprintf(f, ",%d,%d]}", OBJECT_H, (s.w - r) * s.h + s.h - b);

@@ -7,19 +7,19 @@
 
 // n elements, a multiple of 8, as weights in parts of `piece` elements; with `kinds` of any kind. `to` has room for
 // n / piece + 1. Returns how many they are.
-static inline int update_plain_parts(UpdatePart *to, int n, int piece, bool kinds) {
+static inline int update_plain_parts(UpdatePart *to, int n, int piece, bool roles) {
   int parts = 0;
   for (int at = 0; at < n; at += piece, parts++)
     to[parts] = (UpdatePart){.first = (size_t)at,
                              .n = MIN(piece, n - at),
-                             .kind = kinds ? (ParamKind)(rng_u32(4, (uint64_t)parts) % PARAM_KINDS) : PARAM_WEIGHT};
+                             .role = roles ? (ParamRole)(rng_u32(4, (uint64_t)parts) % PARAM_ROLES) : PARAM_WEIGHT};
   return parts;
 }
 
 typedef struct UpdateSegment { // a parameter of rows · row elements
   int rows, row, piece;        // piece: elements of its parts
   bool shadow, scaled;
-  ParamKind kind;
+  ParamRole role;
 } UpdateSegment;
 
 // Rows that end within parts and with them, and rows of many parts; parameters that leave room before the next.
@@ -57,7 +57,7 @@ static inline int update_case_parts(UpdatePart to[UPDATE_CASE_PARTS], void *shad
       UpdatePart *p = &to[parts++];
       *p = (UpdatePart){.first = (size_t)(update_segment_first(s) + at),
                         .n = MIN(u->piece, n - at),
-                        .kind = u->kind,
+                        .role = u->role,
                         .row = u->row,
                         .at = at};
       if (u->shadow) p->shadow = (char *)shadow + p->first * shadow_size;

@@ -137,7 +137,7 @@ TEST(library_copies_photographs_in_bands) {
 }
 
 // Batches of one and of 24, and whatever stands beside an image: the same bits.
-static void same_in_any_batch(const char *device, const char *amp, NormKind norm) {
+static void same_in_any_batch(const char *device, const char *amp, NormType norm) {
   enum { N = 48 };
   maskrcnn_image images[N];
   maskrcnn_results *one = NULL, *many = NULL;

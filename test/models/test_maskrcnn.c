@@ -152,7 +152,7 @@ TEST(model_batches) {
   check_batches(&c);
 }
 TEST_TIER(model_batches_r50, 1) {
-  for (NormKind norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) {
+  for (NormType norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) {
     ModelConfig c = trial_r50(norm);
     check_batches(&c);
   }
@@ -226,7 +226,7 @@ TEST_TIER(model_tiny, 1) {
 // ---- validation -----------------------------------------------------------------------------------------------------
 
 // Its losses are those of training to the bit where no norm has statistics of the batch; nothing of the model changes.
-static void check_validation(NormKind norm) {
+static void check_validation(NormType norm) {
   const ModelConfig config = trial_r50(norm);
   MaskrcnnTrial m;
   trial_open(&m, &config, 2, (int[]){3, 2});

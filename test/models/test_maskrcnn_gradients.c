@@ -23,7 +23,7 @@ static void held_forward(Graph *g, Node *n) {
 }
 
 static void hold_proposals(Network *n) {
-  static const NodeKind kind = {.name = "proposals held", .forward = held_forward};
+  static const NodeType type = {.name = "proposals held", .forward = held_forward};
   const Boxes *b = &maskrcnn_of(n)->proposals->boxes;
   size_t rows = (size_t)b->groups * (size_t)b->capacity;
   held.n = n;
@@ -32,7 +32,7 @@ static void hold_proposals(Network *n) {
   held.saved.score.data = trial_copy(b->score.data, tensor_bytes(&b->score));
   held.saved.index = trial_copy(b->index, rows * sizeof(int));
   held.saved.count = trial_copy(b->count, (size_t)b->groups * sizeof(int));
-  graph_find_node(&n->graph, "proposals")->kind = &kind;
+  graph_find_node(&n->graph, "proposals")->type = &type;
 }
 
 static void release_proposals(void) {

@@ -72,7 +72,7 @@ static void read_forward(Graph *g, Node *n) {
     net->magnitude += fabs(loss[i]);
   }
 }
-static const NodeKind read_kind = {.name = "read", .attr_size = sizeof(ReadAttr), .forward = read_forward};
+static const NodeType read_node = {.name = "read", .attr_size = sizeof(ReadAttr), .forward = read_forward};
 
 // A head and an auxiliary one.
 static void build_class_loss(Net *net) {
@@ -88,7 +88,7 @@ static void build_class_loss(Net *net) {
                      graph_hits(g, graph_name(g, "hits%d", i)));
     layer_class_probs(g, graph_name(g, "probs%d", i), logits)->keep = true;
   }
-  Node *n = graph_node(g, &read_kind, "read");
+  Node *n = graph_node(g, &read_node, "read");
   NODE_ATTR(n, ReadAttr)->net = net;
   node_in(n, losses, FLOW_NONE);
 }

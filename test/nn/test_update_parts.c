@@ -35,7 +35,7 @@ static int expect_parts(const Params *p, int at, const Param *q, const Tensor *s
   for (size_t done = 0; done < n; at++) {
     const UpdatePart *u = &p->part[at];
     EXPECT(at < p->parts && u->first == first + done && u->n > 0 && u->n <= UPDATE_PART && u->n % 8 == 0);
-    EXPECT(u->kind == q->kind && u->scale == scale);
+    EXPECT(u->role == q->role && u->scale == scale);
     EXPECT(u->shadow == (shadow ? (char *)shadow->data + done * dtype_size(shadow->dtype) : NULL));
     if (scale) EXPECT((size_t)u->at == done && (size_t)u->row == n / (size_t)q->master.n);
     if (u->n <= 0) break;

@@ -62,7 +62,7 @@ static void check_update(Device *dev, AdamFixture *f, int t, double clip, double
   update(dev, f);
   EXPECT(get(&f->state, 0, 0, 0, 0) == t);
   for (int i = 0; i < f->n; i++) {
-    bool second = f->part[i / PARAM_ALIGN].kind == PARAM_BIAS;
+    bool second = f->part[i / PARAM_ALIGN].role == PARAM_BIAS;
     double r = lr * (second ? rate : 1), d = decay * (second ? pull : 1), g = get(&f->g, 0, 0, 0, i) * clip;
     double size = fabs(g) + d * fabs(w[i]), shrunk = f->p.decoupled ? w[i] - r * d * w[i] : w[i];
     if (!f->p.decoupled) g += d * w[i];
@@ -81,13 +81,13 @@ static void check_update(Device *dev, AdamFixture *f, int t, double clip, double
   free(w);
 }
 
-static void check_adam(Device *dev, int n, double limit, double norm, double inv_scale, bool decoupled, bool kinds) {
+static void check_adam(Device *dev, int n, double limit, double norm, double inv_scale, bool decoupled, bool roles) {
   const double lr = 0x1p-6, decay = 0x1p-4;
   AdamFixture f;
   make(&f, dev, n, (const double[]){lr, NAN, decay, limit, inv_scale}, norm);
   f.p.decoupled = decoupled;
-  if (kinds) {
-    for (int i = 0; i < COUNT(f.part); i++) f.part[i].kind = i % 2 ? PARAM_BIAS : PARAM_WEIGHT;
+  if (roles) {
+    for (int i = 0; i < COUNT(f.part); i++) f.part[i].role = i % 2 ? PARAM_BIAS : PARAM_WEIGHT;
     f.p.factors = (SgdFactors){.rate = {1, 2}, .decay = {1, 0.5f}};
   }
   double clip = (limit > 0 ? fmin(1, limit / (norm + 1e-6)) : 1) * inv_scale;

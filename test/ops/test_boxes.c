@@ -86,9 +86,9 @@ static void rpn_random(RpnOutputs *rpn, Fixture *f, int seed) {
     rpn->deltas[l] = fixture_map(f, IMAGES, h[l], w[l], 12);
     fill_random(&r, &rpn->deltas[l], -1.5, 1.5);
     for (size_t i = 0; i < tensor_elements(&rpn->logits[l]); i++) {
-      int kind = below(&r, 40);
-      set_at(&rpn->logits[l], i, kind == 0 ? NAN : kind == 1 ? -INFINITY : kind == 2 ? -0. : below(&r, 17) / 4. - 2);
-      if (kind == 3) set_at(&rpn->deltas[l], i * 2, NAN);
+      int type = below(&r, 40);
+      set_at(&rpn->logits[l], i, type == 0 ? NAN : type == 1 ? -INFINITY : type == 2 ? -0. : below(&r, 17) / 4. - 2);
+      if (type == 3) set_at(&rpn->deltas[l], i * 2, NAN);
     }
   }
 }
@@ -183,17 +183,17 @@ static void check_rpn(Fixture *f, DType dtype, int levels, const int *h, const i
   ImageInfo *images = fixture_copy(f, sizeof info, info);
   Tensor map[2][MAX_LEVELS], floats[2][MAX_LEVELS]; // logits, deltas
   for (int l = 0; l < levels; l++)
-    for (int kind = 0; kind < 2; kind++) {
-      Tensor *t = &map[kind][l];
-      *t = fixture_typed(f, dtype, IMAGES, h[l], w[l], kind ? 12 : 3);
+    for (int type = 0; type < 2; type++) {
+      Tensor *t = &map[type][l];
+      *t = fixture_typed(f, dtype, IMAGES, h[l], w[l], type ? 12 : 3);
       for (size_t i = 0; i < tensor_elements(t); i++) {
-        double v = !kind ? draw_logit(&d, pattern)
+        double v = !type ? draw_logit(&d, pattern)
                    : pattern == WILD && below(&d, 40) == 0
                        ? (const double[]){NAN, INFINITY, -INFINITY, 100}[below(&d, 4)]
                        : uniform(&d, -1.5, 1.5);
         set_at(t, i, (int)(i % (size_t)t->ldc) < t->c ? v : 0);
       }
-      floats[kind][l] = fixture_floats(f, t);
+      floats[type][l] = fixture_floats(f, t);
     }
   fixture_freeze(f);
   RpnSelect p = {.coder = {.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16)}, .min_size = 1, .min_score = .05f};

@@ -52,7 +52,7 @@ static inline float scene_pixel(SceneDraw *d, int pattern, int y, int x, int siz
 }
 
 // Boxes in resized pixels.
-static inline void scene_box(SceneDraw *d, int kind, float h, float w, float box[4]) {
+static inline void scene_box(SceneDraw *d, int type, float h, float w, float box[4]) {
   const float x = scene_draw(d, 0, w), y = scene_draw(d, 0, h);
   const float boxes[][4] = {{0, 0, w, h},
                             {0, 0, w, h},
@@ -64,7 +64,7 @@ static inline void scene_box(SceneDraw *d, int kind, float h, float w, float box
                             {x, y, x, y},
                             {x, y, scene_draw(d, x, w), scene_draw(d, y, h)},
                             {x, y, scene_draw(d, x, w + 3), scene_draw(d, y, h + 3)}};
-  memcpy(box, boxes[kind % (int)(sizeof boxes / sizeof boxes[0])], 4 * sizeof *box);
+  memcpy(box, boxes[type % (int)(sizeof boxes / sizeof boxes[0])], 4 * sizeof *box);
 }
 
 // Masks of size × size, at most SCENE_LARGEST; `variant` draws others of the same kinds.

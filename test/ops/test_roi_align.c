@@ -247,15 +247,15 @@ TEST_OP(roi_align_backward_dest) {
     Tensor dy = fixture_map(f, ROIS, 3, 3, CHANNELS), before[ROI_LEVELS], mask[ROI_LEVELS], addend[ROI_LEVELS];
     Dest plain[ROI_LEVELS] = {0}, dx[ROI_LEVELS] = {0};
     fill_random(&r, &dy, -1, 1);
-    int kind = variant / 4;
+    int type = variant / 4;
     for (int l = 0; l < ROI_LEVELS; l++) {
       int h = heights[l], w = widths[l];
       plain[l].t = fixture_map(f, IMAGES, h, w, CHANNELS);
       dx[l].t = fixture_map(f, IMAGES, h, w, CHANNELS);
       before[l] = fixture_map(f, IMAGES, h, w, CHANNELS);
       mask[l] = fixture_map(f, IMAGES, h, w, CHANNELS);
-      addend[l] = kind == 2   ? fixture_map(f, IMAGES, (h + 1) / 2, (w + 1) / 2, CHANNELS)
-                  : kind == 3 ? fixture_map(f, IMAGES, 2 * h, 2 * w - 1, CHANNELS)
+      addend[l] = type == 2   ? fixture_map(f, IMAGES, (h + 1) / 2, (w + 1) / 2, CHANNELS)
+                  : type == 3 ? fixture_map(f, IMAGES, 2 * h, 2 * w - 1, CHANNELS)
                               : fixture_map(f, IMAGES, h, w, CHANNELS);
       fill_random(&r, &before[l], -1, 1);
       fill_random(&r, &mask[l], -1, 1);
@@ -263,7 +263,7 @@ TEST_OP(roi_align_backward_dest) {
       dx[l].accumulate = variant & 1;
       if (dx[l].accumulate) memcpy(dx[l].t.data, before[l].data, tensor_bytes(&before[l]));
       if (variant & 2) dx[l].mask = &mask[l];
-      if (kind > 0) dx[l].addend = &addend[l];
+      if (type > 0) dx[l].addend = &addend[l];
     }
     Rois rois = rois_random(f, &r, ROIS);
     RUN(f, roi_align_backward, &p, &rois, &dy, plain);
@@ -274,9 +274,9 @@ TEST_OP(roi_align_backward_dest) {
           int n = i / (heights[l] * widths[l]), y = i / widths[l] % heights[l], x = i % widths[l];
           size_t at = (size_t)i * dx[l].t.ldc + c;
           double want = get_at(&plain[l].t, at) + (variant & 1 ? get_at(&before[l], at) : 0);
-          if (kind == 1) want += get_at(&addend[l], at);
-          if (kind == 2) want += get_at(&addend[l], pixel(&addend[l], n, y / 2, x / 2) + c);
-          for (int k = 0; k < 4 && kind == 3; k++)
+          if (type == 1) want += get_at(&addend[l], at);
+          if (type == 2) want += get_at(&addend[l], pixel(&addend[l], n, y / 2, x / 2) + c);
+          for (int k = 0; k < 4 && type == 3; k++)
             if (2 * x + k % 2 < addend[l].w)
               want += get_at(&addend[l], pixel(&addend[l], n, 2 * y + k / 2, 2 * x + k % 2) + c);
           if ((variant & 2) && !(get_at(&mask[l], at) > 0)) want = 0;

@@ -189,7 +189,7 @@ TEST(sgd_factors) {
       put(&g, 0, 0, 0, i, 3);
       put(&v, 0, 0, 0, i, 2);
     }
-    const UpdatePart part[] = {{.n = 64, .kind = PARAM_WEIGHT}, {.first = 64, .n = 64, .kind = PARAM_BIAS}};
+    const UpdatePart part[] = {{.n = 64, .role = PARAM_WEIGHT}, {.first = 64, .n = 64, .role = PARAM_BIAS}};
     Sgd sgd = {.hyper = hyper.data,
                .stats = stats.data,
                .part = part,
@@ -356,9 +356,9 @@ static UpdateTwins update_make(int n, const float hyper[HYPERS], float norm, flo
                        .v = twin_random(F32, 1, 1, 1, n, 1, 3)};
 }
 // The parts hold no pointer: one array for both.
-static TwinArray plain_parts(int n, int piece, bool kinds) {
+static TwinArray plain_parts(int n, int piece, bool roles) {
   UpdatePart *part = xmalloc((size_t)(n / piece + 1) * sizeof *part);
-  TwinArray parts = twin_array((size_t)update_plain_parts(part, n, piece, kinds), sizeof *part, part);
+  TwinArray parts = twin_array((size_t)update_plain_parts(part, n, piece, roles), sizeof *part, part);
   free(part);
   return parts;
 }
@@ -393,10 +393,10 @@ static void sgd_bounds(const UpdateTwins *u, const float hyper[HYPERS], float no
 enum { ROUNDINGS_V = 16, ROUNDINGS_W = 22 };
 
 // kinds: parts of PARAM_ALIGN elements, each of some kind; otherwise whole ones of weights.
-static void gpu_check_sgd(int n, float limit, float norm, float inv_scale, bool kinds) {
+static void gpu_check_sgd(int n, float limit, float norm, float inv_scale, bool roles) {
   const float hyper[HYPERS] = {0x1p-5f, 0.875f, 0x1p-7f, limit, inv_scale};
   UpdateTwins u = update_make(n, hyper, norm, 1);
-  TwinArray parts = plain_parts(n, kinds ? PARAM_ALIGN : UPDATE_PART, kinds);
+  TwinArray parts = plain_parts(n, roles ? PARAM_ALIGN : UPDATE_PART, roles);
   float *of_v = xcalloc(tensor_elements(&u.v.cpu), sizeof *of_v);
   float *of_w = xcalloc(tensor_elements(&u.w.cpu), sizeof *of_w);
   sgd_bounds(&u, hyper, norm, of_v, of_w);

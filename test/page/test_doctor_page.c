@@ -20,7 +20,7 @@ typedef struct Album { // what the page says of each image
 
 typedef struct Page {
   Album album;
-  int splits, categories, kinds, hurts;
+  int splits, categories, types, hurts;
   int64_t objects, sizes, resized, pictured; // sums of: the categories' counts, the histograms, the tallies
   char *command;
 } Page;
@@ -130,7 +130,7 @@ static void read_facts(Json *j, Page *p) {
     } else if (!strcmp(key, "categories") && json_begin_array(j)) {
       while (json_next(j)) read_category(j, p);
     } else if (!strcmp(key, "kinds")) {
-      sum_list(j, &p->kinds);
+      sum_list(j, &p->types);
     } else if (!strcmp(key, "hurts")) {
       sum_list(j, &p->hurts);
     } else if (!strcmp(key, "command") && json_peek(j) == JSON_STRING) {
@@ -202,7 +202,7 @@ TEST(doctor_page_has_every_image) {
   Page p;
   make_page(&p, small_set("album"), &(DoctorPage){.images = 100, .single_file = true});
   const Album *a = &p.album;
-  EXPECT_INT(p.kinds, DEFECTS);
+  EXPECT_INT(p.types, DEFECTS);
   EXPECT_STR(p.command, "./train </script>");
   if (!EXPECT_INT(a->images, IMAGES - 2)) return;
   for (int i = 0, n = 0; i < a->images; i++, n++) {

@@ -16,28 +16,28 @@ TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {
 }
 
 // The records of a log, one letter each: t of a training step, e of an evaluation.
-static void log_kinds(const char *path, char kinds[64]) {
+static void log_types(const char *path, char types[64]) {
   size_t size;
   char *text = file_read(path, &size, NULL), *at = text;
   int n = 0;
-  while (at && n < 63 && (at = strstr(at, "\"kind\":\""))) kinds[n++] = *(at += 8);
-  kinds[n] = '\0';
+  while (at && n < 63 && (at = strstr(at, "\"kind\":\""))) types[n++] = *(at += 8);
+  types[n] = '\0';
   free(text);
 }
 
 // A run that ended while the scores of its last checkpoint were still being computed makes that evaluation again.
 TEST_TIER(program_resume_makes_a_lost_evaluation_again, 1) {
   const char *more = "--eval-every 3 --val-limit 8", *said, *log = in_tmp("lost/log.jsonl");
-  char kinds[64], options[64];
+  char types[64], options[64];
   snprintf(options, sizeof options, "%s --stop-after 3", more);
   if (!EXPECT_INT(train_shapes("", "lost", options), 0)) return;
-  log_kinds(log, kinds);
-  EXPECT_STR(kinds, "ttte");
+  log_types(log, types);
+  EXPECT_STR(types, "ttte");
   EXPECT_INT(command(&said, "sed -i '/\"eval\"/d' %s", log), 0);
   snprintf(options, sizeof options, "%s --resume", more);
   if (!EXPECT_INT(train_shapes("", "lost", options), 0)) return;
-  log_kinds(log, kinds);
-  EXPECT_STR(kinds, "tttetttette");
+  log_types(log, types);
+  EXPECT_STR(types, "tttetttette");
 }
 
 TEST_TIER(program_resume_equals_uninterrupted, 1) {

@@ -4,8 +4,8 @@
 #include "training/loading.h"
 
 static LoaderOptions of(const TrainSpec *o, bool mapped) {
-  const ObjectKind kind = {.mapped = mapped};
-  Dataset d = {.kind = &kind};
+  const ObjectType type = {.mapped = mapped};
+  Dataset d = {.type = &type};
   const TrainingRun r = {.o = *o, .train = &d, .model = model_of(&o->config), .first = 7};
   return run_loader_options(&r);
 }

@@ -24,7 +24,7 @@ TEST(spec_table_is_consistent) {
     first += o->first;
     EXPECT(!o->amend || o->key);
     EXPECT(!o->identify || o->key);
-    if (o->kind != OPT_HEADING && !EXPECT(*o->help && !strchr(o->help, '\n'))) printf("    %s\n", o->name);
+    if (o->type != OPT_HEADING && !EXPECT(*o->help && !strchr(o->help, '\n'))) printf("    %s\n", o->name);
     for (int k = 0; k < i; k++) {
       EXPECT(!o->name || !rows[k].name || strcmp(o->name, rows[k].name));
       EXPECT(!o->key || !rows[k].key || strcmp(o->key, rows[k].key));
@@ -57,7 +57,7 @@ TEST(spec_is_complete_once_the_data_are_open) {
   EXPECT(o.from.iters == FROM_LATER && o.from.lr == FROM_LATER && o.from.threads == FROM_LATER);
   const TrainSpec c = train_spec_complete(&o, 2, 50);
   for (int i = 0; i < n; i++)
-    if (rows[i].kind != OPT_HEADING && !EXPECT(option_source(&rows[i], &c) != FROM_LATER))
+    if (rows[i].type != OPT_HEADING && !EXPECT(option_source(&rows[i], &c) != FROM_LATER))
       printf("    %s\n", rows[i].name);
   EXPECT(c.iters == 600 && c.gpus == 2 && c.rate == 0.005 && c.warmup == 200 && c.threads >= 1);
   EXPECT(c.eval_every == EVAL_AT_END && c.checkpoint_every == 100);

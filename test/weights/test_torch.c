@@ -45,7 +45,7 @@ static void expect_tensor(const Checkpoint *c, const char *name, CkptType type, 
 }
 
 // The same tensors in three files.
-TEST(torch_reads_every_kind_of_tensor) {
+TEST(torch_reads_every_type_of_tensor) {
   static const char *const files[] = {"torch/plain-zip.pth", "torch/plain-legacy.pth", "safetensors/plain.safetensors"};
   for (int i = 0; i < COUNT(files); i++) {
     Checkpoint c;

@@ -126,7 +126,7 @@ TEST(classes_from_idx) {
   write_idx(dir, "t10k", 6, 2, 2);
   Dataset d, val;
   if (!opens(&d, dir, "train", &(ClassOptions){0})) return;
-  EXPECT(d.kind == &objects_of_classes && d.classes == 3 && d.num_images == 23 && d.max_objects == 1);
+  EXPECT(d.type == &objects_of_classes && d.classes == 3 && d.num_images == 23 && d.max_objects == 1);
   EXPECT(d.num_canvases == 1 && d.canvas[0].h == SIDE && d.canvas[0].w == SIDE && d.canvas[0].images == 23);
   EXPECT_INT(d.max_bytes, 3 * SIDE * SIDE);
   EXPECT_STR(d.coco.categories[2].name, "2");

@@ -30,13 +30,13 @@ typedef struct Target {
   bool accumulate, relu, has_bias, has_addend, has_mask;
 } Target;
 
-static Target draw_target(Draw *d, DType dtype, const Problem *p, Kind kind, int i) {
+static Target draw_target(Draw *d, DType dtype, const Problem *p, ConvPass pass, int i) {
   Target o = {.accumulate = below(d, 3) == 0,
               .relu = below(d, 3) == 0,
               .has_bias = below(d, 2),
               .has_addend = below(d, 2),
               .has_mask = below(d, 3) == 0};
-  o.t = kind == FORWARD ? y_twin(d, dtype, p, i, !o.accumulate) : x_twin(d, dtype, p, i, !o.accumulate);
+  o.t = pass == FORWARD ? y_twin(d, dtype, p, i, !o.accumulate) : x_twin(d, dtype, p, i, !o.accumulate);
   const Tensor *t = &o.t.cpu;
   if (o.has_bias) o.bias = whole_vector(d, t->c);
   int size = below(d, 3), h = t->h, w = t->w; // the same, half or double
@@ -71,21 +71,21 @@ static void check_target(Target *o) {
   }
 }
 
-static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d) {
+static void run_activations(const Mode *m, ConvPass pass, const Problem *p, Draw *d) {
   Device *cpu = cpu_device();
   Twin w = whole(d, m->dtype, p->k, p->r, p->s, p->c), in[MAX_TEST_PAIRS];
   Target out[MAX_TEST_PAIRS];
   Tensor cpu_in[MAX_TEST_PAIRS], gpu_in[MAX_TEST_PAIRS];
   Dest cpu_out[MAX_TEST_PAIRS], gpu_out[MAX_TEST_PAIRS];
   for (int i = 0; i < p->pairs; i++) {
-    in[i] = kind == FORWARD ? x_twin(d, m->dtype, p, i, false) : y_twin(d, m->dtype, p, i, false);
-    out[i] = draw_target(d, m->dtype, p, kind, i);
+    in[i] = pass == FORWARD ? x_twin(d, m->dtype, p, i, false) : y_twin(d, m->dtype, p, i, false);
+    out[i] = draw_target(d, m->dtype, p, pass, i);
     cpu_in[i] = in[i].cpu;
     gpu_in[i] = in[i].gpu;
     cpu_out[i] = target_dest(&out[i], false);
     gpu_out[i] = target_dest(&out[i], true);
   }
-  if (kind == FORWARD) {
+  if (pass == FORWARD) {
     cpu->ops->conv_forward(cpu, &p->conv, p->pairs, cpu_in, &w.cpu, cpu_out);
     RUN_ON_GPU(m, conv_forward, &p->conv, p->pairs, gpu_in, &w.gpu, gpu_out);
   } else {
@@ -94,7 +94,7 @@ static void run_activations(const Mode *m, Kind kind, const Problem *p, Draw *d)
   }
   for (int i = 0; i < p->pairs; i++) {
     if (!twin_check(&out[i].t, NULL, m->dtype == F32 ? 0 : 1)) {
-      describe(m, kind, p);
+      describe(m, pass, p);
       printf("  pair %d: accumulate %d, relu %d, bias %d, addend %d x %d, mask %d\n", i, out[i].accumulate, out[i].relu,
              out[i].has_bias, out[i].addend.cpu.h, out[i].addend.cpu.w, out[i].has_mask);
     }
@@ -499,18 +499,18 @@ typedef struct AlikeCase {
   int images, side, taps, c, k;
   bool dgrad;
 } AlikeCase;
-static void check_alike_images(const Mode *m, Kind kind, const AlikeCase *p) {
-  int side = out_size(p->side, p->taps, &p->conv), c = kind == FORWARD ? p->c : p->k, k = kind == FORWARD ? p->k : p->c;
-  int in_side = kind == FORWARD ? p->side : side, out_side = kind == FORWARD ? side : p->side;
+static void check_alike_images(const Mode *m, ConvPass pass, const AlikeCase *p) {
+  int side = out_size(p->side, p->taps, &p->conv), c = pass == FORWARD ? p->c : p->k, k = pass == FORWARD ? p->k : p->c;
+  int in_side = pass == FORWARD ? p->side : side, out_side = pass == FORWARD ? side : p->side;
   size_t image = (size_t)in_side * in_side * c, all = p->images * image;
   float *values = xmalloc(all * sizeof *values);
-  Draw d = {.key = rng_key((uint64_t)kind, RNG_TEST)};
+  Draw d = {.key = rng_key((uint64_t)pass, RNG_TEST)};
   for (size_t i = 0; i < all; i++) values[i] = i < image ? 1e-3f * (float)(below(&d, 2000) - 1000) : values[i - image];
   Twin in = twin_values(m->dtype, p->images, in_side, in_side, c, values);
   Twin w = twin_random(m->dtype, p->k, p->taps, p->taps, p->c, 0.05, 1);
   Twin out = twin_poisoned(m->dtype, p->images, out_side, out_side, k);
   Dest dest = {.t = out.gpu};
-  if (kind == FORWARD)
+  if (pass == FORWARD)
     RUN_ON_GPU(m, conv_forward, &p->conv, 1, &in.gpu, &w.gpu, &dest);
   else
     RUN_ON_GPU(m, conv_dgrad, &p->conv, 1, &in.gpu, &w.gpu, &dest);

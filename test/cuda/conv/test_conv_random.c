@@ -133,14 +133,14 @@ static Problem draw_problem(uint64_t seed) {
   p.conv = (Conv){.stride = strides[below(&d, COUNT(strides))], .pad = below(&d, MAX(p.r, p.s) / 2 + 2)};
   p.c = draw_channels(&d);
   p.k = draw_channels(&d);
-  int kind = below(&d, 4), area = kind == 0 ? 64 : kind == 1 ? 8 : 20;
-  p.n = 1 + below(&d, kind == 0 ? 3 : kind == 1 ? 400 : kind == 2 ? 64 : 300); // images, small ones, RoIs, vectors
+  int pass = below(&d, 4), area = pass == 0 ? 64 : pass == 1 ? 8 : 20;
+  p.n = 1 + below(&d, pass == 0 ? 3 : pass == 1 ? 400 : pass == 2 ? 64 : 300); // images, small ones, RoIs, vectors
   for (int i = 0; i < MOST_LEVELS; i++) {
     p.h[i] = MAX(1, p.r - 2 * p.conv.pad) + below(&d, MAX(area >> i, 1));
     p.w[i] = MAX(1, p.s - 2 * p.conv.pad) + below(&d, MAX(area >> i, 1));
   }
-  if (kind == 0 && below(&d, 2)) p.levels = 2 + below(&d, MOST_LEVELS - 1);
-  if (kind == 3) {
+  if (pass == 0 && below(&d, 2)) p.levels = 2 + below(&d, MOST_LEVELS - 1);
+  if (pass == 3) {
     p.conv = (Conv){1, 0};
     p.h[0] = p.r;
     p.w[0] = p.s;

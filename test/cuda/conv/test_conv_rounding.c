@@ -8,12 +8,12 @@ static Tensor magnitude(const Tensor *t) {
   return m;
 }
 
-static void run_kind(Device *dev, Kind kind, const Problem *p, const Tensor *x, const Tensor *w, const Tensor *y) {
+static void run_pass(Device *dev, ConvPass pass, const Problem *p, const Tensor *x, const Tensor *w, const Tensor *y) {
   Dest to_x = {.t = *x}, to_y = {.t = *y};
   FilterGrad to_w = {.dw = *w};
-  if (kind == FORWARD) dev->ops->conv_forward(dev, &p->conv, 1, x, w, &to_y);
-  if (kind == DGRAD) dev->ops->conv_dgrad(dev, &p->conv, 1, y, w, &to_x);
-  if (kind == WGRAD) dev->ops->conv_wgrad(dev, &p->conv, 1, x, y, &to_w);
+  if (pass == FORWARD) dev->ops->conv_forward(dev, &p->conv, 1, x, w, &to_y);
+  if (pass == DGRAD) dev->ops->conv_dgrad(dev, &p->conv, 1, y, w, &to_x);
+  if (pass == WGRAD) dev->ops->conv_wgrad(dev, &p->conv, 1, x, y, &to_w);
 }
 
 // A sum of T terms errs by at most T·u·Σ|term|, u = 2^-24 where additions round to nearest and 2^-23 where they
@@ -25,30 +25,30 @@ static double sum_factor(const Mode *m, DType result, double terms) {
   return 1 + (terms * (0x1p-23 + 0x1p-24) + (m->tf32 ? 0x1p-10 : 0) + between) / eps[result];
 }
 
-static void check_rounding(const Mode *m, Kind kind, const Problem *p) {
+static void check_rounding(const Mode *m, ConvPass pass, const Problem *p) {
   Device *gpu = gpu_device(), *cpu = cpu_device();
   int h = out_size(p->h[0], p->r, &p->conv), w_out = out_size(p->w[0], p->s, &p->conv);
-  DType filter = kind == WGRAD ? F32 : m->dtype;
+  DType filter = pass == WGRAD ? F32 : m->dtype;
   Twin x = twin_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1);
   Twin w = twin_random(filter, p->k, p->r, p->s, p->c, 1, 2), y = twin_random(m->dtype, p->n, h, w_out, p->k, 1, 3);
-  Twin *out = kind == FORWARD ? &y : kind == DGRAD ? &x : &w;
+  Twin *out = pass == FORWARD ? &y : pass == DGRAD ? &x : &w;
   Tensor ax = magnitude(&x.cpu), aw = magnitude(&w.cpu), ay = magnitude(&y.cpu);
-  run_kind(cpu, kind, p, &ax, &aw, &ay);
-  run_kind(cpu, kind, p, &x.cpu, &w.cpu, &y.cpu);
+  run_pass(cpu, pass, p, &ax, &aw, &ay);
+  run_pass(cpu, pass, p, &x.cpu, &w.cpu, &y.cpu);
   gpu->conv_rung = m->rung;
   gpu->tf32 = m->tf32;
   void *bits[2];
   for (int i = 0; i < 2; i++) {
-    run_kind(gpu, kind, p, &x.gpu, &w.gpu, &y.gpu);
+    run_pass(gpu, pass, p, &x.gpu, &w.gpu, &y.gpu);
     bits[i] = gpu_fetch(out->gpu.data, tensor_bytes(&out->gpu));
   }
   gpu->conv_rung = NULL;
   gpu->tf32 = false;
-  const Tensor *bound = kind == FORWARD ? &ay : kind == DGRAD ? &ax : &aw;
-  double terms = kind == WGRAD ? (double)tensor_pixels(&y.cpu) : (double)p->r * p->s * (kind == FORWARD ? p->c : p->k);
+  const Tensor *bound = pass == FORWARD ? &ay : pass == DGRAD ? &ax : &aw;
+  double terms = pass == WGRAD ? (double)tensor_pixels(&y.cpu) : (double)p->r * p->s * (pass == FORWARD ? p->c : p->k);
   bool ok = twin_check(out, bound->data, sum_factor(m, out->gpu.dtype, terms));
   ok &= EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&out->gpu)) && "the same bits twice");
-  if (!ok) describe(m, kind, p);
+  if (!ok) describe(m, pass, p);
   for (int i = 0; i < 2; i++) free(bits[i]);
   free(ax.data);
   free(aw.data);
@@ -69,8 +69,8 @@ static void check_all_rounding(Side side) {
   int num_modes = find_modes(gpu_device(), side, modes);
   if (!num_modes) return test_skip("libcudnn.so.9 is not on LD_LIBRARY_PATH");
   for (int i = 0; i < num_modes; i++)
-    for (Kind kind = FORWARD; kind < KINDS; kind++)
-      for (int j = 0; j < COUNT(problems); j++) check_rounding(&modes[i], kind, &problems[j]);
+    for (ConvPass pass = FORWARD; pass < CONV_PASSES; pass++)
+      for (int j = 0; j < COUNT(problems); j++) check_rounding(&modes[i], pass, &problems[j]);
 }
 TEST(cuda_conv_rounds_as_it_should) {
   if (gpu_device()) check_all_rounding(RACECHECKED);
@@ -86,7 +86,7 @@ TEST_TIER(cuda_conv_by_cudnn_rounds_as_it_should_and_repeats_its_bits, 1) {
 
 // Operands that become TF32 are rounded to nearest, not cut off, be they pixels or filters: 1 × 1 filters that copy, by
 // a factor. (Rungs 01 and 02 leave them as they are.)
-static void check_tf32(const Mode *m, Kind kind, bool filter) {
+static void check_tf32(const Mode *m, ConvPass pass, bool filter) {
   enum { C = 40, PIXELS = 2 * 5 * 7 };
   const float between = 1 + 0x1p-11f + 0x1p-12f, nearest = 1 + 0x1p-10f;
   const Problem p = {{1, 0}, 1, 1, 1, 2, C, C, {5}, {7}, {-1}};
@@ -96,7 +96,7 @@ static void check_tf32(const Mode *m, Kind kind, bool filter) {
   Twin in = twin_values(F32, 2, 5, 7, C, v), w = twin_values(F32, C, 1, 1, C, factors);
   Twin out = twin_poisoned(F32, 2, 5, 7, C);
   Dest to = {.t = out.gpu};
-  if (kind == FORWARD)
+  if (pass == FORWARD)
     RUN_ON_GPU(m, conv_forward, &p.conv, 1, &in.gpu, &w.gpu, &to);
   else
     RUN_ON_GPU(m, conv_dgrad, &p.conv, 1, &in.gpu, &w.gpu, &to);
@@ -105,7 +105,7 @@ static void check_tf32(const Mode *m, Kind kind, bool filter) {
   for (int i = 0; i < PIXELS * C; i++) ok &= got[i] == nearest || got[i] == between;
   if (!EXPECT(ok && "rounded to nearest")) {
     printf("  %a, where %a becomes %a\n", (double)got[0], (double)between, (double)nearest);
-    describe(m, kind, &p);
+    describe(m, pass, &p);
   }
   free(got);
   twin_free(&in);
@@ -139,17 +139,17 @@ static const Problem shared_out[] = {
 typedef struct Operands {
   Twin x, w, y;
 } Operands;
-static Operands draw_operands(const Mode *m, Kind kind, const Problem *p) {
+static Operands draw_operands(const Mode *m, ConvPass pass, const Problem *p) {
   int h = out_size(p->h[0], p->r, &p->conv), w = out_size(p->w[0], p->s, &p->conv);
   Operands o = {.x = twin_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1),
-                .w = twin_random(kind == WGRAD ? F32 : m->dtype, p->k, p->r, p->s, p->c, 1, 2),
+                .w = twin_random(pass == WGRAD ? F32 : m->dtype, p->k, p->r, p->s, p->c, 1, 2),
                 .y = twin_random(m->dtype, p->n, h, w, p->k, 1, 3)};
   count_rows(&o.x, p->rows[0]);
   count_rows(&o.y, p->rows[0]);
   return o;
 }
-static const Twin *result_of(const Operands *o, Kind kind) {
-  return kind == FORWARD ? &o->y : kind == DGRAD ? &o->x : &o->w;
+static const Twin *result_of(const Operands *o, ConvPass pass) {
+  return pass == FORWARD ? &o->y : pass == DGRAD ? &o->x : &o->w;
 }
 static void free_operands(Operands *o) {
   twin_free(&o->x);
@@ -158,27 +158,27 @@ static void free_operands(Operands *o) {
 }
 
 // The result's bits, with so many multiprocessors and the workspace that is measured with them.
-static void *run_granted(const Mode *m, Kind kind, const Problem *p, const Operands *o, int multiprocessors) {
+static void *run_granted(const Mode *m, ConvPass pass, const Problem *p, const Operands *o, int multiprocessors) {
   Device *gpu = gpu_device();
   Dest to_x = {.t = o->x.gpu}, to_y = {.t = o->y.gpu};
   FilterGrad to_w = {.dw = o->w.gpu};
   gpu->granted = MIN(multiprocessors, gpu->multiprocessors);
-  if (kind == FORWARD) RUN_ON_GPU(m, conv_forward, &p->conv, 1, &o->x.gpu, &o->w.gpu, &to_y);
-  if (kind == DGRAD) RUN_ON_GPU(m, conv_dgrad, &p->conv, 1, &o->y.gpu, &o->w.gpu, &to_x);
-  if (kind == WGRAD) RUN_ON_GPU(m, conv_wgrad, &p->conv, 1, &o->x.gpu, &o->y.gpu, &to_w);
+  if (pass == FORWARD) RUN_ON_GPU(m, conv_forward, &p->conv, 1, &o->x.gpu, &o->w.gpu, &to_y);
+  if (pass == DGRAD) RUN_ON_GPU(m, conv_dgrad, &p->conv, 1, &o->y.gpu, &o->w.gpu, &to_x);
+  if (pass == WGRAD) RUN_ON_GPU(m, conv_wgrad, &p->conv, 1, &o->x.gpu, &o->y.gpu, &to_w);
   gpu->granted = gpu->multiprocessors;
-  const Tensor *out = &result_of(o, kind)->gpu;
+  const Tensor *out = &result_of(o, pass)->gpu;
   return gpu_fetch(out->data, tensor_bytes(out));
 }
 
-static bool check_same_bits(const Mode *m, Kind kind, const Problem *p) {
-  Operands o = draw_operands(m, kind, p);
-  const Tensor *out = &result_of(&o, kind)->gpu;
+static bool check_same_bits(const Mode *m, ConvPass pass, const Problem *p) {
+  Operands o = draw_operands(m, pass, p);
+  const Tensor *out = &result_of(&o, pass)->gpu;
   size_t valid = tensor_bytes(out) / (size_t)p->n * (size_t)(p->rows[0] < 0 ? p->n : p->rows[0]);
-  void *first = run_granted(m, kind, p, &o, granted[0]);
+  void *first = run_granted(m, pass, p, &o, granted[0]);
   bool ok = true;
   for (int i = 1; i < COUNT(granted); i++) {
-    void *bits = run_granted(m, kind, p, &o, granted[i]);
+    void *bits = run_granted(m, pass, p, &o, granted[i]);
     if (!EXPECT(!memcmp(first, bits, valid))) ok = !printf("  %d multiprocessors\n", granted[i]);
     free(bits);
   }
@@ -191,8 +191,8 @@ static bool check_same_bits(const Mode *m, Kind kind, const Problem *p) {
 static bool check_split(const Mode *m, const Problem *p) {
   Operands o = draw_operands(m, WGRAD, p);
   Tensor ax = magnitude(&o.x.cpu), aw = magnitude(&o.w.cpu), ay = magnitude(&o.y.cpu);
-  run_kind(cpu_device(), WGRAD, p, &ax, &aw, &ay);
-  run_kind(cpu_device(), WGRAD, p, &o.x.cpu, &o.w.cpu, &o.y.cpu);
+  run_pass(cpu_device(), WGRAD, p, &ax, &aw, &ay);
+  run_pass(cpu_device(), WGRAD, p, &o.x.cpu, &o.w.cpu, &o.y.cpu);
   double factor = sum_factor(m, F32, (double)tensor_pixels(&o.y.cpu));
   bool ok = true;
   for (int i = 0; i < COUNT(granted); i++) {
@@ -216,10 +216,10 @@ TEST_TIER(cuda_conv_by_wgmma_for_any_multiprocessors_granted, 1) {
   int num_modes = find_modes(gpu_device(), WGMMA, modes);
   if (!num_modes) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
   for (int i = 0; i < num_modes; i++)
-    for (Kind kind = FORWARD; kind < KINDS; kind++)
+    for (ConvPass pass = FORWARD; pass < CONV_PASSES; pass++)
       for (int j = 0; j < COUNT(shared_out); j++) {
         const Problem *p = &shared_out[j];
-        bool ok = kind == WGRAD ? check_split(&modes[i], p) : check_same_bits(&modes[i], kind, p);
-        if (!ok) describe(&modes[i], kind, p);
+        bool ok = pass == WGRAD ? check_split(&modes[i], p) : check_same_bits(&modes[i], pass, p);
+        if (!ok) describe(&modes[i], pass, p);
       }
 }

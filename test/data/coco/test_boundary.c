@@ -70,13 +70,13 @@ TEST(boundary_distance_by_the_image) {
 
 // AP of a detection of a square of side 100 at (100, 100), with masks; NULL is its boundary. Of a crowd, and a hit of a
 // lower score besides.
-static double square_ap(bool crowd, EvalKind kind, const double found[4]) {
+static double square_ap(bool crowd, IouType type, const double found[4]) {
   Scene *s = scene_new(1, 1);
   const double square[4] = {100, 100, 100, 100}, *box = found ? found : square;
   Rle truth = rle_from_bbox(square, 480, 640);
   CocoAnn *a = add_gt(s, 0, 0, 100, 100, 100, 100);
   a->crowd = crowd;
-  a->kind = SEG_RLE;
+  a->type = SEG_RLE;
   a->rle_h = 480;
   a->rle_w = 640;
   a->num_runs = truth.n;
@@ -90,7 +90,7 @@ static double square_ap(bool crowd, EvalKind kind, const double found[4]) {
   }
   EvalSummary e;
   Err err = {{0}};
-  if (!EXPECT(cocoeval_run(&e, &s->gt, &s->dt, kind, &err))) printf("  %s\n", err.msg);
+  if (!EXPECT(cocoeval_run(&e, &s->gt, &s->dt, type, &err))) printf("  %s\n", err.msg);
   const double ap = e.stats[0];
   cocoeval_free(&e);
   rle_free(&truth);
@@ -147,7 +147,7 @@ TEST(boundary_iou_needs_masks) {
   EXPECT(!cocoeval_run(&e, &s->gt, &s->dt, EVAL_BOUNDARY, &err));
   EXPECT_STR(err.msg, "boundary IoU needs masks, but no annotation of GT has one");
   Rle mask = rle_from_bbox((double[]){10, 10, 50, 50}, 480, 640);
-  s->anns[0].kind = SEG_RLE;
+  s->anns[0].type = SEG_RLE;
   s->anns[0].rle_h = 480;
   s->anns[0].rle_w = 640;
   s->anns[0].num_runs = mask.n;

@@ -33,7 +33,7 @@ static void check_invariants(const Coco *c) {
       const CocoAnn *a = &c->anns[image->first_ann + k];
       EXPECT(a->image_id == image->id);
       EXPECT_INT(coco_find_category(c, a->category_id), a->category);
-      EXPECT(a->kind != SEG_POLYGONS || (a->parts > 0 && a->first_part + a->parts <= c->num_parts));
+      EXPECT(a->type != SEG_POLYGONS || (a->parts > 0 && a->first_part + a->parts <= c->num_parts));
     }
   }
   EXPECT_INT(next, c->num_anns);
@@ -67,12 +67,12 @@ static void check_data_set(const char *relative, Totals want) {
     for (int k = image->first_ann; k < image->first_ann + image->anns; k++) {
       const CocoAnn *a = &c.anns[k];
       got.crowd += a->crowd;
-      got.multi_part += a->kind == SEG_POLYGONS && a->parts > 1;
+      got.multi_part += a->type == SEG_POLYGONS && a->parts > 1;
       Rle mask;
       EXPECT(a->has_bbox && a->category >= 0);
       if (!EXPECT(coco_ann_rle(&c, a, image->h, image->w, &mask))) continue;
       EXPECT(mask.h == image->h && mask.w == image->w);
-      if (a->kind == SEG_RLE && !a->crowd) EXPECT_NEAR((double)rle_area(&mask), a->area, 0);
+      if (a->type == SEG_RLE && !a->crowd) EXPECT_NEAR((double)rle_area(&mask), a->area, 0);
       rle_free(&mask);
     }
   }
@@ -161,10 +161,10 @@ TEST(coco_reads_odd_documents) {
   const CocoAnn *crowd = &c.anns[0], *none = &c.anns[1], *text_rle = &c.anns[2], *polygons = &c.anns[3];
   EXPECT(crowd->crowd && crowd->has_bbox && crowd->category == 0 && crowd->id == 5 && isnan(crowd->area));
   EXPECT_NEAR(crowd->bbox[2], 3.5, 0);
-  EXPECT(none->kind == SEG_NONE && none->category == -1 && none->category_id == 8 && none->id == 3);
+  EXPECT(none->type == SEG_NONE && none->category == -1 && none->category_id == 8 && none->id == 3);
   Rle text_runs = coco_ann_runs(&c, text_rle);
-  EXPECT(!text_rle->has_bbox && text_rle->kind == SEG_RLE && rle_area(&text_runs) == 6);
-  EXPECT(polygons->kind == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && isnan(polygons->area));
+  EXPECT(!text_rle->has_bbox && text_rle->type == SEG_RLE && rle_area(&text_runs) == 6);
+  EXPECT(polygons->type == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && isnan(polygons->area));
   EXPECT(!memcmp(polygons->extent, (int[]){0, 0, 2, 2}, sizeof polygons->extent));
   Rle mask;
   EXPECT(!coco_ann_rle(&c, none, 2, 3, &mask));
@@ -201,7 +201,7 @@ TEST(coco_counts_bad_segmentations) {
     if (!EXPECT(load_text(&c, text, &err))) printf("  %s: %s\n", bad[i], err.msg);
     EXPECT_INT(c.bad_segmentation, 1);
     EXPECT_INT(c.no_segmentation, 0);
-    EXPECT(c.num_anns == 1 && c.anns[0].kind == SEG_NONE);
+    EXPECT(c.num_anns == 1 && c.anns[0].type == SEG_NONE);
     coco_free(&c);
     free(text);
   }
@@ -215,7 +215,7 @@ TEST(coco_keeps_good_parts_of_bad_polygons) {
   EXPECT(load_text(&c, text, &err));
   EXPECT_INT(c.bad_segmentation, 1);
   EXPECT_INT(c.odd_polygon, 1);
-  EXPECT(c.num_anns == 1 && c.anns[0].kind == SEG_POLYGONS && c.anns[0].parts == 1 && c.part_points[0] == 3);
+  EXPECT(c.num_anns == 1 && c.anns[0].type == SEG_POLYGONS && c.anns[0].parts == 1 && c.part_points[0] == 3);
   EXPECT(c.anns[0].bad_segmentation && c.anns[0].odd_polygon);
   coco_free(&c);
 }
@@ -271,7 +271,7 @@ TEST(coco_takes_the_last_of_repeated_keys) {
                      "\"segmentation\":[[0,0,2,0,2,2]]}]}";
   if (!EXPECT(load_text(&c, text, &err))) return;
   EXPECT(c.num_images == 1 && c.images[0].id == 2 && c.images[0].h == 6 && c.images[0].w == 5);
-  EXPECT(c.num_anns == 2 && !c.anns[0].has_bbox && c.anns[0].kind == SEG_RLE && c.anns[1].kind == SEG_POLYGONS);
+  EXPECT(c.num_anns == 2 && !c.anns[0].has_bbox && c.anns[0].type == SEG_RLE && c.anns[1].type == SEG_POLYGONS);
   EXPECT_INT(c.odd_polygon, 0);
   EXPECT_INT(c.bad_segmentation, 0);
   coco_free(&c);

@@ -62,7 +62,7 @@ static bool same_ann(const CocoAnn *a, const CocoAnn *b) {
   return a->id == b->id && a->image_id == b->image_id && a->category_id == b->category_id &&
          a->category == b->category && same_bytes(a->bbox, b->bbox, sizeof a->bbox) &&
          same_bytes(&a->area, &b->area, sizeof a->area) && a->crowd == b->crowd && a->has_bbox == b->has_bbox &&
-         a->kind == b->kind && same_bytes(a->extent, b->extent, sizeof a->extent) && a->parts == b->parts &&
+         a->type == b->type && same_bytes(a->extent, b->extent, sizeof a->extent) && a->parts == b->parts &&
          a->first_part == b->first_part && a->rle_h == b->rle_h && a->rle_w == b->rle_w && a->num_runs == b->num_runs &&
          a->first_run == b->first_run;
 }

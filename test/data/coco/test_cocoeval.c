@@ -18,10 +18,10 @@ static double stat(const EvalSummary *s, const char *key) {
 }
 
 // Runs and frees the scene; the summary's category names are static.
-static EvalSummary scene_eval(Scene *s, EvalKind kind) {
+static EvalSummary scene_eval(Scene *s, IouType type) {
   EvalSummary out;
   Err err = {{0}};
-  if (!EXPECT(cocoeval_run(&out, &s->gt, &s->dt, kind, &err))) printf("  %s\n", err.msg);
+  if (!EXPECT(cocoeval_run(&out, &s->gt, &s->dt, type, &err))) printf("  %s\n", err.msg);
   free(s);
   return out;
 }

@@ -119,7 +119,7 @@ static bool load(Coco *gt, CocoResults *dt, const char *gt_path, const char *dt_
 
 typedef struct Fixture {
   const char *folder, *gt, *dt, *section; // under cocoeval/; the section of its expected.json
-  EvalKind kind;
+  IouType type;
   const char *boxes; // NULL, or the result file with the same detections in the same order, whose boxes are taken over
 } Fixture;
 
@@ -174,7 +174,7 @@ static void check_fixture(const Fixture *f, const char *expected) {
   const char *gt_path = fixture_path(f, f->gt), *dt_path = fixture_path(f, f->dt);
   if (!EXPECT(gt_path && dt_path && expected) || !load(&gt, &dt, gt_path, dt_path)) return;
   if ((!f->boxes || take_boxes(&dt, fixture_path(f, f->boxes), &gt)) &&
-      EXPECT(cocoeval_run(&e, &gt, &dt, f->kind, &err))) {
+      EXPECT(cocoeval_run(&e, &gt, &dt, f->type, &err))) {
     expect_section(&e, expected, f->section);
     cocoeval_free(&e);
   }
@@ -204,15 +204,15 @@ static int compare_adversarial(Json *j, const char *path) {
   Coco gt;
   CocoResults dt;
   int compared = 0;
-  const char *kind;
+  const char *type;
   if (!load(&gt, &dt, path, path)) {
     json_skip(j);
     return 0;
   }
   json_begin_object(j);
-  while ((kind = json_key(j))) {
+  while ((type = json_key(j))) {
     EvalSummary e;
-    if (!EXPECT(cocoeval_run(&e, &gt, &dt, strcmp(kind, "segm") == 0 ? EVAL_SEGM : EVAL_BBOX, NULL))) break;
+    if (!EXPECT(cocoeval_run(&e, &gt, &dt, strcmp(type, "segm") == 0 ? EVAL_SEGM : EVAL_BBOX, NULL))) break;
     compared += compare_stats(j, &e);
     cocoeval_free(&e);
   }

@@ -179,11 +179,11 @@ TEST(shapes_annotations_agree_with_their_masks) {
       rle_bbox(&r, box);
       EXPECT_NEAR(a->area, (double)rle_area(&r), 0);
       for (int c = 0; c < 4; c++) EXPECT_NEAR(a->bbox[c], box[c], 0);
-      polygons += a->kind == SEG_POLYGONS;
-      several += a->kind == SEG_POLYGONS && a->parts > 1;
-      runs += a->kind == SEG_RLE;
+      polygons += a->type == SEG_POLYGONS;
+      several += a->type == SEG_POLYGONS && a->parts > 1;
+      runs += a->type == SEG_RLE;
       crowds += a->crowd;
-      EXPECT(!a->crowd || a->kind == SEG_RLE);
+      EXPECT(!a->crowd || a->type == SEG_RLE);
       rle_free(&r);
     }
   }

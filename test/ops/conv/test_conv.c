@@ -99,7 +99,7 @@ static void bench_end(Bench *b) {
   b->used = 0;
 }
 
-typedef enum Kind { FORWARD, DGRAD, WGRAD } Kind;
+typedef enum ConvPass { FORWARD, DGRAD, WGRAD } ConvPass;
 
 typedef struct Sums { // Σ terms, Σ |terms| and their number, by element of the result
   double *sum, *size;
@@ -117,9 +117,9 @@ static void sums_free(Sums s) {
 }
 
 // The definition.
-static void direct(Kind kind, const Conv *conv, const Var *x, const Var *w, const Var *y, Sums s) {
+static void direct(ConvPass pass, const Conv *conv, const Var *x, const Var *w, const Var *y, Sums s) {
   const Tensor *xt = &x->t, *wt = &w->t, *yt = &y->t;
-  for (int n = 0; n < valid_rows(kind == DGRAD ? yt : xt); n++)
+  for (int n = 0; n < valid_rows(pass == DGRAD ? yt : xt); n++)
     for (int oy = 0; oy < yt->h; oy++)
       for (int ox = 0; ox < yt->w; ox++)
         for (int r = 0; r < wt->h; r++)
@@ -130,9 +130,9 @@ static void direct(Kind kind, const Conv *conv, const Var *x, const Var *w, cons
               for (int c = 0; c < wt->c; c++) {
                 size_t at_x = offset(xt, n, iy, ix) + c, at_w = offset(wt, k, r, q) + c,
                        at_y = offset(yt, n, oy, ox) + k;
-                size_t to = kind == FORWARD ? at_y : kind == DGRAD ? at_x : at_w;
-                double term = (kind == DGRAD ? 1 : x->before[at_x]) * (kind == WGRAD ? 1 : w->before[at_w]) *
-                              (kind == FORWARD ? 1 : y->before[at_y]);
+                size_t to = pass == FORWARD ? at_y : pass == DGRAD ? at_x : at_w;
+                double term = (pass == DGRAD ? 1 : x->before[at_x]) * (pass == WGRAD ? 1 : w->before[at_w]) *
+                              (pass == FORWARD ? 1 : y->before[at_y]);
                 s.sum[to] += term;
                 s.size[to] += fabs(term);
                 s.terms[to]++;
@@ -241,13 +241,13 @@ static Var *w_var(Bench *b, const Problem *p, Fill fill) {
 }
 
 static Var *draw_addend(Bench *b, const Tensor *t) {
-  int kind = draw(b, 4), h = t->h, w = t->w;
-  if (kind == 0) return NULL;
-  if (kind == 2) {
+  int pass = draw(b, 4), h = t->h, w = t->w;
+  if (pass == 0) return NULL;
+  if (pass == 2) {
     h = (h + 1) / 2;
     w = (w + 1) / 2;
   }
-  if (kind == 3) { // an odd size halves to ours, too
+  if (pass == 3) { // an odd size halves to ours, too
     h = 2 * h - draw(b, 2);
     w = 2 * w - draw(b, 2);
   }
@@ -255,7 +255,7 @@ static Var *draw_addend(Bench *b, const Tensor *t) {
 }
 
 // Forward or dgrad through random destinations.
-static void check_activations(Bench *b, Kind kind, Problem p) {
+static void check_activations(Bench *b, ConvPass pass, Problem p) {
   Var *w = w_var(b, &p, RANDOM), *in[MAX_TEST_PAIRS], *out[MAX_TEST_PAIRS], *addend[MAX_TEST_PAIRS];
   Var *bias[MAX_TEST_PAIRS], *mask[MAX_TEST_PAIRS];
   Tensor inputs[MAX_TEST_PAIRS];
@@ -263,8 +263,8 @@ static void check_activations(Bench *b, Kind kind, Problem p) {
   for (int i = 0; i < p.pairs; i++) {
     bool accumulate = draw(b, 3) == 0;
     Fill fill = accumulate ? RANDOM : POISON;
-    in[i] = kind == FORWARD ? x_var(b, &p, i, RANDOM) : y_var(b, &p, i, RANDOM);
-    out[i] = kind == FORWARD ? y_var(b, &p, i, fill) : x_var(b, &p, i, fill);
+    in[i] = pass == FORWARD ? x_var(b, &p, i, RANDOM) : y_var(b, &p, i, RANDOM);
+    out[i] = pass == FORWARD ? y_var(b, &p, i, fill) : x_var(b, &p, i, fill);
     const Tensor *t = &out[i]->t;
     addend[i] = draw_addend(b, t);
     mask[i] = draw(b, 3) ? NULL : var(b, *t, t->count, RANDOM);
@@ -277,13 +277,13 @@ static void check_activations(Bench *b, Kind kind, Problem p) {
                       .addend = addend[i] ? &addend[i]->t : NULL,
                       .mask = mask[i] ? &mask[i]->t : NULL};
   }
-  if (kind == FORWARD)
+  if (pass == FORWARD)
     RUN_OP(b->dev, b->dev->ops->conv_forward(b->dev, &p.conv, p.pairs, inputs, &w->t, dests));
   else
     RUN_OP(b->dev, b->dev->ops->conv_dgrad(b->dev, &p.conv, p.pairs, inputs, &w->t, dests));
   for (int i = 0; i < p.pairs; i++) {
     Sums s = sums_new(&out[i]->t);
-    direct(kind, &p.conv, kind == FORWARD ? in[i] : out[i], w, kind == FORWARD ? out[i] : in[i], s);
+    direct(pass, &p.conv, pass == FORWARD ? in[i] : out[i], w, pass == FORWARD ? out[i] : in[i], s);
     check_dest(out[i], &dests[i], bias[i], addend[i], mask[i], s);
     sums_free(s);
   }

@@ -1,4 +1,4 @@
-// InferKind: what ./infer makes of the results of a kind of model, detections or classes: a row each, which the model's
+// InferTask: what ./infer makes of the results of a kind of model, detections or classes: a row each, which the model's
 // row points to. A run goes down the same road for all of them: images, batches under way (inference/queue.h),
 // results in order; at its end stands a sink, whose functions are here.
 #pragma once
@@ -37,7 +37,7 @@ typedef struct Sink {
 } Sink;
 
 // All of these end the program where they fail, unless they say otherwise.
-typedef struct InferKind {
+typedef struct InferTask {
   const char *results; // of a batch, in tables: "masks", "classes"
   // Once the model is known: refuses options that ask for what another kind does, and fills in what depends on the
   // model. `json` is the caller's to free.
@@ -66,4 +66,4 @@ typedef struct InferKind {
   void (*abort)(Sink *s);  // no image was done, and nothing is left
   void (*score)(Sink *s);  // of a data set that is complete, on the first rank
   void (*close)(Sink *s);
-} InferKind;
+} InferTask;

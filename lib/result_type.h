@@ -4,7 +4,7 @@
 #include "include/maskrcnn.h"
 #include "lib/staging.h"
 
-typedef struct KindRow {
+typedef struct ResultType {
   maskrcnn_kind kind;
   // Whether the options are such as models of the kind have; false with what is wrong.
   bool (*check)(const maskrcnn_options *o, Err *err);
@@ -20,6 +20,6 @@ typedef struct KindRow {
   // counters. False when it is not done and `wait` is false.
   bool (*finish)(Engine *e, const StagedBatch *b, int top, bool wait, const maskrcnn_result **result, int *counter);
   void (*drop)(Engine *e); // forgets what is under way on a device that has failed
-} KindRow;
+} ResultType;
 
-extern const KindRow kind_detections;
+extern const ResultType result_detections;

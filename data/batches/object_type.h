@@ -18,7 +18,7 @@ typedef struct Placing {
   Scratch *scratch;       // is reset
 } Placing;
 
-typedef struct ObjectKind {
+typedef struct ObjectType {
   // Images come to the canvas by a map (Batch.affine), which fills it, and may be augmented; else they are resized to
   // fit, by info's rh and rw.
   bool mapped;
@@ -28,4 +28,4 @@ typedef struct ObjectKind {
   int64_t (*write)(const struct Dataset *d, const Placing *p);
   // What there is to train on, what was left out, and the canvases: a few lines.
   void (*print)(const struct Dataset *d, FILE *out);
-} ObjectKind;
+} ObjectType;

@@ -1,4 +1,4 @@
-#include "classification/class_kind.h"
+#include "classification/class_result_type.h"
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -45,12 +45,12 @@ static bool finish(Engine *e, const StagedBatch *b, int top, bool wait, const ma
 
 enum { USUAL_CANVASES = 12 }; // photographs are larger by two to four times a side
 
-const KindRow kind_classes = {.kind = MASKRCNN_CLASSES,
-                              .check = check,
-                              .describe = describe,
-                              .usual_canvases = USUAL_CANVASES,
-                              .shrink = classes_shrink,
-                              .map = map_image,
-                              .begin = engine_classify,
-                              .finish = finish,
-                              .drop = engine_drop_classified};
+const ResultType result_classes = {.kind = MASKRCNN_CLASSES,
+                                   .check = check,
+                                   .describe = describe,
+                                   .usual_canvases = USUAL_CANVASES,
+                                   .shrink = classes_shrink,
+                                   .map = map_image,
+                                   .begin = engine_classify,
+                                   .finish = finish,
+                                   .drop = engine_drop_classified};

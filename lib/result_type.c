@@ -1,4 +1,4 @@
-#include "lib/kinds.h"
+#include "lib/result_type.h"
 #include <string.h>
 #include "engine/detect.h"
 #include "lib/results.h"
@@ -25,10 +25,10 @@ static bool finish(Engine *e, const StagedBatch *b, int top, bool wait, const ma
   return true;
 }
 
-const KindRow kind_detections = {.kind = MASKRCNN_DETECTIONS,
-                                 .check = check,
-                                 .describe = describe,
-                                 .usual_canvases = 1,
-                                 .begin = engine_start_detection,
-                                 .finish = finish,
-                                 .drop = engine_drop};
+const ResultType result_detections = {.kind = MASKRCNN_DETECTIONS,
+                                      .check = check,
+                                      .describe = describe,
+                                      .usual_canvases = 1,
+                                      .begin = engine_start_detection,
+                                      .finish = finish,
+                                      .drop = engine_drop};

@@ -1,5 +1,0 @@
-// Classes of images as the library's results.
-#pragma once
-#include "lib/kinds.h"
-
-extern const KindRow kind_classes;
