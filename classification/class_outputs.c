@@ -83,9 +83,9 @@ void engine_drop_classified(Engine *e) {
 
 static bool before(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
 
-ClassRow classify_row(const Engine *e, const Classified *c, int place) {
+ClassRow classify_row(const Engine *e, const Classified *c, int position) {
   const int classes = e->config.classes;
-  const size_t first = (size_t)place * (size_t)classes;
+  const size_t first = (size_t)position * (size_t)classes;
   ClassRow row;
   for (int i = 0; i < TOP_CLASSES; i++) row.top[i] = -1;
   for (int k = 0; k < classes; k++) {

@@ -28,7 +28,7 @@ typedef struct ClassRow {
   float prob[TOP_CLASSES];
 } ClassRow;
 // Of the image at a place of the batch.
-ClassRow classify_row(const Engine *e, const Classified *c, int place);
+ClassRow classify_row(const Engine *e, const Classified *c, int position);
 
 // Engine.results.
 typedef struct ClassSlot {

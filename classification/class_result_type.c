@@ -23,8 +23,8 @@ static void map_image(const ModelConfig *c, Size image, Size canvas, float map[6
 }
 
 // [classes] of the image at that place, as floats.
-static void copy_probs(const Engine *e, const Classified *c, int place, float *to) {
-  const size_t classes = (size_t)e->config.classes, first = (size_t)place * classes;
+static void copy_probs(const Engine *e, const Classified *c, int slot, float *to) {
+  const size_t classes = (size_t)e->config.classes, first = (size_t)slot * classes;
   for (size_t k = 0; k < classes; k++)
     to[k] = e->dev->real == F64 ? (float)((const double *)c->probs)[first + k] : ((const float *)c->probs)[first + k];
 }
@@ -36,7 +36,7 @@ static bool finish(Engine *e, const StagedBatch *b, int top, bool wait, const ma
   float *prob = xmalloc((size_t)e->config.classes * sizeof *prob);
   for (int i = 0; i < b->batch.used; i++) {
     copy_probs(e, &c, i, prob);
-    result[i] = results_of_classes(prob, e->config.classes, top, b->place[i].h, b->place[i].w, e->category);
+    result[i] = results_of_classes(prob, e->config.classes, top, b->slot[i].h, b->slot[i].w, e->category);
   }
   free(prob);
   memset(counter, 0, MAX_COUNTERS * sizeof *counter);

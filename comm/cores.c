@@ -135,62 +135,62 @@ static int first_of(const CpuSet *s) {
 
 // ---- places: CPUs that ranks divide ---------------------------------------------------------------------------------
 
-typedef struct CorePlace {
+typedef struct CoreGroup {
   CpuSet cpus;
   int ranks, socket;
-} CorePlace;
+} CoreGroup;
 
-typedef struct CorePlaces {
-  CorePlace *place; // [at most ranks]
+typedef struct CoreGroups {
+  CoreGroup *group; // [at most ranks]
   int n, *of_rank;  // [ranks] which
-} CorePlaces;
+} CoreGroups;
 
-static void one_place(CorePlaces *p, const CpuSet *allowed, int ranks) {
+static void one_group(CoreGroups *p, const CpuSet *allowed, int ranks) {
   p->n = 1;
-  p->place[0] = (CorePlace){.cpus = *allowed, .ranks = ranks};
+  p->group[0] = (CoreGroup){.cpus = *allowed, .ranks = ranks};
   for (int r = 0; r < ranks; r++) p->of_rank[r] = 0;
 }
 
 // The place with these CPUs, new if need be; -1 when they overlap with another's.
-static int place_with(CorePlaces *p, const CpuSet *cpus) {
+static int group_with(CoreGroups *p, const CpuSet *cpus) {
   for (int i = 0; i < p->n; i++) {
-    if (cpus_same(&p->place[i].cpus, cpus)) return i;
-    const CpuSet common = cpus_common(&p->place[i].cpus, cpus);
+    if (cpus_same(&p->group[i].cpus, cpus)) return i;
+    const CpuSet common = cpus_common(&p->group[i].cpus, cpus);
     if (cpus_count(&common) > 0) return -1;
   }
-  p->place[p->n] = (CorePlace){.cpus = *cpus};
+  p->group[p->n] = (CoreGroup){.cpus = *cpus};
   return p->n++;
 }
 
 // By what is near the ranks' GPUs; false where that does not divide the CPUs.
-static bool places_near(CorePlaces *p, const char *sys, const CpuSet *allowed, const char *const *bus_id, int ranks) {
+static bool groups_near(CoreGroups *p, const char *sys, const CpuSet *allowed, const char *const *bus_id, int ranks) {
   for (int r = 0; r < ranks; r++) {
     CpuSet near;
     if (!bus_id || !near_gpu(&near, sys, bus_id[r])) return false;
     near = cpus_common(&near, allowed);
-    p->of_rank[r] = cpus_count(&near) > 0 ? place_with(p, &near) : -1;
+    p->of_rank[r] = cpus_count(&near) > 0 ? group_with(p, &near) : -1;
     if (p->of_rank[r] < 0) return false;
-    p->place[p->of_rank[r]].ranks++;
+    p->group[p->of_rank[r]].ranks++;
   }
   return true;
 }
 
 // Where a core that is near no GPU is of most use: the fewest CPUs for a rank, of the same socket first.
-static CorePlace *neediest(CorePlaces *p, int socket) {
-  CorePlace *best = NULL;
+static CoreGroup *neediest(CoreGroups *p, int socket) {
+  CoreGroup *best = NULL;
   for (int here = 1; here >= 0 && !best; here--)
     for (int i = 0; i < p->n; i++) {
-      CorePlace *place = &p->place[i];
-      if (here && place->socket != socket) continue;
-      if (!best || cpus_count(&place->cpus) * best->ranks < cpus_count(&best->cpus) * place->ranks) best = place;
+      CoreGroup *group = &p->group[i];
+      if (here && group->socket != socket) continue;
+      if (!best || cpus_count(&group->cpus) * best->ranks < cpus_count(&best->cpus) * group->ranks) best = group;
     }
   return best;
 }
 
-static void give_rest(CorePlaces *p, const char *sys, const CpuSet *allowed) {
+static void give_rest(CoreGroups *p, const char *sys, const CpuSet *allowed) {
   CpuSet rest = *allowed;
-  for (int i = 0; i < p->n; i++) cpus_remove(&rest, &p->place[i].cpus);
-  for (int i = 0; i < p->n; i++) p->place[i].socket = socket_of(sys, first_of(&p->place[i].cpus));
+  for (int i = 0; i < p->n; i++) cpus_remove(&rest, &p->group[i].cpus);
+  for (int i = 0; i < p->n; i++) p->group[i].socket = socket_of(sys, first_of(&p->group[i].cpus));
   for (int cpu; (cpu = first_of(&rest)) >= 0;) {
     const CpuSet core = core_of(sys, cpu, &rest);
     cpus_join(&neediest(p, socket_of(sys, cpu))->cpus, &core);
@@ -223,17 +223,17 @@ static void part_of(CpuSet *part, const char *sys, const CpuSet *cpus, int n, in
 void cores_share(CpuSet *share, const char *sys, const CpuSet *allowed, const char *const *bus_id, int ranks,
                  int rank) {
   CHECK(rank >= 0 && rank < ranks);
-  CorePlaces p = {.place = xcalloc((size_t)ranks, sizeof *p.place),
+  CoreGroups p = {.group = xcalloc((size_t)ranks, sizeof *p.group),
                   .of_rank = xcalloc((size_t)ranks, sizeof *p.of_rank)};
-  if (places_near(&p, sys, allowed, bus_id, ranks))
+  if (groups_near(&p, sys, allowed, bus_id, ranks))
     give_rest(&p, sys, allowed);
   else
-    one_place(&p, allowed, ranks);
+    one_group(&p, allowed, ranks);
   const int mine = p.of_rank[rank];
   int before = 0; // ranks that divide the place with this one
   for (int r = 0; r < rank; r++) before += p.of_rank[r] == mine;
-  part_of(share, sys, &p.place[mine].cpus, p.place[mine].ranks, before);
-  free(p.place);
+  part_of(share, sys, &p.group[mine].cpus, p.group[mine].ranks, before);
+  free(p.group);
   free(p.of_rank);
 }
 

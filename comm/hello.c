@@ -25,8 +25,8 @@ Peer peer_here(void) {
   boot_id(boot, sizeof boot);
   uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
   for (const char *c = boot; *c; c++) hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
-  snprintf(p.place, sizeof p.place, "%016llx-%llx-%llx", (unsigned long long)hash, namespace_of("/proc/self/ns/pid"),
-           namespace_of("/proc/self/ns/net"));
+  snprintf(p.namespaces, sizeof p.namespaces, "%016llx-%llx-%llx", (unsigned long long)hash,
+           namespace_of("/proc/self/ns/pid"), namespace_of("/proc/self/ns/net"));
   if (gethostname(p.host, sizeof p.host - 1) || !*p.host) snprintf(p.host, sizeof p.host, "unknown host");
   text_clean(p.host);
   return p;
@@ -43,7 +43,7 @@ Hello hello_of(const Launch *l, const char *nonce) {
 void hello_send(Wire *w, const Hello *h, HelloFor connection) {
   char text[512];
   snprintf(text, sizeof text, "%d\n%d\n%ld\n%s\n%s\n%s\n%s\n%s", h->world, h->local_rank, (long)h->peer.pid,
-           h->peer.host, h->peer.place, h->token, h->build, h->nonce);
+           h->peer.host, h->peer.namespaces, h->token, h->build, h->nonce);
   wire_send(w, FRAME_HELLO, (int)connection, h->rank, text);
 }
 
@@ -72,14 +72,14 @@ bool hello_parse(Hello *h, const Frame *f) {
   h->rank = (int)f->number;
   if (!line_int(&rest, &h->world) || !line_int(&rest, &h->local_rank) || !line_int(&rest, &pid)) return false;
   h->peer.pid = pid;
-  return line(&rest, h->peer.host, sizeof h->peer.host) && line(&rest, h->peer.place, sizeof h->peer.place) &&
+  return line(&rest, h->peer.host, sizeof h->peer.host) && line(&rest, h->peer.namespaces, sizeof h->peer.namespaces) &&
          line(&rest, h->token, sizeof h->token) && line(&rest, h->build, sizeof h->build) &&
          line(&rest, h->nonce, sizeof h->nonce) && !rest;
 }
 
 void peer_send(Wire *w, int rank, const Peer *peer) {
   char text[256];
-  snprintf(text, sizeof text, "%ld\n%s\n%s", (long)peer->pid, peer->host, peer->place);
+  snprintf(text, sizeof text, "%ld\n%s\n%s", (long)peer->pid, peer->host, peer->namespaces);
   wire_send(w, FRAME_PEER, 0, rank, text);
 }
 
@@ -89,5 +89,5 @@ bool peer_parse(Peer *peer, const Frame *f) {
   memcpy(text, f->text, sizeof text);
   if (f->type != FRAME_PEER || !line_int(&rest, &pid)) return false;
   peer->pid = pid;
-  return line(&rest, peer->host, sizeof peer->host) && line(&rest, peer->place, sizeof peer->place) && !rest;
+  return line(&rest, peer->host, sizeof peer->host) && line(&rest, peer->namespaces, sizeof peer->namespaces) && !rest;
 }

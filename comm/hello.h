@@ -8,7 +8,7 @@
 // A rank, as all know it after they met.
 typedef struct Peer {
   char host[64];
-  char place[40]; // kernel and namespaces: in the same place, and nowhere else, processes can signal each other
+  char namespaces[40]; // kernel and namespaces: in the same place, and nowhere else, processes can signal each other
   pid_t pid;
 } Peer;
 

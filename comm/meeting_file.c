@@ -26,13 +26,13 @@ static void add_address(MeetingFile *m, const struct ifaddrs *each, int family, 
   m->addresses++;
 }
 
-MeetingFile meeting_file_here(const char *token, const char *place, int port) {
+MeetingFile meeting_file_here(const char *token, const char *namespaces, int port) {
   MeetingFile m = {0};
   uint64_t random[2];
   CHECK(getrandom(random, sizeof random, 0) == sizeof random);
   snprintf(m.nonce, sizeof m.nonce, "%016llx%016llx", (unsigned long long)random[0], (unsigned long long)random[1]);
   snprintf(m.token, sizeof m.token, "%s", token);
-  snprintf(m.place, sizeof m.place, "%s", place);
+  snprintf(m.namespaces, sizeof m.namespaces, "%s", namespaces);
   m.at[m.addresses++] = (Address){"127.0.0.1", port}; // for ranks of the same place, which try it first
   struct ifaddrs *all = NULL;
   if (getifaddrs(&all)) all = NULL;
@@ -62,7 +62,7 @@ static bool write_all(const MeetingFile *m, const char *path) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
   if (!f) return false;
-  fprintf(f, "%s\n%s\n%s\n%s\n", title, m->nonce, m->token, m->place);
+  fprintf(f, "%s\n%s\n%s\n%s\n", title, m->nonce, m->token, m->namespaces);
   for (int i = 0; i < m->addresses; i++) {
     char at[300];
     address_text(&m->at[i], at, sizeof at);
@@ -99,7 +99,7 @@ static bool parse(MeetingFile *m, char *rest) {
   *m = (MeetingFile){0};
   if (!copy_line(&rest, line, sizeof line) || strcmp(line, title) != 0) return false;
   if (!copy_line(&rest, m->nonce, sizeof m->nonce) || !copy_line(&rest, m->token, sizeof m->token)) return false;
-  if (!copy_line(&rest, m->place, sizeof m->place)) return false;
+  if (!copy_line(&rest, m->namespaces, sizeof m->namespaces)) return false;
   while (m->addresses < MAX_ADDRESSES && copy_line(&rest, line, sizeof line))
     if (!address_parse(&m->at[m->addresses++], line, NULL)) return false;
   return m->addresses && *m->nonce;

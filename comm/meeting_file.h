@@ -8,13 +8,13 @@ enum { MAX_ADDRESSES = 32 };
 
 typedef struct MeetingFile {
   char nonce[40]; // of this one, which nobody else writes; ranks that come say it
-  char token[128], place[40];
+  char token[128], namespaces[40];
   Address at[MAX_ADDRESSES];
   int addresses;
 } MeetingFile;
 
 // What rank 0 tells: all addresses of this host at this port.
-MeetingFile meeting_file_here(const char *token, const char *place, int port);
+MeetingFile meeting_file_here(const char *token, const char *namespaces, int port);
 // In place of what is at the path, which has to be such a file, empty or nothing; at no moment is half of it there.
 bool meeting_file_write(const MeetingFile *m, const char *path, Err *err);
 // False: there is none, with the reason.

@@ -65,7 +65,9 @@ static bool fits(const Reception *r, const Hello *h, Err *err) {
          err_set(err, "rank %d on %s: this run has only %d ranks", h->rank, h->peer.host, mine->world);
 }
 
-static bool same_process(const Peer *a, const Peer *b) { return a->pid == b->pid && !strcmp(a->place, b->place); }
+static bool same_process(const Peer *a, const Peer *b) {
+  return a->pid == b->pid && !strcmp(a->namespaces, b->namespaces);
+}
 
 static bool twice(const Hello *a, const Hello *b, Err *err) {
   return err_set(err, "two processes both claim to be rank %d: process %ld on %s and process %ld on %s", a->rank,
@@ -77,7 +79,7 @@ static bool local_ranks_differ(const Reception *r, const Hello *h, Err *err) {
   for (int i = 0; i < r->mine.world; i++) {
     const Hello *other = &r->seat[i].hello;
     if (i == h->rank || !r->seat[i].here || other->local_rank != h->local_rank) continue;
-    if (strcmp(other->peer.place, h->peer.place) != 0) continue;
+    if (strcmp(other->peer.namespaces, h->peer.namespaces) != 0) continue;
     return err_set(err, "ranks %d and %d on %s both have local rank %d: give each its own LOCAL_RANK", MIN(i, h->rank),
                    MAX(i, h->rank), h->peer.host, h->local_rank);
   }

@@ -18,7 +18,7 @@ static bool meet_by_file(Meeting *m, const Launch *l, double seconds, bool *othe
   Address any = {"", 0};
   int listener = socket_listen(&any, true, err);
   if (listener < 0) return false;
-  MeetingFile file = meeting_file_here(l->token, peer_here().place, any.port);
+  MeetingFile file = meeting_file_here(l->token, peer_here().namespaces, any.port);
   bool ok = meeting_file_write(&file, path, err);
   if (ok) {
     ok = reception(m, l, listener, path, file.nonce, seconds, others_say, err);
@@ -137,7 +137,7 @@ static Answer call_by_file(Caller *c, const char *path) {
   Err err;
   if (!meeting_file_read(&file, path, &err)) return no_answer(c, err.msg);
   if (strcmp(file.token, c->l->token) != 0) return no_answer(c, "the file belongs to another job");
-  const bool here = !strcmp(file.place, peer_here().place);
+  const bool here = !strcmp(file.namespaces, peer_here().namespaces);
   Answer answer = ANSWER_NONE;
   for (int i = here ? 0 : 1; i < file.addresses && answer == ANSWER_NONE; i++)
     answer = call(c, &file.at[i], file.nonce, 2);

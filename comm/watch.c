@@ -18,20 +18,20 @@ static const double beat_seconds = 0.5, look_seconds = 0.2, grace_seconds = 2;
 
 static bool rank_0_has_company(const Watch *w) {
   for (int i = 1; i < w->world; i++)
-    if (watch_same_place(w, i, 0)) return true;
+    if (watch_same_namespaces(w, i, 0)) return true;
   return false;
 }
 
 // Whether this rank is the first of its place, rank 0 left aside.
-static bool first_of_place(const Watch *w) {
+static bool first_in_namespaces(const Watch *w) {
   for (int i = 1; i < w->rank; i++)
-    if (watch_same_place(w, i, w->rank)) return false;
+    if (watch_same_namespaces(w, i, w->rank)) return false;
   return true;
 }
 
 // Whether it falls to this rank to say that rank 0 is lost.
 static bool speaks_of_rank_0(const Watch *w) {
-  return (watch_same_place(w, 0, w->rank) || !rank_0_has_company(w)) && first_of_place(w);
+  return (watch_same_namespaces(w, 0, w->rank) || !rank_0_has_company(w)) && first_in_namespaces(w);
 }
 
 static const char vanished[] = "it exited without a message; it was probably killed";
@@ -74,12 +74,12 @@ static void on_silent(Watch *w, int rank, double now) {
     say_silent(w, rank, now);
     watch_end_run(w, EXIT_RUN, rank);
   }
-  const bool here = watch_same_place(w, 0, w->rank);
+  const bool here = watch_same_namespaces(w, 0, w->rank);
   // Who speaks of it ends it; then its connection ends, too. Who came before would have it look killed.
   const bool others = rank_0_has_company(w) && !speaks_of_rank_0(w);
   if (!w->l->crew && others && now - w->other[0].heard < w->silence + grace_seconds) return;
   if (!watch_take_end(w)) return;
-  if (w->l->crew || (here ? speaks_of_rank_0(w) : first_of_place(w))) say_silent(w, 0, now);
+  if (w->l->crew || (here ? speaks_of_rank_0(w) : first_in_namespaces(w))) say_silent(w, 0, now);
   wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, ""); // for when it moves again: all is said
   if (here) watch_kill_rank(w, 0);
   watch_end(w, EXIT_RUN);
@@ -300,7 +300,7 @@ Watch *watch_open(const Launch *l, const Peer *peer, Wire *control, double silen
   for (int i = 0; i < w->world; i++) {
     w->other[i] = (Other){.wire = control[i], .heard = w->turn, .step = -1};
     control[i] = (Wire){.fd = -1};
-    const bool here = i != w->rank && watch_same_place(w, i, w->rank);
+    const bool here = i != w->rank && watch_same_namespaces(w, i, w->rank);
     w->handle[i] = here ? (int)syscall(SYS_pidfd_open, w->peer[i].pid, 0) : -1;
   }
   start_thread(w);

@@ -14,7 +14,9 @@
 
 // ---- the end ------------------------------------------------------------------------------------------------------
 
-bool watch_same_place(const Watch *w, int a, int b) { return !strcmp(w->peer[a].place, w->peer[b].place); }
+bool watch_same_namespaces(const Watch *w, int a, int b) {
+  return !strcmp(w->peer[a].namespaces, w->peer[b].namespaces);
+}
 
 // A handle names a process even after another has its number.
 void watch_kill_rank(const Watch *w, int rank) {

@@ -59,7 +59,7 @@ typedef struct Watch {
 // ---- the end: comm/watch_end.c --------------------------------------------------------------------------------------
 
 // Whether two ranks are of one place: a host's processes that see each other.
-bool watch_same_place(const Watch *w, int a, int b);
+bool watch_same_namespaces(const Watch *w, int a, int b);
 // Ends a rank of this place that is stopped; of others, and where it is not known, does nothing.
 void watch_kill_rank(const Watch *w, int rank);
 // That the process ends is this thread's business from here on: others that fail wait for it. False: one of them has

@@ -24,7 +24,7 @@ __global__ void avg_pool_forward_kernel(const __grid_constant__ AvgPool pool, Te
                                         const __grid_constant__ DestArgs y, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(y.t, i);
+  VectorPosition p = position_of(y.t, i);
   if (p.n >= rows_of(x)) return;
   PoolSpan ys = avg_window(&pool, p.y, y.t.h, x.h), xs = avg_window(&pool, p.x, y.t.w, x.w);
   Eight sum = {}, mean = {};
@@ -50,7 +50,7 @@ __global__ void avg_pool_backward_kernel(const __grid_constant__ AvgPool pool, T
                                          const __grid_constant__ DestArgs dx, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(dx.t, i);
+  VectorPosition p = position_of(dx.t, i);
   if (p.n >= rows_of(dy)) return;
   PoolSpan outs_y = avg_windows_of(&pool, p.y, dy.h, dx.t.h), outs_x = avg_windows_of(&pool, p.x, dy.w, dx.t.w);
   Eight sum = {};

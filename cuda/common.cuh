@@ -173,10 +173,10 @@ template <class T> __device__ __forceinline__ T *pixel(const Tensor &t, int n, i
 
 // Elementwise kernels give a thread to each vector of eight channels, in the order of memory, so that a warp's accesses
 // are coalesced. Where vector i stands:
-struct VectorPlace {
+struct VectorPosition {
   int n, y, x, c; // c: the first of its channels
 };
-__device__ __forceinline__ VectorPlace place_of(const Tensor &t, unsigned i) {
+__device__ __forceinline__ VectorPosition position_of(const Tensor &t, unsigned i) {
   unsigned per_pixel = t.ldc / 8, pixel = i / per_pixel, row = pixel / t.w, n = row / t.h;
   return {(int)n, (int)(row - n * t.h), (int)(pixel - row * t.w), (int)(i - pixel * per_pixel) * 8};
 }

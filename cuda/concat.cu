@@ -26,7 +26,7 @@ __global__ void concat_kernel(const __grid_constant__ ConcatParts parts, const _
                               unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(y.t, i);
+  VectorPosition p = position_of(y.t, i);
   if (p.n >= rows_of(y.t)) return;
   int part = 0;
   while (part + 1 < parts.count && p.c >= parts.first[part + 1]) part++;
@@ -49,7 +49,7 @@ template <class T>
 __global__ void slice_kernel(int first, Tensor x, const __grid_constant__ DestArgs y, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(y.t, i);
+  VectorPosition p = position_of(y.t, i);
   if (p.n >= rows_of(y.t)) return;
   dest_store8<T>(y, p.n, p.y, p.x, p.c, load_any(pixel<T>(x, p.n, p.y, p.x), first + p.c, x.c));
 }

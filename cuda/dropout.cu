@@ -13,7 +13,7 @@ __global__ void dropout_kernel(const __grid_constant__ Dropout p, Tensor x, cons
                                unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace at = place_of(y.t, i);
+  VectorPosition at = position_of(y.t, i);
   if (at.n >= rows_of(y.t)) return;
   DropoutRule rule = dropout_rule(&p);
   uint64_t first = dropout_element(&p, &y.t, at.n, at.y, at.x) + at.c;

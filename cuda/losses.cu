@@ -96,9 +96,9 @@ template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnAr
     int n = row / t.batch, i = row % t.batch;
     if (i >= t.count[n]) continue;
     bool object = i < t.positives[n];
-    AnchorOffsets place = anchor_offsets(p, n, t.index[row]);
-    objectness += bce(to_float(((const T *)p.logits[place.level].data)[place.logit]), object);
-    const T *delta = (const T *)p.deltas[place.level].data + place.delta;
+    AnchorOffsets offsets = anchor_offsets(p, n, t.index[row]);
+    objectness += bce(to_float(((const T *)p.logits[offsets.level].data)[offsets.logit]), object);
+    const T *delta = (const T *)p.deltas[offsets.level].data + offsets.delta;
     const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
     for (int k = 0; object && k < 4; k++) regression += smooth_l1(to_float(delta[k]), target[k], p.p.beta);
   }
@@ -130,12 +130,12 @@ template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constan
   if (n >= t.images || i >= t.count[n]) return;
   bool object = i < t.positives[n];
   float factor = gradient_factor(scale, rpn_divisor(p.p, t));
-  AnchorOffsets place = anchor_offsets(p, n, t.index[row]);
-  float logit = to_float(((const T *)p.logits[place.level].data)[place.logit]);
-  ((T *)p.dlogits[place.level].data)[place.logit] = from_float<T>(factor * (bce_sigmoid(logit) - object));
-  const T *delta = (const T *)p.deltas[place.level].data + place.delta;
+  AnchorOffsets offsets = anchor_offsets(p, n, t.index[row]);
+  float logit = to_float(((const T *)p.logits[offsets.level].data)[offsets.logit]);
+  ((T *)p.dlogits[offsets.level].data)[offsets.logit] = from_float<T>(factor * (bce_sigmoid(logit) - object));
+  const T *delta = (const T *)p.deltas[offsets.level].data + offsets.delta;
   const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
-  T *ddelta = (T *)p.ddeltas[place.level].data + place.delta;
+  T *ddelta = (T *)p.ddeltas[offsets.level].data + offsets.delta;
   for (int k = 0; object && k < 4; k++)
     ddelta[k] = from_float<T>(factor * smooth_l1_grad(to_float(delta[k]), target[k], p.p.beta));
 }
@@ -217,7 +217,7 @@ __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor ta
                                           Tensor dlogits, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(dlogits, i);
+  VectorPosition p = position_of(dlogits, i);
   int count = *t.objects.count;
   if (p.n >= count) return;
   Eight g = {};

@@ -10,7 +10,7 @@ enum {
   WARPS = 4,
   BLOCK = 32 * WARPS,
   CACHED = 32, // toggles of a column that are kept until the runs are written: more than 30 rows of a mask make
-  PLACE_BLOCK = 1024
+  OFFSET_BLOCK = 1024
 };
 
 // Columns of a slice: whole warps of them.
@@ -86,11 +86,11 @@ static __device__ int64_t block_sum_up(int64_t v, int64_t *all) {
 }
 
 // runs.count and runs.first [rows]. One threadblock, a thread a mask.
-static __global__ void __launch_bounds__(PLACE_BLOCK)
-    mask_places_kernel(const __grid_constant__ Boxes detections, int64_t least, int64_t spare, MaskRuns runs) {
+static __global__ void __launch_bounds__(OFFSET_BLOCK)
+    mask_offsets_kernel(const __grid_constant__ Boxes detections, int64_t least, int64_t spare, MaskRuns runs) {
   int rows = compacted_row(&detections, detections.groups);
   int64_t before = 0; // what masks up to here want beyond the least
-  for (int first = 0; first < rows; first += PLACE_BLOCK) {
+  for (int first = 0; first < rows; first += OFFSET_BLOCK) {
     int row = first + threadIdx.x, count = 0;
     if (row < rows) {
       const int4 *toggles = (const int4 *)(runs.toggles + row * RUN_SLICES);
@@ -127,7 +127,7 @@ extern "C" void cuda_mask_runs(Device *dev, const MaskPaste *p, const ImageInfo 
   mask_toggles_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, shared, stream_of(dev)>>>(*p, images, *detections,
                                                                                          *probs, *runs);
   LAUNCH_CHECK();
-  mask_places_kernel<<<1, PLACE_BLOCK, 0, stream_of(dev)>>>(*detections, least, runs->room - rows * least, *runs);
+  mask_offsets_kernel<<<1, OFFSET_BLOCK, 0, stream_of(dev)>>>(*detections, least, runs->room - rows * least, *runs);
   LAUNCH_CHECK();
 }
 

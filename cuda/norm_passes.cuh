@@ -77,9 +77,9 @@ static __device__ __forceinline__ int group_of(const NormTiling &m, int set, int
 // A sweep, by the thread: its first place, from one place to its next, and how many there are. A sweep from the end
 // finds in L2 what was written or passed last.
 struct Sweep {
-  int first, step, places;
+  int first, step, positions;
   bool from_end;
-  __device__ __forceinline__ int pixel(int place) const { return from_end ? places - 1 - place : place; }
+  __device__ __forceinline__ int pixel(int position) const { return from_end ? positions - 1 - position : position; }
 };
 static __device__ __forceinline__ Sweep sweep_of(const NormTiling &m, bool from_end) {
   return {(int)(blockIdx.x * m.lanes + threadIdx.y), m.chunks * m.lanes, pixels_of(m), from_end};
@@ -183,12 +183,12 @@ __global__ void __launch_bounds__(THREADS, PER_SM) norm_moments_kernel(NormTilin
   if (c < m.x.ldc) {
     Raw8<T> raw[N];
     int i = sweep.first;
-    for (; i + (N - 1) * sweep.step < sweep.places; i += N * sweep.step) {
+    for (; i + (N - 1) * sweep.step < sweep.positions; i += N * sweep.step) {
 #pragma unroll
       for (int u = 0; u < N; u++) raw[u] = read_pixel<T>(m, m.x, sweep.pixel(i + u * sweep.step), c);
       take_moments<T>(thread, raw);
     }
-    for (; i < sweep.places; i += sweep.step)
+    for (; i < sweep.positions; i += sweep.step)
       merge_moments(thread, 1, to_eight<T>(read_pixel<T>(m, m.x, sweep.pixel(i), c)), {});
   }
   for (int offset = 16; offset >= (int)blockDim.x; offset /= 2) {
@@ -320,19 +320,19 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
     shift.v[k] = beta[channel];
   }
   const Sweep sweep = sweep_of(m, from_end);
-  for (int i = sweep.first; i < sweep.places; i += N * sweep.step) {
+  for (int i = sweep.first; i < sweep.positions; i += N * sweep.step) {
     Raw8<T> x[N];
     DestReads<T> reads[N];
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (i + u * sweep.step < sweep.places) {
+      if (i + u * sweep.step < sweep.positions) {
         const int p = sweep.pixel(i + u * sweep.step);
         x[u] = read_pixel<T>(m, m.x, p, c);
         reads[u] = dest_read_pixel<T>(m, y, p, c);
       }
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (i + u * sweep.step < sweep.places) {
+      if (i + u * sweep.step < sweep.positions) {
         Eight v = to_eight<T>(x[u]);
 #pragma unroll
         for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
@@ -358,18 +358,18 @@ __global__ void __launch_bounds__(THREADS, PER_SM)
 #pragma unroll
   for (int k = 0; k < 8; k++) mean.v[k] = stats[2 * group_of(m, set, min(c + k, m.x.c - 1))];
   if (c < m.x.ldc)
-    for (int i = sweep.first; i < sweep.places; i += N * sweep.step) {
+    for (int i = sweep.first; i < sweep.positions; i += N * sweep.step) {
       Raw8<T> x[N], g[N];
 #pragma unroll
       for (int u = 0; u < N; u++)
-        if (i + u * sweep.step < sweep.places) {
+        if (i + u * sweep.step < sweep.positions) {
           const int p = sweep.pixel(i + u * sweep.step);
           x[u] = read_pixel<T>(m, m.x, p, c);
           g[u] = read_pixel<T>(m, dy, p, c);
         }
 #pragma unroll
       for (int u = 0; u < N; u++)
-        if (i + u * sweep.step < sweep.places) {
+        if (i + u * sweep.step < sweep.positions) {
           const Eight v = to_eight<T>(x[u]), d = to_eight<T>(g[u]);
 #pragma unroll
           for (int k = 0; k < 8; k++) {
@@ -462,12 +462,12 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
     constant.v[k] = slopes[group * 2 + 1];
   }
   const Sweep sweep = sweep_of(m, false);
-  for (int i = sweep.first; i < sweep.places; i += N * sweep.step) {
+  for (int i = sweep.first; i < sweep.positions; i += N * sweep.step) {
     Raw8<T> x[N], g[N];
     DestReads<T> reads[N];
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (i + u * sweep.step < sweep.places) {
+      if (i + u * sweep.step < sweep.positions) {
         const int p = sweep.pixel(i + u * sweep.step);
         x[u] = read_pixel<T>(m, m.x, p, c);
         g[u] = read_pixel<T>(m, dy, p, c);
@@ -475,7 +475,7 @@ __global__ void __launch_bounds__(THREADS, blocks_per_sm(INPUTS))
       }
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (i + u * sweep.step < sweep.places) {
+      if (i + u * sweep.step < sweep.positions) {
         Eight v = to_eight<T>(x[u]), d = to_eight<T>(g[u]);
 #pragma unroll
         for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * d.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);

@@ -104,13 +104,13 @@ static __device__ __forceinline__ Eight made8(const ResidentSums &s, int which, 
 }
 
 // Where a thread works.
-struct ResidentPlace {
+struct ResidentPosition {
   int vector, lane, c; // c: the first of its channels
   int first, last;     // pixels of its block
   bool idle;           // past the last channel
 };
-static __device__ __forceinline__ ResidentPlace place_in(const ResidentTiling &t, const Tensor &x) {
-  ResidentPlace p;
+static __device__ __forceinline__ ResidentPosition position_in(const ResidentTiling &t, const Tensor &x) {
+  ResidentPosition p;
   p.vector = threadIdx.x % t.vectors;
   p.lane = threadIdx.x / t.vectors;
   p.c = (blockIdx.y * t.vectors + p.vector) * 8;
@@ -123,7 +123,7 @@ static __device__ __forceinline__ ResidentPlace place_in(const ResidentTiling &t
 // Starts the thread's copies of channels c … c+7 of its pixels (cp.async): pixel `lane` + turn · lanes to place `turn`
 // of `kept`, where it alone reads it.
 template <class T>
-static __device__ __forceinline__ void fetch_slice(const ResidentTiling &t, const ResidentPlace &at, const Tensor &x,
+static __device__ __forceinline__ void fetch_slice(const ResidentTiling &t, const ResidentPosition &at, const Tensor &x,
                                                    Raw8<T> *kept) {
   if (at.idle) return;
   int turn = 0;
@@ -143,7 +143,7 @@ template <class T> static __device__ __forceinline__ Eight kept8(const Raw8<T> *
 // Stores value(turn) of each of the thread's pixels through the epilogue, whose reads of several pixels are in flight
 // before the first store.
 template <class T, class F>
-static __device__ __forceinline__ void store_slice(const ResidentTiling &t, const ResidentPlace &at, const Tensor &x,
+static __device__ __forceinline__ void store_slice(const ResidentTiling &t, const ResidentPosition &at, const Tensor &x,
                                                    const DestArgs &d, F value) {
   constexpr int N = PIXELS_AHEAD<T>;
   if (at.idle) return;
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   extern __shared__ __align__(16) char shared[];
   __shared__ ResidentSums s;
   Raw8<T> *kept = (Raw8<T> *)shared;
-  const ResidentPlace at = place_in(t, x);
+  const ResidentPosition at = position_in(t, x);
   const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
   const double n = t.pixels;
   grid_wait_prerequisite();
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   extern __shared__ __align__(16) char shared[];
   __shared__ ResidentSums s;
   Raw8<T> *kept = (Raw8<T> *)shared, *kept_dy = kept + t.turns * RESIDENT_THREADS;
-  const ResidentPlace at = place_in(t, x);
+  const ResidentPosition at = position_in(t, x);
   const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
   grid_wait_prerequisite();
   fetch_slice<T>(t, at, x, kept);

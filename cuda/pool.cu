@@ -18,7 +18,7 @@ static __device__ __forceinline__ bool replaces(float next, float max) { return 
 template <class T> __global__ void copy_kernel(Tensor x, DestArgs y, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(y.t, i);
+  VectorPosition p = position_of(y.t, i);
   if (p.n >= rows_of(y.t)) return;
   dest_store8<T>(y, p.n, p.y, p.x, p.c, x.data ? load8(pixel<T>(x, p.n, p.y, p.x) + p.c) : Eight{});
 }
@@ -80,7 +80,7 @@ template <class T, int SIZE>
 __global__ void max_pool_argmax_kernel(Pool pool, Tensor x, Tensor y, uint2 *tap, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(y, i);
+  VectorPosition p = position_of(y, i);
   if (p.n >= rows_of(x)) return;
   PoolSpan ys = pool_window(&pool, p.y, x.h), xs = pool_window(&pool, p.x, x.w);
   const int first_tap = (pool.pad - p.y * pool.stride) * pool.size + pool.pad - p.x * pool.stride;
@@ -122,7 +122,7 @@ template <class T>
 __global__ void max_pool_backward_kernel(Pool pool, Tensor dy, const uint2 *tap, DestArgs dx, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(dx.t, i);
+  VectorPosition p = position_of(dx.t, i);
   if (p.n >= rows_of(dy)) return;
   PoolSpan outs_y = pool_windows_of(&pool, p.y, dy.h), outs_x = pool_windows_of(&pool, p.x, dy.w);
   Eight sum = {};

@@ -53,9 +53,9 @@ __device__ inline int block_exclusive_sum(int v, int *total) {
 __device__ inline int warp_append(bool wanted, int *n) {
   unsigned lanes = __ballot_sync(~0u, wanted);
   if (!lanes) return 0;
-  int lane = threadIdx.x % 32, first = __ffs(lanes) - 1, place = 0;
-  if (lane == first) place = atomicAdd(n, __popc(lanes));
-  return __shfl_sync(~0u, place, first) + __popc(lanes & ((1u << lane) - 1));
+  int lane = threadIdx.x % 32, first = __ffs(lanes) - 1, offset = 0;
+  if (lane == first) offset = atomicAdd(n, __popc(lanes));
+  return __shfl_sync(~0u, offset, first) + __popc(lanes & ((1u << lane) - 1));
 }
 
 // ---- selection and sorting: threadblocks of at least 256 threads ----------------------------------------------------

@@ -73,7 +73,7 @@ static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN
 template <class T> __global__ void cudnn_finish_kernel(const T *raw, DestArgs out, unsigned eights) {
   unsigned i = thread_index();
   if (i >= eights) return;
-  VectorPlace p = place_of(out.t, i);
+  VectorPosition p = position_of(out.t, i);
   dest_store8<T>(out, p.n, p.y, p.x, p.c, load8(raw + (size_t)i * 8));
 }
 

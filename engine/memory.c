@@ -2,16 +2,16 @@
 #include "base/contained.h"
 #include "base/memory.h"
 
-void memory_add(MemoryPlan *m, const char *name, MemoryPlace place, size_t bytes, const char *options) {
+void memory_add(MemoryPlan *m, const char *name, MemorySpace space, size_t bytes, const char *options) {
   if (!bytes) return;
   CHECK(m->rows < MAX_MEMORY_ROWS);
-  m->row[m->rows++] = (MemoryRow){name, place, bytes, options};
+  m->row[m->rows++] = (MemoryRow){name, space, bytes, options};
 }
 
-size_t memory_sum(const MemoryPlan *m, MemoryPlace place) {
+size_t memory_sum(const MemoryPlan *m, MemorySpace space) {
   size_t sum = 0;
   for (int i = 0; i < m->rows; i++)
-    if (m->row[i].place == place) sum += m->row[i].bytes;
+    if (m->row[i].space == space) sum += m->row[i].bytes;
   return sum;
 }
 
@@ -22,7 +22,7 @@ static double mb(size_t bytes) { return (double)bytes / 1e6; }
 // Memory that several places share: the GPU's, or the host's.
 typedef struct MemoryPool {
   const char *name;
-  bool place[MEMORY_PLACES]; // that it holds from the start
+  bool space[MEMORY_SPACES]; // that it holds from the start
   size_t free;               // SIZE_MAX: not known
 } MemoryPool;
 
@@ -38,7 +38,7 @@ static MemoryPool host_pool(const Device *dev) {
 
 // How many take from a pool: every rank has a device of its own, unless that is the CPU.
 static size_t sharers(const MemoryPlan *m, const MemoryPool *pool) {
-  return pool->place[ON_HOST] ? (size_t)MAX(m->ranks, 1) : 1;
+  return pool->space[ON_HOST] ? (size_t)MAX(m->ranks, 1) : 1;
 }
 
 static void sharers_text(const MemoryPlan *m, const MemoryPool *pool, char *text, size_t room) {
@@ -48,15 +48,15 @@ static void sharers_text(const MemoryPlan *m, const MemoryPool *pool, char *text
 
 static size_t pool_sum(const MemoryPlan *m, const MemoryPool *pool) {
   size_t sum = 0;
-  for (MemoryPlace p = 0; p < MEMORY_PLACES; p++)
-    if (pool->place[p]) sum += memory_sum(m, p);
+  for (MemorySpace p = 0; p < MEMORY_SPACES; p++)
+    if (pool->space[p]) sum += memory_sum(m, p);
   return sum * sharers(m, pool);
 }
 
 static const MemoryRow *largest(const MemoryPlan *m, const MemoryPool *pool) {
   const MemoryRow *most = NULL;
   for (int i = 0; i < m->rows; i++)
-    if (pool->place[m->row[i].place] && (!most || m->row[i].bytes > most->bytes)) most = &m->row[i];
+    if (pool->space[m->row[i].space] && (!most || m->row[i].bytes > most->bytes)) most = &m->row[i];
   return most;
 }
 
@@ -93,12 +93,12 @@ static void print_pool(const MemoryPlan *m, const MemoryPool *pool, FILE *out) {
 }
 
 void memory_print(const MemoryPlan *m, Device *dev, FILE *out) {
-  static const char *const names[][MEMORY_PLACES] = {{"host", "host", "host", "host, later (estimate)"},
+  static const char *const names[][MEMORY_SPACES] = {{"host", "host", "host", "host, later (estimate)"},
                                                      {"device", "host", "host, page-locked", "host, later (estimate)"}};
   fprintf(out, "memory:\n");
   for (int i = 0; i < m->rows; i++) {
     const MemoryRow *r = &m->row[i];
-    fprintf(out, "  %10.1f MB  %-22s  %s%s%s%s\n", mb(r->bytes), names[dev->gpu][r->place], r->name,
+    fprintf(out, "  %10.1f MB  %-22s  %s%s%s%s\n", mb(r->bytes), names[dev->gpu][r->space], r->name,
             r->options ? " (reduce with " : "", r->options ? r->options : "", r->options ? ")" : "");
   }
   const MemoryPool gpu = device_pool(dev), host = host_pool(dev);

@@ -5,17 +5,17 @@
 #include "base/error.h"
 #include "nn/device.h"
 
-typedef enum MemoryPlace {
+typedef enum MemorySpace {
   ON_DEVICE,
   ON_HOST,        // ordinary memory of the host
   ON_HOST_LOCKED, // memory of the host that the device reads and writes by itself (page-locked)
   ON_HOST_LATER,  // an estimate of what is taken while the run goes on; nothing is refused for it
-  MEMORY_PLACES
-} MemoryPlace;
+  MEMORY_SPACES
+} MemorySpace;
 
 typedef struct MemoryRow {
   const char *name; // "activations"
-  MemoryPlace place;
+  MemorySpace space;
   size_t bytes;
   const char *options; // that shrink it, as in "--batch or --size"; NULL: none
 } MemoryRow;
@@ -28,8 +28,8 @@ typedef struct MemoryPlan { // zero-initialise
 } MemoryPlan;
 
 // Adds a row, unless it is of 0 bytes; the strings are not copied.
-void memory_add(MemoryPlan *m, const char *name, MemoryPlace place, size_t bytes, const char *options);
-size_t memory_sum(const MemoryPlan *m, MemoryPlace place);
+void memory_add(MemoryPlan *m, const char *name, MemorySpace space, size_t bytes, const char *options);
+size_t memory_sum(const MemoryPlan *m, MemorySpace space);
 // The table, and what of it is on the device and on the host beside what is free there.
 void memory_print(const MemoryPlan *m, Device *dev, FILE *out);
 // Whether what is free is enough; of what comes later, stderr gets a warning where it is not. False with a message that

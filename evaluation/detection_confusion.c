@@ -9,14 +9,14 @@ static const double OVERLAP = 0.5;
 
 // Returns the place of `least` among them.
 static int choose_scores(ReportScores *s, double least) {
-  int place = 0;
+  int index = 0;
   for (int i = 1; i < 20; i++) s->score[s->n++] = i / 20.0;
-  while (place < s->n && s->score[place] < least) place++;
-  if (place < s->n && s->score[place] == least) return place;
-  memmove(s->score + place + 1, s->score + place, (size_t)(s->n - place) * sizeof *s->score);
-  s->score[place] = least;
+  while (index < s->n && s->score[index] < least) index++;
+  if (index < s->n && s->score[index] == least) return index;
+  memmove(s->score + index + 1, s->score + index, (size_t)(s->n - index) * sizeof *s->score);
+  s->score[index] = least;
   s->n++;
-  return place;
+  return index;
 }
 
 static double highest_score(const CocoResults *found) {
@@ -26,16 +26,16 @@ static double highest_score(const CocoResults *found) {
 }
 
 // The matrix at one of the scores. Caller frees.
-static int64_t *counts_at(const ReportScores *s, int classes, int place) {
+static int64_t *counts_at(const ReportScores *s, int classes, int index) {
   const size_t cells = (size_t)classes * (size_t)classes;
   int64_t *count = xmalloc(cells * sizeof *count);
-  for (size_t i = 0; i < cells; i++) count[i] = s->count[i * (size_t)s->n + (size_t)place];
+  for (size_t i = 0; i < cells; i++) count[i] = s->count[i * (size_t)s->n + (size_t)index];
   return count;
 }
 
 // Of all categories together: 2 · right / (objects + detections); 0 where there are neither.
-static double f1_at(const ReportScores *s, int classes, int place) {
-  int64_t *count = counts_at(s, classes, place);
+static double f1_at(const ReportScores *s, int classes, int index) {
+  int64_t *count = counts_at(s, classes, index);
   const Confusion c = {.classes = classes, .count = count, .background = true};
   const int64_t both = confusion_images(&c) + confusion_detections(&c);
   const double f1 = both ? 2 * (double)confusion_right(&c) / (double)both : 0;
@@ -59,7 +59,7 @@ void detection_confusion(const Coco *view, const CocoResults *found, double leas
   Err err;
   const int n = view->num_categories;
   ReportScores s = {.highest = highest_score(found), .least = least};
-  const int place = choose_scores(&s, least);
+  const int index = choose_scores(&s, least);
   s.count = eval_confusion(view, found, EVAL_BBOX, s.score, s.n, OVERLAP, &err);
   if (!s.count) return; // what cannot be matched has not been scored either
   s.opens_at = best_score(&s, n + 1);
@@ -67,7 +67,7 @@ void detection_confusion(const Coco *view, const CocoResults *found, double leas
   for (int i = 0; i < n; i++) name[i] = xstrdup(view->categories[i].name ? view->categories[i].name : "");
   name[n] = xstrdup("background");
   out->confusion = (Confusion){
-      .classes = n + 1, .count = counts_at(&s, n + 1, place), .name = (const char *const *)name, .background = true};
+      .classes = n + 1, .count = counts_at(&s, n + 1, index), .name = (const char *const *)name, .background = true};
   out->scores = s;
   out->rule =
       xasprintf("Rows are true categories, columns are predicted ones. Detections that reach the score threshold "

@@ -19,40 +19,40 @@ static double defined(double value) { return value < 0 ? NAN : value; }
 
 typedef struct RankedCategory {
   double ap;
-  int place;
+  int index;
 } RankedCategory;
 
 static int by_ap(const void *a, const void *b) {
   const RankedCategory *p = a, *q = b;
   if (isnan(p->ap) || isnan(q->ap))
-    return isnan(p->ap) != isnan(q->ap) ? isnan(p->ap) - isnan(q->ap) : p->place - q->place;
-  return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->place - q->place;
+    return isnan(p->ap) != isnan(q->ap) ? isnan(p->ap) - isnan(q->ap) : p->index - q->index;
+  return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->index - q->index;
 }
 
 // The categories' places by ascending mask AP, those without last. Caller frees.
 static int *rank_categories(const Scores *s) {
   const int n = s->segm.num_categories;
   RankedCategory *all = xmalloc((size_t)n * sizeof *all);
-  int *place = xmalloc((size_t)n * sizeof *place);
+  int *index = xmalloc((size_t)n * sizeof *index);
   for (int k = 0; k < n; k++) all[k] = (RankedCategory){defined(s->segm.categories[k].ap), k};
   qsort(all, (size_t)n, sizeof *all, by_ap);
-  for (int k = 0; k < n; k++) place[k] = all[k].place;
+  for (int k = 0; k < n; k++) index[k] = all[k].index;
   free(all);
-  return place;
+  return index;
 }
 
 // Precision and recall are those of the confusion, which counts detections of at least `score`.
-static void fill_categories(const Scores *s, const int *place, double score, EvaluationReport *out) {
+static void fill_categories(const Scores *s, const int *index, double score, EvaluationReport *out) {
   out->columns = COUNT(columns);
   for (int i = 0; i < COUNT(columns); i++)
     out->column[i] = i < PRECISION ? xstrdup(columns[i]) : xasprintf("%s @%g", columns[i], score);
   out->categories = s->bbox.num_categories;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
   for (int i = 0; i < out->categories; i++) {
-    const EvalCategory *box = &s->bbox.categories[place[i]], *mask = &s->segm.categories[place[i]];
-    const ClassFigures f = confusion_figures(&out->confusion, place[i]);
+    const EvalCategory *box = &s->bbox.categories[index[i]], *mask = &s->segm.categories[index[i]];
+    const ClassFigures f = confusion_figures(&out->confusion, index[i]);
     char number[CLASS_NUMBER];
-    out->category[i] = (ReportCategory){.name = xstrdup(confusion_name(&out->confusion, place[i], number)),
+    out->category[i] = (ReportCategory){.name = xstrdup(confusion_name(&out->confusion, index[i], number)),
                                         .value = {[OBJECTS] = (double)f.images,
                                                   [BOX_AP] = defined(box->ap),
                                                   [BOX_AP50] = defined(box->ap50),
@@ -83,14 +83,14 @@ static void add_overall(ReportCharts *to, const char *title, const EvalSummary *
 }
 
 // Categories in the order of those of the table, whose places are `place`.
-static void fill_precision(const Scores *s, const int *place, EvaluationReport *out) {
+static void fill_precision(const Scores *s, const int *index, EvaluationReport *out) {
   add_overall(&out->charts, "Boxes, all categories", &s->bbox);
   add_overall(&out->charts, "Masks, all categories", &s->segm);
   for (int i = 0; i < MIN(out->categories, REPORT_CATEGORY_CHARTS); i++) {
     ReportChart *p = report_chart_add(&out->category_charts, out->category[i].name);
-    add_curve(p, "boxes, IoU 0.50", s->bbox.precision[place[i]][CURVE_50]);
-    add_curve(p, "masks, IoU 0.50", s->segm.precision[place[i]][CURVE_50]);
-    add_curve(p, "masks, IoU 0.50:0.95", s->segm.precision[place[i]][CURVE_MEAN]);
+    add_curve(p, "boxes, IoU 0.50", s->bbox.precision[index[i]][CURVE_50]);
+    add_curve(p, "masks, IoU 0.50", s->segm.precision[index[i]][CURVE_50]);
+    add_curve(p, "masks, IoU 0.50:0.95", s->segm.precision[index[i]][CURVE_MEAN]);
   }
 }
 
@@ -268,10 +268,10 @@ void detection_report(const Dataset *d, const Evaluation *v, double score, Evalu
   Coco view = evaluate_view(d, v);
   detection_confusion(&view, &v->found, score, out);
   if (out->confusion.count) {
-    int *place = rank_categories(&v->scores);
-    fill_categories(&v->scores, place, score, out);
-    fill_precision(&v->scores, place, out);
-    free(place);
+    int *index = rank_categories(&v->scores);
+    fill_categories(&v->scores, index, score, out);
+    fill_precision(&v->scores, index, out);
+    free(index);
   }
   fill_pictures(d, v, score, out);
   free(view.images);

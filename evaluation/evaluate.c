@@ -33,12 +33,12 @@ static CocoResult result_of(const Engine *e, int64_t image_id, const Detection *
 
 // Packs what was found in the image at that place of the batch, which is the detections from `first` on; returns how
 // many.
-static int pack_image(Evaluating *v, const Batch *batch, int place, int first, ByteBuffer *to) {
+static int pack_image(Evaluating *v, const Batch *batch, int position, int first, ByteBuffer *to) {
   int n = 0;
-  const int image = batch->index[place];
+  const int image = batch->index[position];
   const int64_t id = v->d->coco.images[v->d->image[image]].id;
   const Detections *found = &v->found.detections;
-  while (first + n < found->n && found->items[first + n].image == place) n++;
+  while (first + n < found->n && found->items[first + n].image == position) n++;
   array_reserve((void **)&v->results, &v->room, (size_t)n, sizeof *v->results);
   for (int i = 0; i < n; i++) v->results[i] = result_of(v->engine, id, &found->items[first + i]);
   gathered_put(to, image, v->results, n);

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 
-Image batches_image(const Batch *batch, int place) {
-  const ImageInfo *info = &batch->info[place];
+Image batches_image(const Batch *batch, int position) {
+  const ImageInfo *info = &batch->info[position];
   return (Image){.h = info->h, .w = info->w, .rgb = batch->bytes + info->offset};
 }
 

@@ -3,7 +3,7 @@
 #include "inference/queue.h"
 #include "nn/batch.h"
 
-Image batches_image(const Batch *batch, int place); // borrowed; of a place that is not empty
+Image batches_image(const Batch *batch, int position); // borrowed; of a place that is not empty
 // Begins it, without its empty places; it holds an image at least. Where that, or what comes of a batch, fails, it is
 // the program's end.
 void batches_begin(BatchQueue *q, const Batch *batch);

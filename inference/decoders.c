@@ -62,10 +62,10 @@ static Decoded *take_name(Decoders *d) {
     pthread_cond_broadcast(&d->changed);
     if (state != SOURCE_IMAGE) continue;
     Decoded *image = xcalloc(1, sizeof *image);
-    image->place = d->named++;
+    image->number = d->named++;
     image->path = path;
-    d->slot[image->place % d->o.ahead] = image;
-    d->state[image->place % d->o.ahead] = SLOT_READING;
+    d->slot[image->number % d->o.ahead] = image;
+    d->state[image->number % d->o.ahead] = SLOT_READING;
     return image;
   }
   return NULL;
@@ -76,10 +76,10 @@ static Decoded *take_name(Decoders *d) {
 // memory is left.
 static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited) {
   const double begun = now_seconds();
-  SlotState *state = &d->state[image->place % d->o.ahead];
+  SlotState *state = &d->state[image->number % d->o.ahead];
   pthread_mutex_lock(&d->lock);
-  while (!d->stop && (d->admitted < image->place || (d->bytes && d->bytes + bytes > d->o.bytes))) {
-    *state = d->admitted == image->place ? SLOT_WAITS : SLOT_READING;
+  while (!d->stop && (d->admitted < image->number || (d->bytes && d->bytes + bytes > d->o.bytes))) {
+    *state = d->admitted == image->number ? SLOT_WAITS : SLOT_READING;
     if (*state == SLOT_WAITS) pthread_cond_broadcast(&d->changed);
     pthread_cond_wait(&d->changed, &d->lock);
   }
@@ -131,7 +131,7 @@ static void *decode(void *decoders) {
     pthread_mutex_lock(&d->lock);
     d->read++;
     d->busy += now_seconds() - begun - waited;
-    d->state[image->place % d->o.ahead] = SLOT_READY;
+    d->state[image->number % d->o.ahead] = SLOT_READY;
     pthread_cond_broadcast(&d->changed);
   }
   pthread_mutex_unlock(&d->lock);

@@ -4,7 +4,7 @@
 #include "inference/sources.h"
 
 typedef struct Decoded {
-  int64_t place; // among the images of the sources, from 0 on
+  int64_t number; // among the images of the sources, from 0 on
   char *path;
   Image image;  // upright; rgb NULL: it cannot be read, or its pixels were given back
   Err *wrong;   // why it cannot be read; NULL: it can

@@ -106,10 +106,10 @@ void detection_output_draw(DetectionOutput *f, int i, const Image *image, const 
   if (!ok) leave_out(f, &err, reason);
 }
 
-void detection_output_picture(DetectionOutput *f, const char *file, int64_t place, FileSet *files, const Image *image,
+void detection_output_picture(DetectionOutput *f, const char *file, int64_t number, FileSet *files, const Image *image,
                               const DrawItem *items, int n) {
   Err err;
-  if (overlays_append(&f->overlays, file, place, files, &err))
+  if (overlays_append(&f->overlays, file, number, files, &err))
     detection_output_draw(f, f->overlays.n - 1, image, items, n);
   else
     leave_out(f, &err, 0);

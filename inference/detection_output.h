@@ -43,7 +43,7 @@ bool detection_output_pictures(const DetectionOutput *f, int64_t before);
 void detection_output_draw(DetectionOutput *f, int i, const Image *image, const DrawItem *items, int n);
 // The same of an image that was not known of: the overlay is called as its file and place, and replaces none of
 // `files`.
-void detection_output_picture(DetectionOutput *f, const char *file, int64_t place, FileSet *files, const Image *image,
+void detection_output_picture(DetectionOutput *f, const char *file, int64_t number, FileSet *files, const Image *image,
                               const DrawItem *items, int n);
 // Says that a picture ("overlay", "crops") could not be written and is left out, for `reason` of errno's. A disk that
 // is full has no room for the next one either: that ends the program.

@@ -216,14 +216,14 @@ static bool is_listed(const Sink *sink) { return sink->images->n == 0; }
 static void draw_image(DetectionSink *s, const Decoded *image, const DrawItem *item, int n) {
   InferImages *images = s->sink.images;
   if (is_listed(&s->sink))
-    detection_output_picture(&s->output, image->path, image->place + 1, &images->inputs, &image->image, item, n);
+    detection_output_picture(&s->output, image->path, image->number + 1, &images->inputs, &image->image, item, n);
   else
-    detection_output_draw(&s->output, (int)image->place, &image->image, item, n);
+    detection_output_draw(&s->output, (int)image->number, &image->image, item, n);
 }
 
 static void write_extras(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
-  char *name = is_listed(&s->sink) ? overlays_numbered(image->path, image->place + 1)
-                                   : overlays_name(&s->output.overlays, (int)image->place);
+  char *name = is_listed(&s->sink) ? overlays_numbered(image->path, image->number + 1)
+                                   : overlays_name(&s->output.overlays, (int)image->number);
   extras_write(&s->extras, name, &image->image, found, n);
   free(name);
 }
@@ -236,7 +236,7 @@ static void take_found(DetectionSink *s, const Decoded *image, const CocoResult 
              SHOWN_PERCENT / 100.0);
   const bool drawn = detection_output_pictures(f, f->images);
   const ResultImage as_result = {
-      .id = image->place + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
+      .id = image->number + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
   if (drawn && is_listed(&s->sink)) file_set_add(&s->sink.images->inputs, image->path);
   detection_output_record(f, &as_result, found, n);
   if (drawn) draw_image(s, image, item, n);
@@ -247,7 +247,7 @@ static void take_found(DetectionSink *s, const Decoded *image, const CocoResult 
 static void take(Sink *sink, const Decoded *image, const void *results, int in_batch) {
   DetectionSink *s = of(sink);
   const Image *im = &image->image;
-  const int64_t id = image->place + 1;
+  const int64_t id = image->number + 1;
   if (networks_tiled(sink->run->o, im->h, im->w)) {
     CocoResults joined = join_tiles(s, id, results, im->h, im->w);
     take_found(s, image, joined.items, choice_apply(&s->choice, joined.items, joined.n));

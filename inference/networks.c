@@ -55,8 +55,8 @@ TilePlan networks_tiles(const InferOptions *o, int h, int w) { return tiles_plan
 static int untiled_group(const Networks *h, int height, int width) {
   int rh, rw;
   if ((int64_t)height * width > h->pixels) return single_group(h);
-  const int place = canvases_place(&h->canvases, height, width, &rh, &rw);
-  return place < 0 ? single_group(h) : place;
+  const int canvas = canvases_fit(&h->canvases, height, width, &rh, &rw);
+  return canvas < 0 ? single_group(h) : canvas;
 }
 
 static int group_of(void *context, int height, int width) {

@@ -35,7 +35,7 @@ static int largest_batch(const Runner *r) {
 
 // Places for images, which they keep until all before them are done: every group may have almost a batch waiting while
 // others are under way, and where the first of a rare group stands in front, those behind it go on meanwhile.
-static int places(const Runner *r) { return 4 * (r->groups + r->under_way + 1) * largest_batch(r); }
+static int slots(const Runner *r) { return 4 * (r->groups + r->under_way + 1) * largest_batch(r); }
 
 static Waiting *at(const Stream *s, int64_t i) { return &s->ring[i % s->room]; }
 
@@ -182,7 +182,7 @@ static void settle(Stream *s, bool works) {
 
 bool stream_run(Decoders *d, BatchQueue *queue, const StreamVisitor *visitor, Err *err) {
   const Runner *r = &queue->runner;
-  Stream s = {.decoders = d, .queue = queue, .visitor = visitor, .room = places(r)};
+  Stream s = {.decoders = d, .queue = queue, .visitor = visitor, .room = slots(r)};
   s.ring = xcalloc((size_t)s.room, sizeof *s.ring);
   s.waiting = xcalloc((size_t)r->groups, sizeof *s.waiting);
   s.image = xcalloc((size_t)largest_batch(r), sizeof *s.image);

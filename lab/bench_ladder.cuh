@@ -20,7 +20,7 @@ typedef struct Climb {
   double tflops[MAX_CLIMBERS][MAX_CLIMBED], of_cudnn[MAX_CLIMBERS][MAX_CLIMBED], of_peak[MAX_CLIMBERS][MAX_CLIMBED];
 } Climb;
 
-static int climb_place(const char *names[], int *count, int limit, const char *name) {
+static int climb_slot(const char *names[], int *count, int limit, const char *name) {
   for (int i = 0; i < *count; i++)
     if (!strcmp(names[i], name)) return i;
   CHECK(*count < limit);
@@ -28,7 +28,7 @@ static int climb_place(const char *names[], int *count, int limit, const char *n
   return (*count)++;
 }
 static void climb_add(Climb *c, const char *layer, const char *who, double tflops, double of_cudnn, double of_peak) {
-  int i = climb_place(c->who, &c->count, MAX_CLIMBERS, who), j = climb_place(c->layer, &c->layers, MAX_CLIMBED, layer);
+  int i = climb_slot(c->who, &c->count, MAX_CLIMBERS, who), j = climb_slot(c->layer, &c->layers, MAX_CLIMBED, layer);
   c->tflops[i][j] = tflops;
   c->of_cudnn[i][j] = of_cudnn;
   c->of_peak[i][j] = of_peak;

@@ -70,7 +70,7 @@ static int smallest(const CanvasSet *s, int h, int w) {
   return best;
 }
 
-int canvases_place(const CanvasSet *s, int h, int w, int *rh, int *rw) {
+int canvases_fit(const CanvasSet *s, int h, int w, int *rh, int *rw) {
   const Resize *r = &s->resize;
   if (s->square) {
     *rh = s->canvas[0].h;

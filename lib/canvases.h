@@ -22,4 +22,4 @@ CanvasSet canvases_for(const CanvasSet *s, int h, int w);
 
 // The image's size on its canvas, and the place of that, the smallest which holds it; -1: none does. An image so thin
 // that maskrcnn-benchmark's rounding takes it past max_size ends there, unless a canvas is as large.
-int canvases_place(const CanvasSet *s, int h, int w, int *rh, int *rw);
+int canvases_fit(const CanvasSet *s, int h, int w, int *rh, int *rw);

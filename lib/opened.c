@@ -144,8 +144,8 @@ void opened_close(Opened *o) {
   engine_close(&o->engine);
 }
 
-int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err) {
-  int place = -1;
+int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err) {
+  int canvas = -1;
   *size = (ImageInfo){.h = image->height, .w = image->width};
   if (image->height < 1 || image->width < 1)
     err_set(err, "it has %d x %d pixels (width x height)", image->width, image->height);
@@ -160,14 +160,14 @@ int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, 
   else {
     const int by = opened_shrink(o, image);
     *size = (ImageInfo){.h = image->height / by, .w = image->width / by};
-    place = canvases_place(&o->canvases, size->h, size->w, &size->rh, &size->rw);
-    if (place < 0)
+    canvas = canvases_fit(&o->canvases, size->h, size->w, &size->rh, &size->rw);
+    if (canvas < 0)
       err_set(
           err,
           "it is resized to %d x %d (h x w), which fits no canvas: open with a larger canvas, or with canvases NULL",
           size->rh, size->rw);
   }
-  return place;
+  return canvas;
 }
 
 // Of the one canvas that images are mapped onto.

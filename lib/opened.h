@@ -24,7 +24,7 @@ bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *st
 void opened_close(Opened *o);
 
 // Where an image goes: its size and that on its canvas, whose place is returned; -1, with why: it cannot be used.
-int opened_place(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);
+int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);
 // By what both sides of an image that has a place are divided as it is copied: the size above is that of the quotient.
 int opened_shrink(const Opened *o, const maskrcnn_image *image);
 // What the canvas shows of an image of that size (nn/batch.h, affine), where the kind maps images; else nothing.

@@ -19,7 +19,7 @@ static bool finish(Engine *e, const StagedBatch *b, int top, bool wait, const ma
   const Detection *found = f.detections.items;
   for (int i = 0, first = 0, n; i < b->batch.used; i++, first += n) {
     for (n = 0; first + n < f.detections.n && found[first + n].image == i;) n++;
-    result[i] = results_of_detections(&found[first], n, b->place[i].h, b->place[i].w, e->category);
+    result[i] = results_of_detections(&found[first], n, b->slot[i].h, b->slot[i].w, e->category);
   }
   memcpy(counter, f.counter, sizeof f.counter);
   return true;

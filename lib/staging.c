@@ -14,7 +14,7 @@ bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, 
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
     const size_t n = (size_t)images;
-    b->place = xcalloc(n, sizeof *b->place);
+    b->slot = xcalloc(n, sizeof *b->slot);
     b->batch.images = images;
     b->batch.index = xcalloc(n, sizeof *b->batch.index);
     b->batch.info = s->info + (size_t)i * n;
@@ -31,7 +31,7 @@ void staging_free(Staging *s, Device *dev) {
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
     if (b->room) device_host_free(dev, b->batch.bytes);
-    free(b->place);
+    free(b->slot);
     free(b->batch.index);
     free(b->batch.count);
   }
@@ -64,10 +64,10 @@ StagedBatch *staging_forming(Staging *s, int canvas) {
   return begin(s, canvas);
 }
 
-void staging_append(StagedBatch *b, StagePlace place, const ImageInfo *size) {
+void staging_append(StagedBatch *b, StageSlot slot, const ImageInfo *size) {
   const int i = b->batch.used++;
   b->filling = true;
-  b->place[i] = place;
+  b->slot[i] = slot;
   b->batch.index[i] = 0;
   b->batch.info[i] = *size;
   b->batch.info[i].offset = b->batch.num_bytes;
@@ -78,7 +78,7 @@ void staging_append(StagedBatch *b, StagePlace place, const ImageInfo *size) {
 static void take_back(StagedBatch *b) {
   const int i = --b->batch.used;
   b->batch.num_bytes = b->batch.info[i].offset;
-  b->place[i] = (StagePlace){0};
+  b->slot[i] = (StageSlot){0};
   b->batch.index[i] = -1;
   b->batch.info[i] = (ImageInfo){0};
 }
@@ -87,8 +87,7 @@ void staging_withdraw(Staging *s, const void *owner, int first) {
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
     if (b->state != STAGE_FORMING) continue;
-    while (b->batch.used > 0 && b->place[b->batch.used - 1].owner == owner &&
-           b->place[b->batch.used - 1].image >= first)
+    while (b->batch.used > 0 && b->slot[b->batch.used - 1].owner == owner && b->slot[b->batch.used - 1].image >= first)
       take_back(b);
     if (!b->batch.used) staging_release(b);
   }

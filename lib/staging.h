@@ -6,11 +6,11 @@
 
 typedef enum StageState { STAGE_FREE, STAGE_FORMING, STAGE_RUNNING } StageState;
 
-typedef struct StagePlace { // where the results of an image go
+typedef struct StageSlot { // where the results of an image go
   void *owner;
   int image;
   int h, w; // of the caller's image
-} StagePlace;
+} StageSlot;
 
 typedef struct StagedBatch {
   StageState state;
@@ -19,7 +19,7 @@ typedef struct StagedBatch {
   uint64_t age; // of its first image: lower is older
   size_t room;  // of batch.bytes
   Batch batch;
-  StagePlace *place; // [batch.images]
+  StageSlot *slot; // [batch.images]
 } StagedBatch;
 
 typedef struct Staging {
@@ -38,7 +38,7 @@ void staging_free(Staging *s, Device *dev);
 // One that forms for that canvas and has a place left, or begins to.
 StagedBatch *staging_forming(Staging *s, int canvas);
 // Gives an image of h × w pixels (rh × rw on the canvas) the next place; its bytes are in the batch's room.
-void staging_append(StagedBatch *b, StagePlace place, const ImageInfo *size);
+void staging_append(StagedBatch *b, StageSlot slot, const ImageInfo *size);
 // Takes back the places that were given to `owner` for images from `first` on, the last ones of every batch.
 void staging_withdraw(Staging *s, const void *owner, int first);
 StagedBatch *staging_filling(const Staging *s); // the oldest that is; NULL: none

@@ -10,7 +10,7 @@ maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
   if (n < 0) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "n is %d: it must not be negative", n);
   if (n > 0 && !images) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "images is NULL, and n is %d", n);
   for (int i = 0; i < n; i++)
-    if (opened_place(&h->opened, &images[i], &size, &err) < 0)
+    if (opened_canvas(&h->opened, &images[i], &size, &err) < 0)
       return handle_fail(h, MASKRCNN_BAD_IMAGE, "image %d: %s", i, err.msg);
   return MASKRCNN_OK;
 }
@@ -40,10 +40,10 @@ static bool make_room(maskrcnn *h, StagedBatch *b, size_t need) {
 }
 
 // All of them have places, or none.
-static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
+static maskrcnn_status slot(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
   for (int i = 0; i < n; i++) {
     ImageInfo size;
-    const int canvas = opened_place(&h->opened, &images[i], &size, NULL);
+    const int canvas = opened_canvas(&h->opened, &images[i], &size, NULL);
     StagedBatch *b = staging_forming(&h->staging, canvas);
     const size_t need = (size_t)(b->batch.num_bytes + 3 * (int64_t)size.h * size.w);
     if (!make_room(h, b, need)) {
@@ -57,7 +57,7 @@ static maskrcnn_status place(maskrcnn *h, Submission *s, int first, const maskrc
                          first + i, (double)need / 1e6);
     }
     opened_map(&h->opened, &size, b->batch.affine + 6 * b->batch.used);
-    staging_append(b, (StagePlace){s, first + i, images[i].height, images[i].width}, &size);
+    staging_append(b, (StageSlot){s, first + i, images[i].height, images[i].width}, &size);
   }
   return MASKRCNN_OK;
 }
@@ -77,7 +77,7 @@ typedef struct Copying {
   int bands; // of rows that an image is copied in
 } Copying;
 
-static bool copies(const Copying *c, const StagePlace *p) {
+static bool copies(const Copying *c, const StageSlot *p) {
   return p->owner == c->s && p->image >= c->first && p->image < c->first + c->n;
 }
 
@@ -103,7 +103,7 @@ static void copy_band(void *copying, int i, int thread) {
   (void)thread;
   const Copying *c = copying;
   const int k = i / c->bands;
-  const StagePlace *p = &c->b->place[k];
+  const StageSlot *p = &c->b->slot[k];
   if (!copies(c, p)) return;
   const maskrcnn_image *from = &c->images[p->image - c->first];
   copy_rows(c->b->batch.bytes + c->b->batch.info[k].offset, from, opened_shrink(&c->h->opened, from), i % c->bands,
@@ -113,7 +113,7 @@ static void copy_band(void *copying, int i, int thread) {
 static void copy_batch(Copying *c) {
   size_t bytes = 0;
   for (int k = 0; k < c->b->batch.used; k++) {
-    const StagePlace *p = &c->b->place[k];
+    const StageSlot *p = &c->b->slot[k];
     if (!copies(c, p)) continue;
     const maskrcnn_image *from = &c->images[p->image - c->first];
     bytes += 3 * (size_t)from->width * (size_t)from->height;
@@ -152,7 +152,7 @@ static maskrcnn_status reserve(maskrcnn *h, Submission *s, int first, const mask
   maskrcnn_status status = handle_alive(h);
   if (status) return status;
   if (h->waiting + n > h->opened.about.queue) return MASKRCNN_FULL;
-  status = place(h, s, first, images, n);
+  status = slot(h, s, first, images, n);
   if (status) return status;
   s->staged += n;
   h->waiting += n;

@@ -109,8 +109,8 @@ static void finish(void *context) {
 
 static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **result) {
   for (int i = 0; i < b->batch.used; i++) {
-    Submission *s = b->place[i].owner;
-    results_set(s->results, b->place[i].image, result[i]);
+    Submission *s = b->slot[i].owner;
+    results_set(s->results, b->slot[i].image, result[i]);
     result[i] = NULL;
     s->done++;
   }

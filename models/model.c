@@ -13,8 +13,8 @@
 
 #define DECLARE(model) extern const Model model;
 EACH_MODEL(DECLARE)
-#define PLACE(model) &model,
-const Model *const models[] = {EACH_MODEL(PLACE) NULL};
+#define ADDRESS_OF(model) &model,
+const Model *const models[] = {EACH_MODEL(ADDRESS_OF) NULL};
 
 const Model *model_of(const ModelConfig *c) { return models[c->model]; }
 

@@ -32,8 +32,8 @@ static void rename_older(const char *name, char to[CKPT_MAX_NAME]) {
     const char *rest = match(name, renamed[i].was, &digit);
     if (!rest || (strcmp(rest, "weight") && strcmp(rest, "bias"))) continue;
     snprintf(to, CKPT_MAX_NAME, "%s%s", renamed[i].is, rest);
-    char *place = strchr(to, '#');
-    if (place) *place = (char)(digit - renamed[i].first);
+    char *hash = strchr(to, '#');
+    if (hash) *hash = (char)(digit - renamed[i].first);
   }
 }
 

@@ -25,11 +25,11 @@ void *batch_array(const Batch *b, BatchArray array) { return *member(b, array); 
 
 void batch_set_array(Batch *b, BatchArray array, void *p) { *member(b, array) = p; }
 
-void batch_clear(Batch *b, int place) {
+void batch_clear(Batch *b, int position) {
   const BatchSize one = {.images = 1, .capacity = b->capacity};
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
     size_t bytes = batch_elements(&one, a) * batch_layout[a].element; // none of those that are not by image or object
-    if (bytes) memset((char *)batch_array(b, a) + (size_t)place * bytes, 0, bytes);
+    if (bytes) memset((char *)batch_array(b, a) + (size_t)position * bytes, 0, bytes);
   }
-  b->index[place] = -1;
+  b->index[position] = -1;
 }

@@ -84,4 +84,4 @@ size_t batch_elements(const BatchSize *size, BatchArray array);
 void *batch_array(const Batch *b, BatchArray array);
 void batch_set_array(Batch *b, BatchArray array, void *p);
 // Zeroes the rows of one place: its image has no objects and is not there.
-void batch_clear(Batch *b, int place);
+void batch_clear(Batch *b, int position);

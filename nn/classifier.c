@@ -50,7 +50,7 @@ Value *layer_dropout(Graph *g, const char *name, Value *x, float p) {
 
 typedef struct ClassLossAttr {
   ClassLoss p;
-  int place; // of its loss among those of the value that it writes to
+  int index; // of its loss among those of the value that it writes to
 } ClassLossAttr;
 
 // Inputs: logits, labels. Outputs: losses, hits.
@@ -58,7 +58,7 @@ static void class_loss_forward(Graph *g, Node *n) {
   const ClassLossAttr *a = NODE_ATTR(n, ClassLossAttr);
   Tensor loss = tensor_packed(g->dev->real, 1, 1);
   void *losses = n->out[0]->x.data; // none while measuring
-  if (losses) loss.data = (char *)losses + (size_t)a->place * dtype_size(loss.dtype);
+  if (losses) loss.data = (char *)losses + (size_t)a->index * dtype_size(loss.dtype);
   g->dev->ops->class_loss(g->dev, &a->p, n->in[1].v->labels, &n->in[0].v->x, &loss, &n->out[1]->hits);
 }
 
@@ -79,11 +79,11 @@ static const NodeType class_loss_node = {.name = "class_loss",
                                          .reads_in = true};
 
 void layer_class_loss(Graph *g, const char *name, Value *logits, Value *labels, const ClassLoss *p, Value *losses,
-                      int place, Value *hits) {
-  CHECK(logits->x.h == 1 && logits->x.w == 1 && !logits->rows && place < losses->x.c);
+                      int index, Value *hits) {
+  CHECK(logits->x.h == 1 && logits->x.w == 1 && !logits->rows && index < losses->x.c);
   CHECK(labels->type == VALUE_LABELS && hits->type == VALUE_HITS);
   Node *n = graph_node(g, &class_loss_node, name);
-  *NODE_ATTR(n, ClassLossAttr) = (ClassLossAttr){*p, place};
+  *NODE_ATTR(n, ClassLossAttr) = (ClassLossAttr){*p, index};
   node_in(n, logits, FLOW_DENSE);
   node_in(n, labels, FLOW_NONE);
   node_out(n, losses);

@@ -186,9 +186,9 @@ void device_close(Device *dev) {
 }
 
 void **device_kept(Device *dev, const Rung *rung) {
-  int place = 0;
-  while (dev->conv_rungs[place] != rung) place++;
-  return &dev->conv_kept[place];
+  int i = 0;
+  while (dev->conv_rungs[i] != rung) i++;
+  return &dev->conv_kept[i];
 }
 
 // Of the rung that was asked for, or else of any; the name as the rung has it. NULL, with the names there are: none.

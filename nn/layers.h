@@ -58,6 +58,6 @@ Value *layer_dropout(Graph *g, const char *name, Value *x, float p);
 // Writes a classifier's loss to place `place` of losses [1, …] real, a result of several nodes perhaps, and its hits,
 // from logits [n, 1, 1, classes] and VALUE_LABELS.
 void layer_class_loss(Graph *g, const char *name, Value *logits, Value *labels, const ClassLoss *p, Value *losses,
-                      int place, Value *hits);
+                      int index, Value *hits);
 // Probabilities [n, classes] real, ldc = classes.
 Value *layer_class_probs(Graph *g, const char *name, Value *logits);

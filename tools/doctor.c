@@ -171,7 +171,7 @@ static void record_split(Record *out, const char *key, const Split *s) {
     record_int(&r, "tiny", v->tiny);
     record_int(&r, "most_objects", s->data.max_objects);
     record_int(&r, "crowded_images", v->crowded);
-    record_int(&r, "place_bytes", v->place_bytes);
+    record_int(&r, "place_bytes", v->slot_bytes);
     record_size(&r, "median_image", v->image50);
     record_size(&r, "largest_image", v->image100);
     record_num(&r, "pixels_10", (double)v->size10);

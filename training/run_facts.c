@@ -42,9 +42,9 @@ static void record_panels(Record *j, const Model *m) {
   const int losses = model_losses(m);
   int n = 1;
   RecordList panels = {0};
-  for (int place = 0; place < losses; place++)
+  for (int position = 0; position < losses; position++)
     for (int i = 0; i < losses; i++)
-      if (m->loss[i].drawn == place) {
+      if (m->loss[i].drawn == position) {
         key[n] = m->loss[i].name;
         label[n++] = m->loss[i].label;
       }
@@ -123,7 +123,7 @@ static void record_time(Record *j, const TrainingRun *r) {
 }
 
 static void record_memory(Record *j, const Engine *e) {
-  static const char *const place[MEMORY_PLACES] = {[ON_DEVICE] = "device",
+  static const char *const space[MEMORY_SPACES] = {[ON_DEVICE] = "device",
                                                    [ON_HOST] = "host",
                                                    [ON_HOST_LOCKED] = "host, page-locked",
                                                    [ON_HOST_LATER] = "host, later (estimate)"};
@@ -131,7 +131,7 @@ static void record_memory(Record *j, const Engine *e) {
   for (int i = 0; i < e->memory.rows; i++) {
     record_begin(&rows.item);
     record_str(&rows.item, "name", e->memory.row[i].name);
-    record_str(&rows.item, "place", place[e->memory.row[i].place]);
+    record_str(&rows.item, "place", space[e->memory.row[i].space]);
     record_int(&rows.item, "bytes", (int64_t)e->memory.row[i].bytes);
     record_list_add(&rows);
   }

@@ -3,13 +3,14 @@
 // The class of the image, and the map from the canvas, all of which it fills.
 static int64_t write_class(const Dataset *d, const Placing *p) {
   Batch *b = p->batch;
-  ImageInfo *info = &b->info[p->place];
+  ImageInfo *info = &b->info[p->position];
   const Size canvas = {p->canvas_h, p->canvas_w};
   info->rh = canvas.h;
   info->rw = canvas.w;
-  augment_map(p->augment, d->view, info->key, info->flip, (Size){info->h, info->w}, canvas, b->affine + 6 * p->place);
-  b->count[p->place] = 1;
-  b->label[(int64_t)p->place * b->capacity] = d->object[p->image].label;
+  augment_map(p->augment, d->view, info->key, info->flip, (Size){info->h, info->w}, canvas,
+              b->affine + 6 * p->position);
+  b->count[p->position] = 1;
+  b->label[(int64_t)p->position * b->capacity] = d->object[p->image].label;
   return 0;
 }
 

@@ -56,10 +56,10 @@ void classifier_clear(Network *n) {
   if (n->losses) node_out(graph_node(&n->graph, &clear_node, "clear_losses"), n->losses);
 }
 
-void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int place) {
+void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int index) {
   Graph *g = &n->graph;
   const ClassLoss loss = {.smoothing = n->config.label_smoothing, .weight = weight};
-  layer_class_loss(g, graph_name(g, "%s.loss", name), logits, n->labels, &loss, n->losses, place,
+  layer_class_loss(g, graph_name(g, "%s.loss", name), logits, n->labels, &loss, n->losses, index,
                    graph_hits(g, graph_name(g, "%s.hits", name)));
 }
 

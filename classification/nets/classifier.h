@@ -44,7 +44,7 @@ void classifier_defaults(ModelConfig *c, int size);
 // [images, canvas_h, canvas_w, 3], or 1 where the configuration is grey.
 Value *classifier_image(Network *n);
 // An auxiliary head's loss, in training, at its place in Network.losses.
-void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int place);
+void classifier_auxiliary(Network *n, const char *name, Value *logits, float weight, int index);
 // Begins the losses: sets all to 0, where a network has more places than heads.
 void classifier_clear(Network *n);
 // From logits [images, 1, 1, classes] the loss and the hits; at inference the probabilities.

@@ -45,7 +45,7 @@ static Value *dense(const Googlenet *m, const char *name, Value *x, int k, bool 
   return layer_dense(m->g, name, x, &(Dense){.k = k, .relu = relu, .init = INIT_NORMAL_001, .bias_init = INIT_LINEAR});
 }
 
-static void auxiliary(const Googlenet *m, const char *name, Value *x, int place) {
+static void auxiliary(const Googlenet *m, const char *name, Value *x, int index) {
   Graph *g = m->g;
   const ModelConfig *c = &m->n->config;
   if (!g->training || c->aux_weight == 0) return;
@@ -56,7 +56,7 @@ static void auxiliary(const Googlenet *m, const char *name, Value *x, int place)
   x = dense(m, graph_name(g, "%s.fc1", name), x, 1024, true);
   x = layer_dropout(g, graph_name(g, "%s.dropout", name), x, c->aux_dropout);
   x = dense(m, graph_name(g, "%s.fc2", name), x, c->classes, false);
-  classifier_auxiliary(m->n, name, x, c->aux_weight, place);
+  classifier_auxiliary(m->n, name, x, c->aux_weight, index);
   g->part = part;
 }
 

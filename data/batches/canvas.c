@@ -96,15 +96,15 @@ static int smallest_that_holds(const Canvas *canvas, int count, Size size) {
 }
 
 // Gives every image its canvas and counts them.
-static void place_images(Canvas *canvas, int count, const Size *size, int n, uint8_t *place) {
+static void place_images(Canvas *canvas, int count, const Size *size, int n, uint8_t *canvas_of) {
   for (int i = 0; i < count; i++) canvas[i].images = 0;
   for (int i = 0; i < n; i++) {
-    place[i] = (uint8_t)smallest_that_holds(canvas, count, size[i]);
-    canvas[place[i]].images++;
+    canvas_of[i] = (uint8_t)smallest_that_holds(canvas, count, size[i]);
+    canvas[canvas_of[i]].images++;
   }
 }
 
-int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *place) {
+int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *canvas_of) {
   CHECK(max >= 1 && max <= MAX_CANVASES);
   Canvas *all = xmalloc((size_t)n * sizeof *all);
   int count = rounded_sizes(all, size, n);
@@ -125,12 +125,12 @@ int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *pla
     count--;
   }
   qsort(all, (size_t)count, sizeof *all, compare_canvas);
-  place_images(all, count, size, n, place);
+  place_images(all, count, size, n, canvas_of);
   // A merged canvas loses its images where smaller ones hold them all.
   int kept = 0;
   for (int i = 0; i < count; i++)
     if (all[i].images > 0) canvas[kept++] = all[i];
-  place_images(canvas, kept, size, n, place);
+  place_images(canvas, kept, size, n, canvas_of);
   free(all);
   return kept;
 }

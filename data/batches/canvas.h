@@ -41,4 +41,4 @@ typedef struct Canvas {
 // rounded up and merges, again and again, the pair whose common canvas adds the fewest padded pixels over all images.
 // canvas[max] receives them ascending by height, then width; place[n] the smallest that holds each image. Returns their
 // number. The result does not depend on the order of the sizes.
-int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *place);
+int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *canvas_of);

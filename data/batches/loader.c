@@ -22,9 +22,9 @@ typedef struct Slot {
   int64_t *words; // [images] of the bitmaps of each place
   int pending;    // places that are not decoded yet
   bool ready;
-  bool lacking;  // memory or files, for the place that is bad: it is not the image's fault
-  int bad_place; // the first whose image is bad, or -1
-  Err bad;       // what is wrong with it
+  bool lacking;     // memory or files, for the place that is bad: it is not the image's fault
+  int bad_position; // the first whose image is bad, or -1
+  Err bad;          // what is wrong with it
 } Slot;
 
 struct Loader {
@@ -46,7 +46,7 @@ struct Loader {
   int64_t oldest;    // the first step whose slot the consumer may be looking at; all before are free
   int64_t next;      // the step the consumer gets next
   int64_t item_step; // the next place to decode
-  int item_place;
+  int item_position;
   double seconds[LOADER_STAGES]; // of all workers
 };
 
@@ -157,7 +157,7 @@ static bool is_augmented(const LoaderOptions *o, int64_t epoch) {
   return o->train && epoch >= o->augment_from && (!o->augment_until || epoch < o->augment_until);
 }
 
-static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
+static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
   const Loader *l = w->loader;
   const LoaderOptions *o = &l->options;
   const Dataset *d = l->data;
@@ -165,21 +165,21 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
   const Canvas *canvas = &d->canvas[b->canvas];
   const Size size = dataset_size(d, i);
   const bool augmented = is_augmented(o, slot->epoch);
-  ImageInfo info = {.offset = place * d->max_bytes, .h = size.h, .w = size.w};
+  ImageInfo info = {.offset = position * d->max_bytes, .h = size.h, .w = size.w};
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
   info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
   info.flip = augmented && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < o->flip;
-  b->index[place] = i;
-  b->info[place] = info;
-  slot->words[place] = d->type->write(d, &(Placing){.batch = b,
-                                                    .place = place,
-                                                    .image = i,
-                                                    .canvas_h = canvas->h,
-                                                    .canvas_w = canvas->w,
-                                                    .resize = draw_resize(l, info.key),
-                                                    .augment = augmented ? &o->augment : NULL,
-                                                    .masks = o->masks,
-                                                    .scratch = &w->scratch});
+  b->index[position] = i;
+  b->info[position] = info;
+  slot->words[position] = d->type->write(d, &(Placing){.batch = b,
+                                                       .position = position,
+                                                       .image = i,
+                                                       .canvas_h = canvas->h,
+                                                       .canvas_w = canvas->w,
+                                                       .resize = draw_resize(l, info.key),
+                                                       .augment = augmented ? &o->augment : NULL,
+                                                       .masks = o->masks,
+                                                       .scratch = &w->scratch});
   lap(w, LOADER_MASKS);
   return true;
 }
@@ -187,19 +187,19 @@ static bool write_image(Worker *w, Slot *slot, int place, int i, Err *err) {
 // Bad images
 
 // Keeps what is wrong with a batch: of the first place that is, but memory comes before all else.
-static void keep_bad(Loader *l, Slot *slot, int place, bool lacking, const Err *err) {
+static void keep_bad(Loader *l, Slot *slot, int position, bool lacking, const Err *err) {
   pthread_mutex_lock(&l->lock);
-  bool sooner = slot->bad_place < 0 || place < slot->bad_place;
+  bool sooner = slot->bad_position < 0 || position < slot->bad_position;
   if (lacking == slot->lacking ? sooner : lacking) {
     slot->lacking = lacking;
-    slot->bad_place = place;
+    slot->bad_position = position;
     slot->bad = *err;
   }
   pthread_mutex_unlock(&l->lock);
 }
 
-static void report_bad(Loader *l, Slot *slot, int place, int i, const Err *err) {
-  keep_bad(l, slot, place, false, err);
+static void report_bad(Loader *l, Slot *slot, int position, int i, const Err *err) {
+  keep_bad(l, slot, position, false, err);
   if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
   if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
@@ -215,42 +215,42 @@ static int replacement(const Loader *l, int canvas, int i, int attempt) {
   return member[rng_key(key, (uint64_t)attempt) % (uint64_t)members];
 }
 
-static void clear_place(const Loader *l, Slot *slot, int place) {
+static void clear_position(const Loader *l, Slot *slot, int position) {
   Batch *b = &slot->batch;
-  batch_clear(b, place);
-  b->label[(int64_t)place * b->capacity] = l->data->type->no_label;
-  slot->words[place] = 0;
+  batch_clear(b, position);
+  b->label[(int64_t)position * b->capacity] = l->data->type->no_label;
+  slot->words[position] = 0;
 }
 
-static void lack_memory(Worker *w, Slot *slot, int place, int i) {
+static void lack_memory(Worker *w, Slot *slot, int position, int i) {
   const Dataset *d = w->loader->data;
   Err err;
   char what[512];
   snprintf(what, sizeof what, "decoding %s", d->coco.images[d->image[i]].file_name);
   err_memory(&err, w->scratch.lacking, what, "--threads");
-  keep_bad(w->loader, slot, place, true, &err);
+  keep_bad(w->loader, slot, position, true, &err);
 }
 
 // While no file can be read, it is not known of any whether it is bad.
-static void fill_place(Worker *w, Slot *slot, int place) {
+static void fill_position(Worker *w, Slot *slot, int position) {
   Loader *l = w->loader;
-  const int image = slot->batch.index[place];
-  clear_place(l, slot, place);
+  const int image = slot->batch.index[position];
+  clear_position(l, slot, position);
   if (image < 0) return;
   Err err, first;
   bool unknown = false; // whether the first is bad
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
-    if (write_image(w, slot, place, i, &err)) {
-      if (unknown) report_bad(l, slot, place, image, &first);
+    if (write_image(w, slot, position, i, &err)) {
+      if (unknown) report_bad(l, slot, position, image, &first);
       return;
     }
     if (w->scratch.lacking) { // with more memory the image may be fine
-      lack_memory(w, slot, place, i);
+      lack_memory(w, slot, position, i);
       return;
     }
     const bool replaced = l->options.train && !l->options.strict;
     if (!replaced || !outage_lasts(&l->outage)) {
-      report_bad(l, slot, place, i, &err);
+      report_bad(l, slot, position, i, &err);
     } else if (attempt == 0) {
       first = err;
       unknown = true;
@@ -258,7 +258,7 @@ static void fill_place(Worker *w, Slot *slot, int place) {
     if (!replaced) return;
     i = replacement(l, slot->batch.canvas, image, attempt);
   }
-  if (outage_lasts(&l->outage)) keep_bad(l, slot, place, true, &err);
+  if (outage_lasts(&l->outage)) keep_bad(l, slot, position, true, &err);
 }
 
 // Moves bytes and words of all places together; offsets follow.
@@ -266,24 +266,24 @@ static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
   Batch *b = &slot->batch;
   b->used = 0;
   b->num_bytes = b->num_words = 0;
-  for (int place = 0; place < b->images; place++) {
-    ImageInfo *info = &b->info[place];
+  for (int position = 0; position < b->images; position++) {
+    ImageInfo *info = &b->info[position];
     int64_t size = (int64_t)info->h * info->w * 3;
-    memmove(b->bytes + b->num_bytes, b->bytes + place * max_bytes, (size_t)size);
+    memmove(b->bytes + b->num_bytes, b->bytes + position * max_bytes, (size_t)size);
     info->offset = b->num_bytes;
     b->num_bytes += size;
-    if (slot->words[place] > 0)
-      memmove(b->bits + b->num_words, b->bits + place * max_words, (size_t)slot->words[place] * sizeof *b->bits);
-    for (int o = 0; o < b->count[place]; o++) b->bitmap[(int64_t)place * b->capacity + o].offset += b->num_words;
-    b->num_words += slot->words[place];
-    b->used += b->index[place] >= 0;
+    if (slot->words[position] > 0)
+      memmove(b->bits + b->num_words, b->bits + position * max_words, (size_t)slot->words[position] * sizeof *b->bits);
+    for (int o = 0; o < b->count[position]; o++) b->bitmap[(int64_t)position * b->capacity + o].offset += b->num_words;
+    b->num_words += slot->words[position];
+    b->used += b->index[position] >= 0;
   }
 }
 
 // Threads
 
 // Waits for a place to decode, in step order. False: time to stop, or nothing is left.
-static bool take_place(Loader *l, Slot **slot, int *place) {
+static bool take_position(Loader *l, Slot **slot, int *position) {
   const int64_t end = l->options.train ? INT64_MAX : l->sampler.steps;
   pthread_mutex_lock(&l->lock);
   while (!l->stop && l->item_step < end && l->item_step >= l->oldest + l->num_slots)
@@ -292,19 +292,19 @@ static bool take_place(Loader *l, Slot **slot, int *place) {
   if (more) {
     Slot *s = *slot = &l->slots[l->item_step % l->num_slots];
     Batch *b = &s->batch;
-    if (l->item_place == 0) {
+    if (l->item_position == 0) {
       CHECK(b->step < l->oldest); // the consumer is done with what it held
       b->step = l->item_step;
       b->canvas = sampler_batch(&l->sampler, b->step, b->index);
       s->epoch = sampler_epoch(&l->sampler, b->step);
       s->pending = b->images;
       s->ready = false;
-      s->bad_place = -1;
+      s->bad_position = -1;
       s->lacking = false;
     }
-    *place = l->item_place++;
-    if (l->item_place == b->images) {
-      l->item_place = 0;
+    *position = l->item_position++;
+    if (l->item_position == b->images) {
+      l->item_position = 0;
       l->item_step++;
     }
   }
@@ -320,12 +320,12 @@ static void add_seconds(Worker *w) {
   }
 }
 
-static void *decode_places(void *worker) {
+static void *decode_positions(void *worker) {
   Worker *w = worker;
   Loader *l = w->loader;
   Slot *slot;
-  for (int place; take_place(l, &slot, &place);) {
-    fill_place(w, slot, place);
+  for (int position; take_position(l, &slot, &position);) {
+    fill_position(w, slot, position);
     pthread_mutex_lock(&l->lock);
     bool last = --slot->pending == 0;
     add_seconds(w);
@@ -432,7 +432,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   for (; l->num_workers < threads; l->num_workers++) {
     Worker *w = &l->worker[l->num_workers];
     w->loader = l;
-    int failed = pthread_create(&w->thread, NULL, decode_places, w);
+    int failed = pthread_create(&w->thread, NULL, decode_positions, w);
     if (failed) {
       err_set(err, "cannot start %d decoder threads: %s; reduce --threads or free memory", threads, strerror(failed));
       loader_close(l);
@@ -461,7 +461,7 @@ const Batch *loader_next(Loader *l, Err *err) {
   Batch *b = &slot->batch;
   b->wait_seconds = now_seconds() - start;
   const bool stop = slot->lacking || l->options.strict || (l->options.train && b->used == 0);
-  if (slot->bad_place >= 0 && stop) {
+  if (slot->bad_position >= 0 && stop) {
     err_set(err, "step %lld: %s", (long long)number_of(l, b), slot->bad.msg);
     return NULL;
   }

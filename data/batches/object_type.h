@@ -11,7 +11,7 @@ struct Dataset; // data/batches/dataset.h
 // A usable image on its way to its place in a batch, whose info knows its size, its key and whether it is mirrored.
 typedef struct Placing {
   Batch *batch;
-  int place, image, canvas_h, canvas_w;
+  int position, image, canvas_h, canvas_w;
   Resize resize;          // of this image in this epoch
   const Augment *augment; // NULL: not in this epoch
   bool masks;             // are wanted

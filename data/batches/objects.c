@@ -44,20 +44,20 @@ static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Scratch *s
 
 static int64_t write_objects(const Dataset *d, const Placing *p) {
   Batch *b = p->batch;
-  const int i = p->image, place = p->place;
-  ImageInfo *info = &b->info[place];
+  const int i = p->image, position = p->position;
+  ImageInfo *info = &b->info[position];
   resize_shape(&p->resize, info->h, info->w, &info->rh, &info->rw);
   CHECK(info->rh <= p->canvas_h && info->rw <= p->canvas_w);
   const Object *object = d->object + d->first_object[i];
-  const int64_t first = (int64_t)place * b->capacity;
+  const int64_t first = (int64_t)position * b->capacity;
   int64_t words = 0;
-  b->count[place] = d->first_object[i + 1] - d->first_object[i];
-  for (int o = 0; o < b->count[place]; o++) {
+  b->count[position] = d->first_object[i + 1] - d->first_object[i];
+  for (int o = 0; o < b->count[position]; o++) {
     box_to_canvas(object[o].box, info, d->box_extra, b->box + 4 * (first + o));
     b->label[first + o] = object[o].label;
     if (!p->masks) continue;
     Bitmap *mask = &b->bitmap[first + o];
-    uint32_t *to = b->bits + place * d->max_words + words;
+    uint32_t *to = b->bits + position * d->max_words + words;
     int64_t room = d->max_words - words;
     int parts = dataset_polygons(d, &object[o]);
     int64_t used = parts ? write_polygons(d, &object[o], info, to, room)

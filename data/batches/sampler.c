@@ -38,7 +38,7 @@ static void order_epoch(Sampler *s, int64_t epoch) {
 // Of all ranks together in training, of each in evaluation.
 static int64_t images_of_batch(const SamplerOptions *o) { return (int64_t)o->batch * (o->train ? o->world : 1); }
 
-void sampler_open(Sampler *s, const uint8_t *place, int n, int canvases, const SamplerOptions *options) {
+void sampler_open(Sampler *s, const uint8_t *canvas_of, int n, int canvases, const SamplerOptions *options) {
   CHECK(n > 0 && canvases >= 1 && canvases <= MAX_CANVASES && options->batch >= 1);
   CHECK(options->rank >= 0 && options->rank < options->world);
   *s = (Sampler){.options = *options, .canvases = canvases, .epoch = -1};
@@ -46,7 +46,7 @@ void sampler_open(Sampler *s, const uint8_t *place, int n, int canvases, const S
   const int64_t images = images_of_batch(options);
   for (int c = 0, filled = 0; c < canvases; c++) {
     for (int i = 0; i < n; i++)
-      if (place[i] == c) s->member[filled++] = i;
+      if (canvas_of[i] == c) s->member[filled++] = i;
     s->first[c + 1] = filled;
     s->first_batch[c + 1] = s->first_batch[c] + (filled - s->first[c] + images - 1) / images;
   }

@@ -27,7 +27,7 @@ typedef struct Sampler {
 } Sampler;
 
 // place[n]: the canvas of each image, below `canvases`.
-void sampler_open(Sampler *s, const uint8_t *place, int n, int canvases, const SamplerOptions *options);
+void sampler_open(Sampler *s, const uint8_t *canvas_of, int n, int canvases, const SamplerOptions *options);
 void sampler_close(Sampler *s);
 
 // Fills index[batch] with this rank's images and returns their canvas. Training: world · batch images make a step, of

@@ -156,8 +156,8 @@ static bool header_fits(const IndexHeader *h, const IndexSource *source, int64_t
   return true;
 }
 
-static char *name_at(const IndexNames *names, const char *place) {
-  return place ? names->text + ((uintptr_t)place - 1) : NULL;
+static char *name_at(const IndexNames *names, const char *stored) {
+  return stored ? names->text + ((uintptr_t)stored - 1) : NULL;
 }
 
 // Points the arrays into the map; false when any of them is not what was written.

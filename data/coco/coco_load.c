@@ -61,13 +61,13 @@ static int compare_id(const void *a, const void *b) { // of anything whose first
   return (x > y) - (x < y);
 }
 
-typedef struct IdPlace {
+typedef struct IdPosition {
   int64_t id;
   int at;
-} IdPlace;
+} IdPosition;
 
-static int compare_place(const void *a, const void *b) {
-  const IdPlace *p = a, *q = b;
+static int compare_position(const void *a, const void *b) {
+  const IdPosition *p = a, *q = b;
   int by_id = compare_id(p, q);
   return by_id ? by_id : compare_int(&p->at, &q->at);
 }
@@ -76,18 +76,18 @@ static int compare_place(const void *a, const void *b) {
 // Returns how many are left; *repeated is the lowest id of those dropped.
 static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item), int64_t *repeated) {
   if (n == 0) return 0;
-  IdPlace *places = xcalloc((size_t)n, sizeof *places);
+  IdPosition *positions = xcalloc((size_t)n, sizeof *positions);
   char *from = items, *sorted = xcalloc((size_t)n, size);
   for (int i = 0; i < n; i++) {
-    places[i].at = i;
-    memcpy(&places[i].id, from + (size_t)i * size, sizeof places[i].id);
+    positions[i].at = i;
+    memcpy(&positions[i].id, from + (size_t)i * size, sizeof positions[i].id);
   }
-  qsort(places, (size_t)n, sizeof *places, compare_place);
+  qsort(positions, (size_t)n, sizeof *positions, compare_position);
   int kept = 0;
   for (int i = 0; i < n; i++) {
-    char *item = from + (size_t)places[i].at * size;
-    if (i + 1 < n && places[i + 1].id == places[i].id) {
-      if (kept == i) *repeated = places[i].id;
+    char *item = from + (size_t)positions[i].at * size;
+    if (i + 1 < n && positions[i + 1].id == positions[i].id) {
+      if (kept == i) *repeated = positions[i].id;
       drop(item);
     } else {
       memcpy(sorted + (size_t)kept++ * size, item, size);
@@ -95,7 +95,7 @@ static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item),
   }
   memcpy(items, sorted, (size_t)kept * size);
   free(sorted);
-  free(places);
+  free(positions);
   return kept;
 }
 
@@ -106,9 +106,9 @@ static void drop_category(void *category) { free(((CocoCategory *)category)->nam
 // Marks annotations whose id a later one of the file has, too. Annotation i of the file's order goes to place[i] of
 // the grouped ones; -1: it is dropped.
 static void mark_replaced(Coco *c, const int *place) {
-  IdPlace *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
-  for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPlace){c->anns[i].id, i};
-  qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_place);
+  IdPosition *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
+  for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPosition){c->anns[i].id, i};
+  qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_position);
   for (int i = c->num_anns - 1, last = i; i >= 0; i--) {
     if (by_id[i].id != by_id[last].id) last = i;
     c->anns[by_id[i].at].replaced = i < last;

@@ -178,7 +178,7 @@ static void score_categories(const EvalCells *e, CategoryFigures *figures, EvalS
 }
 
 // The place of a figure's limit; -1 where it is 100, and none is.
-static int place_of_limit(const int *limits, const EvalStat *s) {
+static int index_of_limit(const int *limits, const EvalStat *s) {
   if (s->limit != EVAL_AT_100) return s->limit;
   for (int m = 0; m < EVAL_LIMITS; m++)
     if (limits[m] == 100) return m;
@@ -189,10 +189,10 @@ static int place_of_limit(const int *limits, const EvalStat *s) {
 // means is pycocotools' mean over all points but for rounding.
 static double mean_stat(const CategoryFigures *figures, int n, const int *limits, const EvalStat *s) {
   int first = s->iou ? (s->iou - 50) / 5 : 0, last = s->iou ? first : THRESHOLDS - 1;
-  int place = place_of_limit(limits, s), count = 0;
+  int limit = index_of_limit(limits, s), count = 0;
   double sum = 0;
-  for (int k = 0; k < n && place >= 0; k++) {
-    const CurveFigures *f = &figures[k].at[s->area][place];
+  for (int k = 0; k < n && limit >= 0; k++) {
+    const CurveFigures *f = &figures[k].at[s->area][limit];
     if (!f->defined) continue;
     for (int t = first; t <= last; t++, count++) sum += s->recall ? f->recall[t] : f->precision[t];
   }

@@ -59,9 +59,9 @@ int confusion_mistakes(const Confusion *c, Mistake *to, int most) {
       const int64_t images = i == j ? 0 : at(c, i, j);
       if (images == 0 || (n == most && images <= to[n - 1].images)) continue;
       if (n < most) n++;
-      int place = n - 1;
-      for (; place > 0 && to[place - 1].images < images; place--) to[place] = to[place - 1];
-      to[place] = (Mistake){i, j, images};
+      int rank = n - 1;
+      for (; rank > 0 && to[rank - 1].images < images; rank--) to[rank] = to[rank - 1];
+      to[rank] = (Mistake){i, j, images};
     }
   return n;
 }

@@ -203,7 +203,7 @@ static float hidden_share(const Layout *l, Rect plate) {
 
 // The place at a box, outside its corners or inside, where a plate of that size hides least and touches no other.
 // False: there is none, or it would hide too much.
-static bool place_label(const Image *im, const Layout *l, Rect box, float w, float h, Rect *place) {
+static bool place_label(const Image *im, const Layout *l, Rect box, float w, float h, Rect *plate) {
   const float xs[] = {box.x1, box.x2 - w, (box.x1 + box.x2 - w) / 2}, ys[] = {box.y1 - h, box.y1, box.y2, box.y2 - h};
   float least = 0.6f;
   bool found = false;
@@ -215,7 +215,7 @@ static bool place_label(const Image *im, const Layout *l, Rect box, float w, flo
     float hidden = hidden_share(l, at) + 0.01f * (float)i; // of equals the first: above, at the left
     if (!allowed || hidden >= least) continue;
     least = hidden;
-    *place = at;
+    *plate = at;
     found = true;
   }
   return found;
@@ -223,12 +223,12 @@ static bool place_label(const Image *im, const Layout *l, Rect box, float w, flo
 
 static void draw_label(Image *im, Layout *l, Rect box, const char *text, Colour c, float size) {
   float pad = roundf(size * 0.45f), h = roundf(size * 1.35f) + 2 * pad - 1;
-  Rect place;
-  if (!place_label(im, l, box, ceilf(font_width(text, size)) + 2 * pad, h, &place)) return;
-  l->plates[l->num_plates++] = place;
+  Rect plate;
+  if (!place_label(im, l, box, ceilf(font_width(text, size)) + 2 * pad, h, &plate)) return;
+  l->plates[l->num_plates++] = plate;
   Colour ink = luminance(c) > 140 ? (Colour){20, 20, 20} : (Colour){255, 255, 255};
-  draw_plate(im, place, size * 0.3f, c, 0.92f);
-  font_draw(im, place.x1 + pad, place.y1 + pad + roundf(size), size, ink, text);
+  draw_plate(im, plate, size * 0.3f, c, 0.92f);
+  font_draw(im, plate.x1 + pad, plate.y1 + pad + roundf(size), size, ink, text);
 }
 
 typedef struct ItemOrder {

@@ -14,12 +14,12 @@
 typedef struct Stem {
   const char *text;
   int length;
-  int place; // in the list
+  int position; // in the list
 } Stem;
 
-static Stem stem_of(const char *file, int place) {
+static Stem stem_of(const char *file, int position) {
   const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file, *dot = strrchr(name, '.');
-  return (Stem){name, dot && dot > name ? (int)(dot - name) : (int)strlen(name), place};
+  return (Stem){name, dot && dot > name ? (int)(dot - name) : (int)strlen(name), position};
 }
 
 static int compare_text(const void *a, const void *b) {
@@ -30,7 +30,7 @@ static int compare_text(const void *a, const void *b) {
 
 static int compare_stems(const void *a, const void *b) {
   int order = compare_text(a, b);
-  return order ? order : ((const Stem *)a)->place - ((const Stem *)b)->place;
+  return order ? order : ((const Stem *)a)->position - ((const Stem *)b)->position;
 }
 
 // The first name "stem-N" from *number on that is no file's own. A number is all that follows its last dash, so that
@@ -54,7 +54,7 @@ void overlays_open(Overlays *o, const char *folder, const char *const *files, in
     if (first) number = 2;
     char *name = first ? xasprintf("%.*s", all[i].length, all[i].text) : numbered(&all[i], &number, all, n);
     number += !first;
-    o->path[all[i].place] = xasprintf("%s/%s.png", folder, name);
+    o->path[all[i].position] = xasprintf("%s/%s.png", folder, name);
     free(name);
   }
   free(all);

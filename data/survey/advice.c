@@ -111,7 +111,7 @@ static void advise_room(Advice *a, const Split *t, int canvases) {
          "%.1f "
          "MB of which %.1f MB are masks, twice on the device and three times on the host",
          SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
-         1e-6 * (double)s->place_bytes, 1e-6 * (double)s->mask_bytes);
+         1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
   double now = s->padding[canvases - 1], best = s->padding[MAX_CANVASES - 1];
   if (now > 0.1)
     hurt(a, "padding: %.0f %% of all pixels with --canvases %d, %.0f %% with %d", 100 * now, canvases, 100 * best,

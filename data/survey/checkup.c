@@ -131,7 +131,7 @@ static int by_objects(const void *a, const void *b) {
   return (p->id > q->id) - (p->id < q->id);
 }
 
-static int place_of(const Diagnosis *f, int64_t id) {
+static int category_at(const Diagnosis *f, int64_t id) {
   int i = 0;
   while (i < f->categories && f->category[i].id != id) i++;
   return i;
@@ -146,7 +146,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
   for (int s = 0; s < FOUND_SPLITS; s++)
     for (int k = 0; k < known[s]; k++) {
       const CocoCategory *category = &of[s]->data.coco.categories[k];
-      FoundCategory *to = &f->category[place_of(f, category->id)];
+      FoundCategory *to = &f->category[category_at(f, category->id)];
       if (to == f->category + f->categories) {
         f->categories++;
         *to = (FoundCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
@@ -159,7 +159,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
   qsort(f->category, (size_t)f->categories, sizeof *f->category, by_objects);
   for (int s = 0; s < FOUND_SPLITS; s++) {
     f->split[s].category = xcalloc((size_t)known[s], sizeof *f->split[s].category);
-    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = place_of(f, of[s]->data.coco.categories[k].id);
+    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = category_at(f, of[s]->data.coco.categories[k].id);
   }
 }
 

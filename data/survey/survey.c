@@ -88,14 +88,14 @@ static void survey_images(Survey *s, const Dataset *d) {
     s->crowded += objects > SURVEY_CROWDED;
     if (objects > d->first_object[s->fullest + 1] - d->first_object[s->fullest]) s->fullest = i;
   }
-  uint8_t *place = xmalloc((size_t)n);
+  uint8_t *canvas_of = xmalloc((size_t)n);
   for (int max = 1; max <= MAX_CANVASES; max++) {
     Canvas canvas[MAX_CANVASES];
     double pixels = 0, padded = 0;
-    canvas_choose(canvas, max, resized, n, place);
+    canvas_choose(canvas, max, resized, n, canvas_of);
     for (int i = 0; i < n; i++) {
       pixels += (double)resized[i].h * resized[i].w;
-      padded += (double)canvas[place[i]].h * canvas[place[i]].w;
+      padded += (double)canvas[canvas_of[i]].h * canvas[canvas_of[i]].w;
     }
     s->padding[max - 1] = 1 - pixels / padded;
   }
@@ -105,12 +105,12 @@ static void survey_images(Survey *s, const Dataset *d) {
   s->image100 = stored[n - 1];
   s->scale50 = scale[n / 2];
   s->mask_bytes = d->max_words * (int64_t)sizeof(uint32_t);
-  s->place_bytes =
+  s->slot_bytes =
       d->max_bytes + s->mask_bytes + d->max_objects * (int64_t)(4 * sizeof(float) + sizeof(int) + sizeof(Bitmap));
   free(stored);
   free(resized);
   free(scale);
-  free(place);
+  free(canvas_of);
 }
 
 void survey_take(Survey *s, const Dataset *d) {

@@ -24,7 +24,7 @@ typedef struct Survey {
   int crowded;                  // images with more than SURVEY_CROWDED objects
   int fullest;                  // the image with the most objects
   double padding[MAX_CANVASES]; // [n - 1] the share of all pixels that is padding with at most n canvases
-  int64_t place_bytes;          // room for one image in a batch: pixels, boxes, masks
+  int64_t slot_bytes;           // room for one image in a batch: pixels, boxes, masks
   int64_t mask_bytes;           // of these, for masks: what the image with most of them takes
 } Survey;
 

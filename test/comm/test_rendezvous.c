@@ -256,7 +256,7 @@ TEST(rendezvous_by_file) {
     Err err;
     file_ranks(&r, "meeting");
     r.before = there ? catch_and_tell : NULL;
-    MeetingFile stale = meeting_file_here(there == 3 ? "other" : "t", peer_here().place, port_of_ranks(&r));
+    MeetingFile stale = meeting_file_here(there == 3 ? "other" : "t", peer_here().namespaces, port_of_ranks(&r));
     close(r.listener); // so that nobody answers there
     r.listener = -1;
     if (there == 1) fclose(fopen(file_of(&r), "w"));

@@ -45,10 +45,10 @@ TEST(detection_confusion_opens_at_the_best_f1) {
 // A score between two of them, above all, or below all, has its place among them, and may be the best.
 TEST(detection_confusion_has_the_score_that_is_asked_for) {
   static const double least[] = {0.22, 0.97, 0};
-  static const int place[] = {4, 19, 0};
+  static const int index[] = {4, 19, 0};
   for (int i = 0; i < COUNT(least); i++) {
     EvaluationReport r = confusion_of(three_scores(), least[i]);
-    EXPECT(r.scores.n == 20 && r.scores.score[place[i]] == least[i]);
+    EXPECT(r.scores.n == 20 && r.scores.score[index[i]] == least[i]);
     EXPECT_NEAR(r.scores.opens_at, i == 0 ? 0.22 : 0.25, 0);
     EXPECT_INT(confusion_detections(&r.confusion), i == 0 ? 2 : i == 1 ? 0 : 3);
     report_free(&r);

@@ -36,8 +36,8 @@ bool golden_near(const Golden *g, const char *name, const char *where, double ou
 }
 
 // Place i of a tensor in torch's order, as text.
-static void place_name(const Tensor *shape, size_t place, char text[64]) {
-  int i = (int)place, w = shape->w, h = shape->h, c = shape->c;
+static void position_name(const Tensor *shape, size_t position, char text[64]) {
+  int i = (int)position, w = shape->w, h = shape->h, c = shape->c;
   snprintf(text, 64, "[%d, %d, %d, %d]", i / w / h / c, i / w / h % c, i / w % h, i % w);
 }
 
@@ -45,7 +45,7 @@ static void place_name(const Tensor *shape, size_t place, char text[64]) {
 static bool check_entries(const Golden *g, const char *name, const double *v, size_t n, const Tensor *shape,
                           const CkptTensor *t) {
   const double *figure = t->data, *entry = figure + FIGURES;
-  size_t entries = t->elements - FIGURES, worst = 0, place = 0;
+  size_t entries = t->elements - FIGURES, worst = 0, position = 0;
   double most = -1;
   for (size_t i = 0; i < entries && !isnan(most); i++) {
     size_t at = entries == n ? i : rng_u32(named_key(0, name), i) % n;
@@ -53,13 +53,13 @@ static bool check_entries(const Golden *g, const char *name, const double *v, si
     if (!(apart <= most)) { // NaN is worst
       most = apart;
       worst = i;
-      place = at;
+      position = at;
     }
   }
   if (!entries) return true;
   char where[64];
-  place_name(shape, place, where);
-  return golden_near(g, name, where, v[place], entry[worst], g->noise * figure[NOISE_ENTRY]);
+  position_name(shape, position, where);
+  return golden_near(g, name, where, v[position], entry[worst], g->noise * figure[NOISE_ENTRY]);
 }
 
 void golden_values(const Golden *g, const char *name, const double *v, size_t n, const Tensor *shape) {

@@ -103,7 +103,7 @@ uint64_t hash_bytes(const void *p, size_t n) {
 }
 
 // Both sides from the CPU's values, with guards behind.
-static void place(Twin *t, float *values) {
+static void store(Twin *t, float *values) {
   size_t n = tensor_elements(&t->cpu), bytes = tensor_bytes(&t->gpu);
   unsigned char *raw = xmalloc(bytes + TWIN_GUARD);
   encode(t->gpu.dtype, raw, values, n);
@@ -134,7 +134,7 @@ Twin twin_random(DType dtype, int n, int h, int w, int c, double scale, uint64_t
   float *values = xcalloc(tensor_elements(&t.cpu), sizeof *values);
   for (size_t i = 0; i < tensor_elements(&t.cpu); i++)
     if ((int)(i % (size_t)t.cpu.ldc) < c) values[i] = (float)scale * normal(rng_key(seed, RNG_TEST), i);
-  place(&t, values);
+  store(&t, values);
   return t;
 }
 
@@ -142,7 +142,7 @@ Twin twin_poisoned(DType dtype, int n, int h, int w, int c) {
   Twin t = shaped(dtype, n, h, w, c);
   float *values = xmalloc(tensor_elements(&t.cpu) * sizeof *values);
   for (size_t i = 0; i < tensor_elements(&t.cpu); i++) values[i] = NAN;
-  place(&t, values);
+  store(&t, values);
   return t;
 }
 
@@ -157,7 +157,7 @@ Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values) {
   float *padded = xcalloc(tensor_elements(&t.cpu), sizeof *padded);
   for (size_t i = 0; i < tensor_pixels(&t.cpu); i++)
     memcpy(padded + i * (size_t)t.cpu.ldc, values + i * (size_t)c, (size_t)c * sizeof *padded);
-  place(&t, padded);
+  store(&t, padded);
   return t;
 }
 
@@ -165,7 +165,7 @@ Twin twin_packed(int rows, int c, const float *values) {
   Twin t = {.cpu = tensor_packed(F32, rows, c), .gpu = tensor_packed(F32, rows, c)};
   float *copy = xmalloc((size_t)rows * (size_t)c * sizeof *copy);
   for (size_t i = 0; i < (size_t)rows * (size_t)c; i++) copy[i] = values ? values[i] : NAN;
-  place(&t, copy);
+  store(&t, copy);
   return t;
 }
 

@@ -52,7 +52,7 @@ static void compute(void *fake) {
   queue_free(&q);
 }
 
-TEST(batches_of_a_data_set_leave_empty_places_out) {
+TEST(batches_of_a_data_set_leave_empty_slots_out) {
   Fake f = {0};
   compute(&f);
   EXPECT(f.images == 2 && f.group == 2);

@@ -47,7 +47,7 @@ TEST(decoders_keep_the_order) {
     Decoders *d = decoders_open(s, &options[o], &err);
     for (int i = 0; i < IMAGES; i++) {
       if (!EXPECT_INT(next(d, &image), DECODERS_IMAGE)) break;
-      EXPECT_INT(image->place, i);
+      EXPECT_INT(image->number, i);
       if (i == 5)
         EXPECT(image->wrong && !image->image.rgb && strstr(image->wrong->msg, "05.png: cannot read the image"));
       else if (EXPECT(!image->wrong && image->image.h == 8 + i && image->image.w == 16))
@@ -98,7 +98,7 @@ TEST(decoders_stay_within_their_bytes) {
   EXPECT_INT(decoders_next(d, 0.05, &image, &err), DECODERS_FULL); // image 2 is larger than image 0
   decoders_drop_pixels(d, held[1]);
   EXPECT_INT(next(d, &held[2]), DECODERS_IMAGE);
-  EXPECT_INT(held[2]->place, 2);
+  EXPECT_INT(held[2]->number, 2);
   for (int i = 0; i < 3; i++) decoders_free(d, held[i]);
   decoders_close(d); // while others wait
   sources_close(s);

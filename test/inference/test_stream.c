@@ -105,13 +105,13 @@ static bool seen_stopped(void) { return stop_after && seen_so_far >= stop_after;
 
 static bool seen_keeps(void *context, const Decoded *image) {
   const Seen *s = context;
-  return s->keep && image->place % s->keep == 0;
+  return s->keep && image->number % s->keep == 0;
 }
 
 static void seen_image(void *context, const Decoded *image, const void *results, int in_batch) {
   Seen *s = context;
   const int *first = results;
-  s->wrong_order |= image->place != s->n || first[in_batch] != image->place;
+  s->wrong_order |= image->number != s->n || first[in_batch] != image->number;
   EXPECT_INT(image->image.rgb != NULL, seen_keeps(s, image));
   s->n++;
   seen_so_far++;
@@ -120,7 +120,7 @@ static void seen_image(void *context, const Decoded *image, const void *results,
 
 static void seen_bad(void *context, const Decoded *image, const Err *why) {
   Seen *s = context;
-  s->wrong_order |= image->place != s->n;
+  s->wrong_order |= image->number != s->n;
   EXPECT(*why->msg);
   s->n++;
   s->bad++;

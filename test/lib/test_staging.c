@@ -19,7 +19,7 @@ static StagedBatch *add(Staging *s, int canvas, void *owner, int image) {
   StagedBatch *b = staging_forming(s, canvas);
   const size_t need = (size_t)b->batch.num_bytes + 3 * 4 * 5;
   if (need > b->room) EXPECT(staging_grow(b, device, need));
-  staging_append(b, (StagePlace){owner, image, 4, 5}, &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
+  staging_append(b, (StageSlot){owner, image, 4, 5}, &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
   return b;
 }
 
@@ -75,12 +75,12 @@ TEST(staging_takes_back_what_was_not_copied) {
   EXPECT_INT(b->batch.num_bytes, 120);
   EXPECT(other->state == STAGE_FREE);
   staging_withdraw(&s, &now, 0);
-  EXPECT(b->batch.used == 1 && b->place[0].owner == &before);
+  EXPECT(b->batch.used == 1 && b->slot[0].owner == &before);
   teardown(&s);
 }
 
 // The worst that a queue can bring: as many canvases as there are, and each batch but the last full.
-TEST(staging_has_a_place_for_the_queue) {
+TEST(staging_has_a_slot_for_the_queue) {
   enum { CANVASES = 3, IMAGES = 4, QUEUE = 13 };
   Staging s;
   int owner;
@@ -95,7 +95,7 @@ TEST(staging_grows_and_keeps) {
   setup(&s, 2, 4, 1);
   StagedBatch *b = staging_forming(&s, 0);
   EXPECT(staging_grow(b, device, 60));
-  staging_append(b, (StagePlace){0}, &(ImageInfo){.h = 4, .w = 5});
+  staging_append(b, (StageSlot){0}, &(ImageInfo){.h = 4, .w = 5});
   for (int i = 0; i < 60; i++) b->batch.bytes[i] = (uint8_t)i;
   EXPECT(staging_grow(b, device, 120));
   for (int i = 0; i < 60; i++) EXPECT_INT(b->batch.bytes[i], i);

@@ -12,19 +12,19 @@ static float float_of(uint32_t bits) {
   return v;
 }
 // A number of BF16; infinity stands where the next number would, which is what decides what is rounded to it.
-static double place_of(uint16_t bits) {
+static double ordinal_of(uint16_t bits) {
   double sign = bits >> 15 ? -1 : 1;
   return (bits & 0x7fff) == 0x7f80 ? sign * 0x1p128 : (double)float_of((uint32_t)bits << 16);
 }
 
 static bool is_nearest(double v, uint16_t got) {
-  if (isnan(v)) return isnan(place_of(got));
+  if (isnan(v)) return isnan(ordinal_of(got));
   if (isinf(v)) return got == (v < 0 ? 0xff80 : 0x7f80);
   if (signbit(v) != got >> 15 || (got & 0x7fff) > 0x7f80) return false;
-  double off = fabs(place_of(got) - v), past = INFINITY;
+  double off = fabs(ordinal_of(got) - v), past = INFINITY;
   uint16_t size = got & 0x7fff, sign = got & 0x8000;
-  if (size > 0) past = fmin(past, fabs(place_of((uint16_t)(sign | (size - 1))) - v));
-  if (size < 0x7f80) past = fmin(past, fabs(place_of((uint16_t)(sign | (size + 1))) - v));
+  if (size > 0) past = fmin(past, fabs(ordinal_of((uint16_t)(sign | (size - 1))) - v));
+  if (size < 0x7f80) past = fmin(past, fabs(ordinal_of((uint16_t)(sign | (size + 1))) - v));
   bool beyond = size == 0x7f80 && fabs(v) >= 0x1p128;
   return beyond || off < past || (off == past && got % 2 == 0);
 }
@@ -56,7 +56,7 @@ TEST_DOUBLE(cast_from_bf16_is_exact) {
   int wrong = 0;
   for (int i = 0; i < N; i++) {
     float want = float_of((uint32_t)i << 16);
-    bool right = isnan(want) ? isnan(y[i]) && isnan(z[i]) && isnan(place_of(back[i]))
+    bool right = isnan(want) ? isnan(y[i]) && isnan(z[i]) && isnan(ordinal_of(back[i]))
                              : y[i] == (double)want && z[i] == want && back[i] == i;
     wrong += !right;
   }

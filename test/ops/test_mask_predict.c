@@ -73,22 +73,22 @@ static Twin drawn_vector(Draw *d, int c, float unit) {
 
 static void check_case(Device *gpu, DType dtype, const PredictCase *p, uint64_t seed) {
   Draw d = draw_begin((int)seed);
-  const int places = p->groups * p->capacity;
-  int rows = 0, *classes = xmalloc((size_t)places * sizeof *classes);
+  const int slots = p->groups * p->capacity;
+  int rows = 0, *classes = xmalloc((size_t)slots * sizeof *classes);
   for (int i = 0; i < p->groups; i++) rows += p->counts[i];
-  for (int i = 0; i < places; i++) classes[i] = below(&d, 1000) * p->classes + below(&d, p->classes);
-  TwinArray index = twin_array((size_t)places, sizeof *classes, classes);
+  for (int i = 0; i < slots; i++) classes[i] = below(&d, 1000) * p->classes + below(&d, p->classes);
+  TwinArray index = twin_array((size_t)slots, sizeof *classes, classes);
   TwinArray count = twin_array((size_t)p->groups, sizeof(int), p->counts);
   const float unit = 1.f / 256;
-  Twin x = drawn(&d, dtype, places, p->h, p->w, p->c, 2, 1);
+  Twin x = drawn(&d, dtype, slots, p->h, p->w, p->c, 2, 1);
   Twin filter = drawn(&d, dtype, p->c, 2, 2, p->hidden, 1, 1);
   Twin weights = drawn(&d, dtype, p->classes, 1, 1, p->hidden, 2, unit);
   Twin bias = drawn_vector(&d, p->hidden, 1), class_bias = drawn_vector(&d, p->classes, unit);
-  Twin probs = twin_packed(places * 4 * p->h * p->w, 1, NULL);
+  Twin probs = twin_packed(slots * 4 * p->h * p->w, 1, NULL);
   twin_rows(&x, rows);
   for (int side = 0; side < 2; side++) {
     Tensor *t = side ? &probs.gpu : &probs.cpu;
-    t->n = places;
+    t->n = slots;
     t->h = 2 * p->h;
     t->w = 2 * p->w;
     const Boxes detections = {.groups = p->groups,

@@ -19,14 +19,14 @@
 // boxes over the whole image, thin, partly and wholly outside, without area; masks empty, full, in checks, at the
 // threshold, next to it, and NaN.
 
-enum { SCENE_IMAGES = 10, SCENE_CAPACITY = 12, SCENE_PLACES = SCENE_IMAGES * SCENE_CAPACITY, SCENE_LARGEST = 28 };
+enum { SCENE_IMAGES = 10, SCENE_CAPACITY = 12, SCENE_SLOTS = SCENE_IMAGES * SCENE_CAPACITY, SCENE_LARGEST = 28 };
 
 typedef struct RunScene {
   ImageInfo info[SCENE_IMAGES];
-  float box[SCENE_PLACES][4], score[SCENE_PLACES];
-  int index[SCENE_PLACES], count[SCENE_IMAGES];
+  float box[SCENE_SLOTS][4], score[SCENE_SLOTS];
+  int index[SCENE_SLOTS], count[SCENE_IMAGES];
   int rows, size;
-  float map[SCENE_PLACES][SCENE_LARGEST * SCENE_LARGEST]; // [rows][size · size] in use
+  float map[SCENE_SLOTS][SCENE_LARGEST * SCENE_LARGEST]; // [rows][size · size] in use
 } RunScene;
 
 typedef struct SceneDraw {
@@ -81,10 +81,10 @@ static inline RunScene *run_scene(int variant, int size, float threshold) {
     s.info[n] = (ImageInfo){.h = h, .w = w, .rh = (int)((float)h * scale), .rw = (int)((float)w * scale)};
     s.count[n] = h ? SCENE_CAPACITY - (variant + n) % 3 : 0;
     for (int i = 0; i < s.count[n]; i++, s.rows++) {
-      const int place = n * SCENE_CAPACITY + i;
-      scene_box(&d, i, (float)s.info[n].rh, (float)s.info[n].rw, s.box[place]);
-      s.score[place] = scene_draw(&d, 0, 1);
-      s.index[place] = 7 * place + variant;
+      const int slot = n * SCENE_CAPACITY + i;
+      scene_box(&d, i, (float)s.info[n].rh, (float)s.info[n].rw, s.box[slot]);
+      s.score[slot] = scene_draw(&d, 0, 1);
+      s.index[slot] = 7 * slot + variant;
       for (int k = 0; k < size * size; k++)
         s.map[s.rows][k] = scene_pixel(&d, (i + variant + n) % 10, k / size, k % size, size, threshold);
     }
@@ -103,26 +103,26 @@ typedef struct Written {
 
 static Written written_open(Fixture *f, const RunScene *s, int64_t room) {
   Written w = {.detections = fixture_boxes(f, SCENE_IMAGES, SCENE_CAPACITY),
-               .probs = fixture_map(f, SCENE_PLACES, s->size, s->size, 1)};
+               .probs = fixture_map(f, SCENE_SLOTS, s->size, s->size, 1)};
   memcpy(w.detections.count, s->count, sizeof s->count);
   memcpy(w.detections.index, s->index, sizeof s->index);
-  for (int i = 0; i < SCENE_PLACES; i++) {
+  for (int i = 0; i < SCENE_SLOTS; i++) {
     set_box(&w.detections.box, i, s->box[i][0], s->box[i][1], s->box[i][2], s->box[i][3]);
     set_at(&w.detections.score, (size_t)i, s->score[i]);
     for (int k = 0; k < s->size * s->size; k++)
       set_at(&w.probs, pixel(&w.probs, i, k / s->size, k % s->size), s->map[i][k]);
   }
-  const size_t rows = SCENE_PLACES, real = dtype_size(f->dev->real);
+  const size_t rows = SCENE_SLOTS, real = dtype_size(f->dev->real);
   w.runs = (MaskRuns){.room = room,
-                      .count = fixture_ints(f, SCENE_PLACES),
+                      .count = fixture_ints(f, SCENE_SLOTS),
                       .first = fixture_alloc(f, rows * sizeof(int64_t)),
-                      .toggles = fixture_ints(f, SCENE_PLACES * RUN_SLICES),
+                      .toggles = fixture_ints(f, SCENE_SLOTS * RUN_SLICES),
                       .last = fixture_alloc(f, rows * RUN_SLICES * sizeof(uint32_t))};
   w.found = (FoundRows){.count = fixture_ints(f, SCENE_IMAGES),
-                        .index = fixture_ints(f, SCENE_PLACES),
+                        .index = fixture_ints(f, SCENE_SLOTS),
                         .box = fixture_alloc(f, 4 * rows * real),
                         .score = fixture_alloc(f, rows * real),
-                        .runs = fixture_ints(f, SCENE_PLACES),
+                        .runs = fixture_ints(f, SCENE_SLOTS),
                         .first = fixture_alloc(f, rows * sizeof(int64_t)),
                         .words = fixture_alloc(f, (size_t)(room + 1) * sizeof(uint32_t))};
   return w;
@@ -142,10 +142,10 @@ static int64_t map_words(const Fixture *f, const RunScene *s) {
 static bool check_row(const Fixture *f, const RunScene *s, const Written *w, int n, int i, int row,
                       const uint32_t *bits) {
   const FoundRows *to = &w->found;
-  const size_t place = (size_t)(n * SCENE_CAPACITY + i), real = dtype_size(f->dev->real);
-  EXPECT_INT(to->index[row], s->index[place]);
-  EXPECT(!memcmp((char *)to->box + 4 * row * real, (char *)w->detections.box.data + 4 * place * real, 4 * real));
-  EXPECT(!memcmp((char *)to->score + row * real, (char *)w->detections.score.data + place * real, real));
+  const size_t slot = (size_t)(n * SCENE_CAPACITY + i), real = dtype_size(f->dev->real);
+  EXPECT_INT(to->index[row], s->index[slot]);
+  EXPECT(!memcmp((char *)to->box + 4 * row * real, (char *)w->detections.box.data + 4 * slot * real, 4 * real));
+  EXPECT(!memcmp((char *)to->score + row * real, (char *)w->detections.score.data + slot * real, real));
   const uint32_t *words = to->words + to->first[row];
   if (!to->runs[row]) {
     for (int k = 0; k < s->size * s->size; k++)
@@ -182,7 +182,7 @@ static int check_scene(Fixture *f, const MaskPaste *p, const RunScene *s, int64_
 // The bits of all masks, pasted by the op that is the reference.
 static uint32_t *pasted_bits(Fixture *f, const MaskPaste *p, const RunScene *s) {
   Written w = written_open(f, s, 1);
-  uint32_t *bits = fixture_alloc(f, (size_t)SCENE_PLACES * WORDS * sizeof *bits);
+  uint32_t *bits = fixture_alloc(f, (size_t)SCENE_SLOTS * WORDS * sizeof *bits);
   RUN(f, mask_paste, p, s->info, &w.detections, &w.probs, bits, WORDS);
   return bits;
 }
@@ -207,7 +207,7 @@ TEST_CPUS(mask_runs_that_find_no_room) {
   const RunScene *s = run_scene(2, 7, p.threshold);
   const uint32_t *bits = pasted_bits(f, &p, s);
   for (int64_t spare = 1 << 16; spare; spare = spare > 16 ? spare / 16 : 0) {
-    const int coded = check_scene(f, &p, s, SCENE_PLACES * map_words(f, s) + spare, bits);
+    const int coded = check_scene(f, &p, s, SCENE_SLOTS * map_words(f, s) + spare, bits);
     EXPECT(coded > 0 && coded <= before);
     before = coded;
   }
@@ -260,19 +260,19 @@ typedef struct RunTwins {
 } RunTwins;
 
 static RunTwins twins_of(const RunScene *s) {
-  float *map = xcalloc(SCENE_PLACES * (size_t)(s->size * s->size), sizeof *map);
+  float *map = xcalloc(SCENE_SLOTS * (size_t)(s->size * s->size), sizeof *map);
   for (int i = 0; i < s->rows; i++)
     memcpy(map + i * s->size * s->size, s->map[i], (size_t)(s->size * s->size) * sizeof *map);
   RunTwins t = {.info = twin_array(SCENE_IMAGES, sizeof s->info[0], s->info),
-                .box = twin_array(SCENE_PLACES, sizeof s->box[0], s->box),
-                .score = twin_array(SCENE_PLACES, sizeof s->score[0], s->score),
-                .index = twin_array(SCENE_PLACES, sizeof s->index[0], s->index),
+                .box = twin_array(SCENE_SLOTS, sizeof s->box[0], s->box),
+                .score = twin_array(SCENE_SLOTS, sizeof s->score[0], s->score),
+                .index = twin_array(SCENE_SLOTS, sizeof s->index[0], s->index),
                 .count = twin_array(SCENE_IMAGES, sizeof s->count[0], s->count),
-                .map = twin_array(SCENE_PLACES * (size_t)(s->size * s->size), sizeof *map, map),
-                .runs = twin_array(SCENE_PLACES, sizeof(int), NULL),
-                .first = twin_array(SCENE_PLACES, sizeof(int64_t), NULL),
-                .toggles = twin_array(SCENE_PLACES * RUN_SLICES, sizeof(int), NULL),
-                .last = twin_array(SCENE_PLACES * RUN_SLICES, sizeof(uint32_t), NULL)};
+                .map = twin_array(SCENE_SLOTS * (size_t)(s->size * s->size), sizeof *map, map),
+                .runs = twin_array(SCENE_SLOTS, sizeof(int), NULL),
+                .first = twin_array(SCENE_SLOTS, sizeof(int64_t), NULL),
+                .toggles = twin_array(SCENE_SLOTS * RUN_SLICES, sizeof(int), NULL),
+                .last = twin_array(SCENE_SLOTS * RUN_SLICES, sizeof(uint32_t), NULL)};
   free(map);
   return t;
 }
@@ -305,11 +305,11 @@ static void *host_take(Device *dev, size_t bytes) {
 static Host host_open(Device *dev, int64_t room) {
   return (Host){dev,
                 {.count = host_take(dev, SCENE_IMAGES * sizeof(int)),
-                 .index = host_take(dev, SCENE_PLACES * sizeof(int)),
-                 .box = host_take(dev, SCENE_PLACES * 4 * sizeof(float)),
-                 .score = host_take(dev, SCENE_PLACES * sizeof(float)),
-                 .runs = host_take(dev, SCENE_PLACES * sizeof(int)),
-                 .first = host_take(dev, SCENE_PLACES * sizeof(int64_t)),
+                 .index = host_take(dev, SCENE_SLOTS * sizeof(int)),
+                 .box = host_take(dev, SCENE_SLOTS * 4 * sizeof(float)),
+                 .score = host_take(dev, SCENE_SLOTS * sizeof(float)),
+                 .runs = host_take(dev, SCENE_SLOTS * sizeof(int)),
+                 .first = host_take(dev, SCENE_SLOTS * sizeof(int64_t)),
                  .words = host_take(dev, (size_t)(room + 1) * sizeof(uint32_t))},
                 room};
 }
@@ -323,11 +323,11 @@ static void write_twins(Device *dev, bool gpu, const MaskPaste *p, const RunScen
                         const Host *h) {
   Boxes b = {.groups = SCENE_IMAGES,
              .capacity = SCENE_CAPACITY,
-             .box = tensor_packed(F32, SCENE_PLACES, 4),
-             .score = tensor_packed(F32, SCENE_PLACES, 1),
+             .box = tensor_packed(F32, SCENE_SLOTS, 4),
+             .score = tensor_packed(F32, SCENE_SLOTS, 1),
              .index = twin_array_data(&t->index, gpu),
              .count = twin_array_data(&t->count, gpu)};
-  Tensor probs = tensor_packed(F32, SCENE_PLACES, 1);
+  Tensor probs = tensor_packed(F32, SCENE_SLOTS, 1);
   const MaskRuns runs = {.room = h->room,
                          .count = twin_array_data(&t->runs, gpu),
                          .first = twin_array_data(&t->first, gpu),
@@ -357,11 +357,11 @@ static int check_twins(Device *gpu, const MaskPaste *p, const RunScene *s, int64
   write_twins(cpu_device(), false, p, s, &t, &want);
   const FoundRows *a = &got.rows, *b = &want.rows;
   same(a->count, b->count, SCENE_IMAGES * sizeof *a->count, "counts");
-  same(a->index, b->index, SCENE_PLACES * sizeof *a->index, "indices");
-  same(a->box, b->box, SCENE_PLACES * 4 * sizeof(float), "boxes");
-  same(a->score, b->score, SCENE_PLACES * sizeof(float), "scores");
-  same(a->runs, b->runs, SCENE_PLACES * sizeof *a->runs, "numbers of runs");
-  same(a->first, b->first, SCENE_PLACES * sizeof *a->first, "places");
+  same(a->index, b->index, SCENE_SLOTS * sizeof *a->index, "indices");
+  same(a->box, b->box, SCENE_SLOTS * 4 * sizeof(float), "boxes");
+  same(a->score, b->score, SCENE_SLOTS * sizeof(float), "scores");
+  same(a->runs, b->runs, SCENE_SLOTS * sizeof *a->runs, "numbers of runs");
+  same(a->first, b->first, SCENE_SLOTS * sizeof *a->first, "places");
   int maps = 0;
   for (int i = 0; i < s->rows; i++) { // NaN has the bits it came with
     const size_t words = b->runs[i] ? (size_t)b->runs[i] : (size_t)(s->size * s->size);
@@ -394,7 +394,7 @@ TEST(cuda_mask_runs_that_find_no_room) {
   if (!gpu) return;
   const MaskPaste p = {.threshold = .5f};
   for (int64_t spare = 1 << 16; spare; spare = spare > 16 ? spare / 16 : 0)
-    EXPECT(check_twins(gpu, &p, run_scene(2, 7, p.threshold), SCENE_PLACES * 49 + spare) > 0 || spare == 1 << 16);
+    EXPECT(check_twins(gpu, &p, run_scene(2, 7, p.threshold), SCENE_SLOTS * 49 + spare) > 0 || spare == 1 << 16);
 }
 
 // As a program that is replayed.
@@ -410,11 +410,11 @@ TEST(cuda_mask_runs_recorded) {
   CHECK(device_record(gpu));
   Boxes b = {.groups = SCENE_IMAGES,
              .capacity = SCENE_CAPACITY,
-             .box = tensor_packed(F32, SCENE_PLACES, 4),
-             .score = tensor_packed(F32, SCENE_PLACES, 1),
+             .box = tensor_packed(F32, SCENE_SLOTS, 4),
+             .score = tensor_packed(F32, SCENE_SLOTS, 1),
              .index = t.index.gpu,
              .count = t.count.gpu};
-  Tensor probs = tensor_packed(F32, SCENE_PLACES, 1);
+  Tensor probs = tensor_packed(F32, SCENE_SLOTS, 1);
   b.box.data = t.box.gpu;
   b.score.data = t.score.gpu;
   probs.data = t.map.gpu;

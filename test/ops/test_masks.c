@@ -540,14 +540,14 @@ TEST_GPU(cuda_mask_target_polygons) {
   }
 }
 
-enum { CAPACITY = 6, CLASSES = 5, PLACES = GPU_IMAGES * CAPACITY, DETECTIONS = CAPACITY + 0 + 3 + 1 };
+enum { CAPACITY = 6, CLASSES = 5, SLOTS = GPU_IMAGES * CAPACITY, DETECTIONS = CAPACITY + 0 + 3 + 1 };
 static const int counts[GPU_IMAGES] = {CAPACITY, 0, 3, 1};
 
 static Boxes detections_random(Fixture *f) {
   Draw d = draw_begin(22);
   Boxes b = fixture_boxes(f, GPU_IMAGES, CAPACITY);
   memcpy(b.count, counts, sizeof counts);
-  for (int i = 0; i < PLACES; i++) {
+  for (int i = 0; i < SLOTS; i++) {
     const int *s = sizes[i / CAPACITY];
     double w = s[3], h = s[2], x = uniform(&d, 0, w), y = uniform(&d, 0, h);
     double box[4] = {x, y, uniform(&d, x, w), uniform(&d, y, h)};
@@ -565,11 +565,11 @@ TEST_GPU(cuda_mask_select) {
     Draw d = draw_begin(23);
     Boxes b = detections_random(f);
     int size = k ? 5 : 28;
-    Tensor logits = fixture_typed(f, dtypes[k], PLACES, size, size, CLASSES);
+    Tensor logits = fixture_typed(f, dtypes[k], SLOTS, size, size, CLASSES);
     fill_normal(&d, &logits, 4);
     Tensor floats = fixture_floats(f, &logits);
     fixture_freeze(f);
-    Tensor got = fixture_single(f, PLACES, size, size), want = fixture_single(f, PLACES, size, size);
+    Tensor got = fixture_single(f, SLOTS, size, size), want = fixture_single(f, SLOTS, size, size);
     RUN(f, mask_select, &b, &logits, &got);
     REFERENCE(mask_select, &b, &floats, &want);
     for (size_t i = 0; i < (size_t)(DETECTIONS * size * size); i++) {
@@ -586,10 +586,10 @@ static void check_paste(Fixture *f, int size, const MaskPaste *how, int64_t word
   Boxes b = detections_random(f);
   ImageInfo *info = images(f);
   if (first) *info = *first;
-  Tensor probs = fixture_single(f, PLACES, size, size);
+  Tensor probs = fixture_single(f, SLOTS, size, size);
   fill_random(&d, &probs, 0, 1);
   fixture_freeze(f);
-  size_t bytes = (size_t)(PLACES * words) * sizeof(uint32_t);
+  size_t bytes = (size_t)(SLOTS * words) * sizeof(uint32_t);
   uint32_t *got = fixture_alloc(f, bytes), *want = fixture_alloc(f, bytes);
   RUN(f, mask_paste, how, info, &b, &probs, got, words);
   REFERENCE(mask_paste, how, info, &b, &probs, want, words);

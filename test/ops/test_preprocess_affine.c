@@ -188,7 +188,7 @@ TEST(preprocess_affine_to_brightness) {
 
 // ---- on the GPU -----------------------------------------------------------------------------------------------------
 
-enum { PLACES = 24, SIDE = 45, BYTES = SIDE * SIDE * 3 + 5 };
+enum { SLOTS = 24, SIDE = 45, BYTES = SIDE * SIDE * 3 + 5 };
 
 static const DType dtypes[] = {F32, BF16, F16};
 static const Preprocess conventions[] = {
@@ -203,7 +203,7 @@ static const float odd_maps[][6] = {{1, 0, 0, 0, 1, 0},   {-1, 0, 30, 0, 1, 0}, 
 // Images of many sizes, an empty place among them, through maps as training draws them, and odd ones.
 static void fill(ImageInfo *info, float *map, int h, int w) {
   const Augment all = {.rotate = 8, .shift = 0.08f, .shear = 5, .zoom = 0.08f, .crop = 0.1f}, turned = {.rotate = 180};
-  for (int i = 0; i < PLACES; i++) {
+  for (int i = 0; i < SLOTS; i++) {
     const uint64_t key = rng_key(RNG_TEST, (uint64_t)i);
     const Size size = {1 + (int)(rng_u32(key, 0) % SIDE), 1 + (int)(rng_u32(key, 1) % SIDE)};
     info[i] = (ImageInfo){.offset = i % 5, .h = size.h, .w = size.w, .rh = h - i % 3, .rw = w - i % 2, .key = key};
@@ -212,24 +212,24 @@ static void fill(ImageInfo *info, float *map, int h, int w) {
     else
       augment_map(i % 2 ? &all : &turned, 0.875f, key, i % 3 == 0, size, (Size){h, w}, map + 6 * i);
   }
-  info[PLACES - 2] = (ImageInfo){0};
+  info[SLOTS - 2] = (ImageInfo){0};
 }
 
 static void gpu_check_canvases(const Preprocess *p, DType dtype, int h, int w, int channels, int rows,
                                const TwinArray *bytes) {
-  ImageInfo host[PLACES];
-  float maps[6 * PLACES];
+  ImageInfo host[SLOTS];
+  float maps[6 * SLOTS];
   fill(host, maps, h, w);
-  TwinArray info = twin_array(PLACES, sizeof *host, host), map = twin_array(6 * PLACES, sizeof *maps, maps);
-  Twin y = twin_poisoned(dtype, PLACES, h, w, channels);
-  if (rows < PLACES) twin_rows(&y, rows);
+  TwinArray info = twin_array(SLOTS, sizeof *host, host), map = twin_array(6 * SLOTS, sizeof *maps, maps);
+  Twin y = twin_poisoned(dtype, SLOTS, h, w, channels);
+  if (rows < SLOTS) twin_rows(&y, rows);
   for (int gpu = 0; gpu < 2; gpu++) {
     Device *dev = gpu ? gpu_device() : cpu_device();
     dev->ops->preprocess_affine(dev, p, twin_array_data(&info, gpu), twin_array_data(&map, gpu),
                                 twin_array_data(bytes, gpu), twin_side(&y, gpu));
   }
   if (!twin_check(&y, NULL, dtype == F32 ? 0 : 1))
-    printf("  dtype %d, %d of %d canvases of %d x %d x %d\n", dtype, rows, PLACES, h, w, channels);
+    printf("  dtype %d, %d of %d canvases of %d x %d x %d\n", dtype, rows, SLOTS, h, w, channels);
   twin_check_guards(&y, false);
   twin_array_check_equal(&info, info.n); // untouched
   twin_array_check_equal(&map, map.n);
@@ -246,9 +246,9 @@ TEST(cuda_preprocess_affine_equals_cpu) {
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int r = 0; r < COUNT(conventions); r++)
       for (int channels = 1; channels <= 3; channels += 2) {
-        gpu_check_canvases(&conventions[r], dtypes[d], 28, 28, channels, PLACES, &bytes);
-        gpu_check_canvases(&conventions[r], dtypes[d], 17, 140, channels, PLACES, &bytes); // more than a block wide
-        gpu_check_canvases(&conventions[r], dtypes[d], 28, 28, channels, 3, &bytes);       // rows past the count
+        gpu_check_canvases(&conventions[r], dtypes[d], 28, 28, channels, SLOTS, &bytes);
+        gpu_check_canvases(&conventions[r], dtypes[d], 17, 140, channels, SLOTS, &bytes); // more than a block wide
+        gpu_check_canvases(&conventions[r], dtypes[d], 28, 28, channels, 3, &bytes);      // rows past the count
       }
   twin_array_check_equal(&bytes, bytes.n);
   twin_array_free(&bytes);

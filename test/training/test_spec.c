@@ -138,7 +138,7 @@ TEST(spec_options_that_differ_from_their_defaults) {
                "options: --data nowhere --model tiny \\\n  --seed 2 --out a-folder-of-a-run\n");
 }
 
-TEST(spec_of_ranks_differs_in_places_alone) {
+TEST(spec_of_ranks_may_differ_in_paths_alone) {
   Err err;
   EXPECT(settings_same("  --out=a\n  --batch=2\n  --trace=t\n", "  --batch=2\n  --threads=4\n", &err));
   EXPECT(!settings_same("  --batch=2\n", "  --batch=3\n", &err));

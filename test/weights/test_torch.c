@@ -283,11 +283,11 @@ static size_t find(const unsigned char *bytes, size_t size, const char *what, si
 }
 
 // Changes the directory of an archive that is good otherwise, behind the first `place` in it.
-static void check_directory(const char *place, size_t offset, const char *with, size_t n, const char *complaint) {
+static void check_directory(const char *directory, size_t offset, const char *with, size_t n, const char *complaint) {
   size_t size;
   unsigned char *bytes = read_exactly(corpus("torch/plain-zip.pth"), &size);
   size_t first = find(bytes, size, "PK\1\2", 4);
-  size_t at = first + find(bytes + first, size - first, place, strlen(place)) + offset;
+  size_t at = first + find(bytes + first, size - first, directory, strlen(directory)) + offset;
   if (EXPECT(at + n < size)) memcpy(bytes + at, with, n);
   Err err = {""};
   if (!EXPECT(!parses(bytes, size, &err) && strstr(err.msg, complaint))) printf("    %s\n", err.msg);

@@ -3,7 +3,7 @@
 // tiles wide, the last one what is left, and within it row after row from left to right.
 #include "docs/course/exercises/conv.h"
 
-BlockSchedule block_schedule(const TileGrid *grid, int block, TilePlace *tile) {
+BlockSchedule block_schedule(const TileGrid *grid, int block, TilePosition *tile) {
   BlockSchedule schedule = {0, 0, 0};
   // ---- your code ----
   // ---- end of your code ----

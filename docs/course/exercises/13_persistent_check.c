@@ -4,14 +4,14 @@
 
 enum { MOST = 600 };
 
-static void check_block(const TileGrid *g, int block, const TilePlace *all) {
-  static TilePlace tile[MOST + 1];
+static void check_block(const TileGrid *g, int block, const TilePosition *all) {
+  static TilePosition tile[MOST + 1];
   const int tiles = g->rows * g->columns, waves = (tiles + g->blocks - 1) / g->blocks;
-  for (int i = 0; i <= MOST; i++) tile[i] = (TilePlace){-1, -1};
+  for (int i = 0; i <= MOST; i++) tile[i] = (TilePosition){-1, -1};
   const BlockSchedule s = block_schedule(g, block, tile);
   int turns = 0;
   for (int number = block; number < tiles; number += g->blocks, turns++) {
-    const TilePlace want = all[number], got = tile[turns];
+    const TilePosition want = all[number], got = tile[turns];
     if (got.row != want.row || got.column != want.column)
       difference("%d x %d tiles, bands of %d, %d blocks: tile %d of block %d is (%d, %d), not (%d, %d)", g->rows,
                  g->columns, g->band, g->blocks, turns, block, got.row, got.column, want.row, want.column);
@@ -25,12 +25,12 @@ static void check_block(const TileGrid *g, int block, const TilePlace *all) {
 }
 
 static void check(const TileGrid *g) {
-  static TilePlace all[MOST];
+  static TilePosition all[MOST];
   int n = 0;
   for (int left = 0; left < g->columns; left += g->band)
     for (int row = 0; row < g->rows; row++)
       for (int column = left; column < left + g->band && column < g->columns; column++)
-        all[n++] = (TilePlace){row, column};
+        all[n++] = (TilePosition){row, column};
   for (int block = 0; block < g->blocks; block++) check_block(g, block, all);
 }
 

@@ -9,13 +9,13 @@
 static int loads, products, stores;
 
 // Where element (i, j) of a fragment lies among its 256.
-static float *place(const WarpMatrix *f, int i, int j) { return (float *)f->of_lane + (37 * (16 * i + j)) % 256; }
+static float *position(const WarpMatrix *f, int i, int j) { return (float *)f->of_lane + (37 * (16 * i + j)) % 256; }
 
 WarpMatrix fragment_load(const float *from, int pitch) {
   WarpMatrix f;
   loads++;
   for (int i = 0; i < FRAGMENT; i++)
-    for (int j = 0; j < FRAGMENT; j++) *place(&f, i, j) = from[i * pitch + j];
+    for (int j = 0; j < FRAGMENT; j++) *position(&f, i, j) = from[i * pitch + j];
   return f;
 }
 
@@ -23,13 +23,13 @@ void fragment_multiply(WarpMatrix *acc, const WarpMatrix *a, const WarpMatrix *b
   products++;
   for (int i = 0; i < FRAGMENT; i++)
     for (int j = 0; j < FRAGMENT; j++)
-      for (int k = 0; k < FRAGMENT; k++) *place(acc, i, j) += *place(a, i, k) * *place(b, j, k);
+      for (int k = 0; k < FRAGMENT; k++) *position(acc, i, j) += *position(a, i, k) * *position(b, j, k);
 }
 
 void fragment_store(float *to, int pitch, const WarpMatrix *acc) {
   stores++;
   for (int i = 0; i < FRAGMENT; i++)
-    for (int j = 0; j < FRAGMENT; j++) to[i * pitch + j] = *place(acc, i, j);
+    for (int j = 0; j < FRAGMENT; j++) to[i * pitch + j] = *position(acc, i, j);
 }
 
 static void fill(float *matrix, int elements, uint64_t seed) {

@@ -2,9 +2,9 @@
 // says what a lane's registers hold; here an element asks for its lane and register.
 #include "docs/course/exercises/conv.h"
 
-MmaPlace mma_place(MmaMatrix matrix, int row, int column) {
-  MmaPlace place = {0, 0, false};
+MmaPosition mma_position(MmaMatrix matrix, int row, int column) {
+  MmaPosition position = {0, 0, false};
   // ---- your code ----
   // ---- end of your code ----
-  return place;
+  return position;
 }

@@ -22,7 +22,7 @@ static Element element_at(MmaMatrix matrix, int lane, int i, int half) {
 
 static void check(MmaMatrix matrix, int lane, int i, int half) {
   const Element e = element_at(matrix, lane, i, half);
-  const MmaPlace got = mma_place(matrix, e.row, e.column);
+  const MmaPosition got = mma_position(matrix, e.row, e.column);
   const char *name = matrices[matrix].name;
   if (got.lane != lane)
     difference("element (%d, %d) of %s is in lane %d, not in %d", e.row, e.column, name, lane, got.lane);

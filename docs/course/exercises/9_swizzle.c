@@ -3,8 +3,8 @@
 #include "docs/course/exercises/conv.h"
 
 int swizzled(int chunks, int row, int chunk) {
-  int place = chunk;
+  int position = chunk;
   // ---- your code ----
   // ---- end of your code ----
-  return place;
+  return position;
 }

@@ -7,15 +7,15 @@ enum { ROWS = 64, GROUPS = 8 }; // GROUPS: of four banks, 16 bytes
 
 static void check_row(int chunks, int row) {
   int holds[GROUPS];
-  for (int place = 0; place < chunks; place++) holds[place] = -1;
+  for (int position = 0; position < chunks; position++) holds[position] = -1;
   for (int chunk = 0; chunk < chunks; chunk++) {
-    const int place = swizzled(chunks, row, chunk);
-    if (place < 0 || place >= chunks)
-      difference("rows of %d chunks: chunk %d of row %d lies at %d, outside its row", chunks, chunk, row, place);
-    if (holds[place] >= 0)
-      difference("rows of %d chunks: chunks %d and %d of row %d lie at the same place", chunks, holds[place], chunk,
+    const int position = swizzled(chunks, row, chunk);
+    if (position < 0 || position >= chunks)
+      difference("rows of %d chunks: chunk %d of row %d lies at %d, outside its row", chunks, chunk, row, position);
+    if (holds[position] >= 0)
+      difference("rows of %d chunks: chunks %d and %d of row %d lie at the same place", chunks, holds[position], chunk,
                  row);
-    holds[place] = chunk;
+    holds[position] = chunk;
   }
 }
 

@@ -111,13 +111,13 @@ void warp_tile(const float *a, const float *b, float *c);
 // Of mma.sync m16n8k16, D [16, 8] += A [16, 16] · B [16, 8], by a warp. A register holds two elements of A or of B that
 // are neighbours along K, the first in its lower half, or one element of D.
 typedef enum MmaMatrix { MMA_A, MMA_B, MMA_D } MmaMatrix;
-typedef struct MmaPlace {
+typedef struct MmaPosition {
   int lane, reg; // reg: of the four of A, two of B, four of D
   bool high;     // the register's upper half; false for D
-} MmaPlace;
+} MmaPosition;
 
 // Where element (row, column) of a matrix lies; a row of B is one k.
-MmaPlace mma_place(MmaMatrix matrix, int row, int column);
+MmaPosition mma_position(MmaMatrix matrix, int row, int column);
 
 // ---- 9: a swizzle ---------------------------------------------------------------------------------------------------
 
@@ -165,9 +165,9 @@ typedef struct TileGrid {
   int band;          // columns of tiles that are numbered together
   int blocks;        // that run at once; block b computes tiles b, b + blocks, …
 } TileGrid;
-typedef struct TilePlace {
+typedef struct TilePosition {
   int row, column;
-} TilePlace;
+} TilePosition;
 typedef struct BlockSchedule {
   int tiles; // of the block
   int waves; // turns until all tiles of the grid are computed
@@ -175,7 +175,7 @@ typedef struct BlockSchedule {
 } BlockSchedule;
 
 // tile [schedule.tiles]: the tiles of a block, in order.
-BlockSchedule block_schedule(const TileGrid *grid, int block, TilePlace *tile);
+BlockSchedule block_schedule(const TileGrid *grid, int block, TilePosition *tile);
 
 // ---- 14: multicast --------------------------------------------------------------------------------------------------
 

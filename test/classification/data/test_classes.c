@@ -379,11 +379,11 @@ static LoaderOptions class_training(int batch) {
 
 // Every place holds the image that it says, its label, and the map of its key.
 static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b, int epoch) {
-  for (int place = 0; place < b->images; place++) {
-    const int i = b->index[place];
-    const ImageInfo *info = &b->info[place];
+  for (int position = 0; position < b->images; position++) {
+    const int i = b->index[position];
+    const ImageInfo *info = &b->info[position];
     if (i < 0) {
-      EXPECT(b->count[place] == 0 && b->label[place] == -1 && info->h == 0 && b->affine[6 * place] == 0);
+      EXPECT(b->count[position] == 0 && b->label[position] == -1 && info->h == 0 && b->affine[6 * position] == 0);
       continue;
     }
     Image im;
@@ -393,10 +393,10 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
     const bool flip = augmented && rng_uniform(rng_key(key, RNG_FLIP), 0) < o->flip;
     EXPECT(dataset_image(d, i, &im, NULL) && im.h == info->h && im.w == info->w);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)im.h * im.w * 3));
-    EXPECT(b->count[place] == 1 && b->label[place] == d->object[i].label);
+    EXPECT(b->count[position] == 1 && b->label[position] == d->object[i].label);
     EXPECT(info->rh == SIDE && info->rw == SIDE && info->key == key && info->flip == flip);
     augment_map(augmented ? &o->augment : NULL, d->view, key, flip, (Size){im.h, im.w}, (Size){SIDE, SIDE}, want);
-    EXPECT(!memcmp(b->affine + 6 * place, want, sizeof want));
+    EXPECT(!memcmp(b->affine + 6 * position, want, sizeof want));
     image_free(&im);
   }
 }
@@ -416,7 +416,7 @@ static void check_epochs(const Dataset *d) {
     if (!EXPECT(b)) break;
     EXPECT_INT(b->used, 5);
     check_batch(d, &o, b, step / steps);
-    for (int place = 0; place < 5 && step < steps; place++) seen[b->index[place]]++;
+    for (int position = 0; position < 5 && step < steps; position++) seen[b->index[position]]++;
   }
   for (int i = 0; i < d->num_images; i++) EXPECT(seen[i] >= 1);
   free(seen);
@@ -439,7 +439,7 @@ static void check_evaluation(const Dataset *d) {
   int next = 0;
   for (const Batch *b; (b = loader_next(l, &err));) {
     check_batch(d, &o, b, 0);
-    for (int place = 0; place < b->used; place++) EXPECT_INT(b->index[place], next++);
+    for (int position = 0; position < b->used; position++) EXPECT_INT(b->index[position], next++);
   }
   EXPECT(next == d->num_images && !*err.msg);
   loader_close(l);
@@ -485,8 +485,8 @@ TEST(classes_replace_bad_images) {
       const Batch *b = loader_next(l, &err);
       if (!EXPECT(b)) break;
       used += b->used;
-      for (int place = 0; place < 4; place++)
-        EXPECT(b->index[place] < 0 || strcmp(d.coco.images[d.image[b->index[place]]].file_name, "cat/2.png"));
+      for (int position = 0; position < 4; position++)
+        EXPECT(b->index[position] < 0 || strcmp(d.coco.images[d.image[b->index[position]]].file_name, "cat/2.png"));
     }
     EXPECT_INT(used, train ? 12 : 11);
     EXPECT_INT(loader_bad_images(l), 1);
@@ -515,9 +515,9 @@ TEST(classes_shrink_photographs) {
   Loader *l = loader_open(&d, &o, &err);
   const Batch *b = loader_next(l, &err);
   int found = 0;
-  for (int place = 0; EXPECT(b) && place < b->used; place++) {
-    const int i = b->index[place];
-    const ImageInfo *info = &b->info[place];
+  for (int position = 0; EXPECT(b) && position < b->used; position++) {
+    const int i = b->index[position];
+    const ImageInfo *info = &b->info[position];
     if (strcmp(d.coco.images[d.image[i]].file_name, "dog/large.png") != 0) continue;
     found++;
     Image im;
@@ -527,7 +527,7 @@ TEST(classes_shrink_photographs) {
     shrink(im.rgb, im.h, im.w, 4, im.rgb);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)h * w * 3));
     augment_map(NULL, 1, info->key, false, (Size){h, w}, (Size){SIDE, SIDE}, map);
-    EXPECT(!memcmp(b->affine + 6 * place, map, sizeof map));
+    EXPECT(!memcmp(b->affine + 6 * position, map, sizeof map));
     image_free(&im);
   }
   EXPECT_INT(found, 1);

@@ -62,36 +62,36 @@ TEST(sizes_are_numbers_with_commas) {
 
 TEST(canvas_square_sets_have_one) {
   Size size[40];
-  uint8_t place[40];
+  uint8_t canvas_of[40];
   Canvas canvas[MAX_CANVASES];
   for (int i = 0; i < 40; i++) size[i] = (Size){500, 500 - i % 2}; // 499 and 500 share a canvas once rounded up
-  if (!EXPECT_INT(canvas_choose(canvas, MAX_CANVASES, size, 40, place), 1)) return;
+  if (!EXPECT_INT(canvas_choose(canvas, MAX_CANVASES, size, 40, canvas_of), 1)) return;
   EXPECT_INT(canvas[0].h, 512);
   EXPECT_INT(canvas[0].w, 512);
   EXPECT_INT(canvas[0].images, 40);
-  for (int i = 0; i < 40; i++) EXPECT_INT(place[i], 0);
+  for (int i = 0; i < 40; i++) EXPECT_INT(canvas_of[i], 0);
 }
 
 // Merging (A, B) of one image each into 64 × 128 pads 4096, (A, C) or (B, C) far more.
 TEST(canvas_merges_the_cheapest_pair) {
   const Size size[] = {{64, 64}, {640, 64}, {64, 128}};
-  uint8_t place[3];
+  uint8_t canvas_of[3];
   Canvas canvas[2];
-  if (!EXPECT_INT(canvas_choose(canvas, 2, size, 3, place), 2)) return;
+  if (!EXPECT_INT(canvas_choose(canvas, 2, size, 3, canvas_of), 2)) return;
   EXPECT(canvas[0].h == 64 && canvas[0].w == 128 && canvas[0].images == 2);
   EXPECT(canvas[1].h == 640 && canvas[1].w == 64 && canvas[1].images == 1);
-  EXPECT(place[0] == 0 && place[1] == 1 && place[2] == 0);
+  EXPECT(canvas_of[0] == 0 && canvas_of[1] == 1 && canvas_of[2] == 0);
 }
 
 // The weight matters: padding 100 images by 32 columns costs more than padding one by 64.
 TEST(canvas_weighs_by_images) {
   Size size[102];
-  uint8_t place[102];
+  uint8_t canvas_of[102];
   Canvas canvas[2];
   for (int i = 0; i < 100; i++) size[i] = (Size){32, 96};
   size[100] = (Size){32, 128};
   size[101] = (Size){32, 32};
-  if (!EXPECT_INT(canvas_choose(canvas, 2, size, 102, place), 2)) return;
+  if (!EXPECT_INT(canvas_choose(canvas, 2, size, 102, canvas_of), 2)) return;
   EXPECT(canvas[0].w == 96 && canvas[0].images == 101);
   EXPECT(canvas[1].w == 128 && canvas[1].images == 1);
 }
@@ -101,7 +101,7 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
   enum { N = 500 };
   const Resize resize = {.size = 800, .max_size = 1333};
   Size size[N], reversed[N];
-  uint8_t place[N], place_reversed[N];
+  uint8_t canvas_of[N], canvas_of_reversed[N];
   for (int i = 0; i < N; i++) {
     int side = 400 + (int)(rng_u32(RNG_TEST, i) % 240), h = i % 3 ? side : 640, w = i % 3 ? 640 : side;
     resize_shape(&resize, h, w, &size[i].h, &size[i].w);
@@ -109,9 +109,9 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
   }
   for (int max = 1; max <= MAX_CANVASES; max++) {
     Canvas canvas[MAX_CANVASES], again[MAX_CANVASES];
-    int count = canvas_choose(canvas, max, size, N, place), images = 0;
+    int count = canvas_choose(canvas, max, size, N, canvas_of), images = 0;
     EXPECT(count >= 1 && count <= max);
-    EXPECT_INT(canvas_choose(again, max, reversed, N, place_reversed), count);
+    EXPECT_INT(canvas_choose(again, max, reversed, N, canvas_of_reversed), count);
     for (int c = 0; c < count; c++) {
       EXPECT(canvas[c].h % CANVAS_MULTIPLE == 0 && canvas[c].w % CANVAS_MULTIPLE == 0);
       EXPECT(canvas[c].h == again[c].h && canvas[c].w == again[c].w && canvas[c].images == again[c].images);
@@ -119,8 +119,8 @@ TEST(canvas_choice_holds_every_image_and_ignores_order) {
     }
     EXPECT_INT(images, N);
     for (int i = 0; i < N; i++) {
-      EXPECT(canvas[place[i]].h >= size[i].h && canvas[place[i]].w >= size[i].w);
-      EXPECT_INT(place[i], place_reversed[N - 1 - i]);
+      EXPECT(canvas[canvas_of[i]].h >= size[i].h && canvas[canvas_of[i]].w >= size[i].w);
+      EXPECT_INT(canvas_of[i], canvas_of_reversed[N - 1 - i]);
     }
     if (max != 2) continue;
     EXPECT(canvas[0].h == 800 && canvas[0].w <= 1344);

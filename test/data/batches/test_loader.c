@@ -26,18 +26,18 @@ static void check_object(const Batch *b, const ImageInfo *info, int row, int ima
   EXPECT_INT(b->label[row], o % 2 ? 2 : 1);
 }
 
-static void check_place(const Dataset *d, const Batch *b, int place, int image) {
-  const ImageInfo *info = &b->info[place];
+static void check_position(const Dataset *d, const Batch *b, int position, int image) {
+  const ImageInfo *info = &b->info[position];
   int wrong = 0;
   EXPECT(info->h == image_size(image).h && info->w == image_size(image).w);
   EXPECT(info->rh <= d->canvas[b->canvas].h && info->rw <= d->canvas[b->canvas].w);
   for (int64_t i = 0; i < (int64_t)info->h * info->w * 3; i++)
     wrong += b->bytes[info->offset + i] != image_byte(image, i);
   EXPECT_INT(wrong, 0);
-  EXPECT_INT(b->count[place], image_objects(image));
+  EXPECT_INT(b->count[position], image_objects(image));
   for (int o = 0; o < b->capacity; o++) {
-    int row = place * b->capacity + o;
-    if (o < b->count[place])
+    int row = position * b->capacity + o;
+    if (o < b->count[position])
       check_object(b, info, row, image, o);
     else
       EXPECT(b->box[4 * row] == 0 && b->box[4 * row + 3] == 0 && b->bitmap[row].w == 0 && b->label[row] == 0);
@@ -58,12 +58,12 @@ TEST(loader_batches_hold_images_and_targets) {
     if (!EXPECT(b)) break;
     EXPECT_INT(b->step, step);
     EXPECT_INT(b->used, 3);
-    for (int place = 0; place < b->images; place++) {
-      int image = image_number(&d, b->index[place]);
-      check_place(&d, b, place, image);
-      EXPECT(b->info[place].key == rng_key(rng_key(o.seed, (uint64_t)(step / steps)), 100 + (uint64_t)image));
+    for (int position = 0; position < b->images; position++) {
+      int image = image_number(&d, b->index[position]);
+      check_position(&d, b, position, image);
+      EXPECT(b->info[position].key == rng_key(rng_key(o.seed, (uint64_t)(step / steps)), 100 + (uint64_t)image));
       seen[image]++;
-      flipped += b->info[place].flip;
+      flipped += b->info[position].flip;
     }
   }
   for (int i = 0; i < IMAGES; i++) EXPECT(image_objects(i) ? seen[i] >= 2 : seen[i] == 0);
@@ -118,10 +118,10 @@ TEST(loader_draws_sizes) {
   int drawn[IMAGES][3] = {{0}}, of_size[3] = {0}, changed = 0;
   for (int64_t step = 0; step < EPOCHS * steps; step++) {
     const Batch *b = loader_next(l, &err);
-    for (int place = 0; place < b->images; place++) {
-      const ImageInfo *info = &b->info[place];
-      int image = image_number(&d, b->index[place]), k = 0, rh, rw;
-      check_place(&d, b, place, image);
+    for (int position = 0; position < b->images; position++) {
+      const ImageInfo *info = &b->info[position];
+      int image = image_number(&d, b->index[position]), k = 0, rh, rw;
+      check_position(&d, b, position, image);
       for (; k < 3; k++) {
         resize_shape(&(Resize){.size = several.sizes.side[k], .max_size = 160}, info->h, info->w, &rh, &rw);
         if (rh == info->rh && rw == info->rw) break;

@@ -6,16 +6,16 @@
 enum { IMAGES = 53, CANVASES = 3, MAX_BATCH = 16 };
 
 // 53 images over three canvases, the last of which holds a single image.
-static const uint8_t *places(void) {
-  static uint8_t place[IMAGES];
-  for (int i = 0; i < IMAGES; i++) place[i] = (uint8_t)(rng_u32(RNG_TEST, (uint64_t)i) % 2);
-  place[20] = 2;
-  return place;
+static const uint8_t *canvases(void) {
+  static uint8_t canvas_of[IMAGES];
+  for (int i = 0; i < IMAGES; i++) canvas_of[i] = (uint8_t)(rng_u32(RNG_TEST, (uint64_t)i) % 2);
+  canvas_of[20] = 2;
+  return canvas_of;
 }
 
 static Sampler open_sampler(int batch, int rank, int world, uint64_t seed, bool train) {
   Sampler s;
-  sampler_open(&s, places(), IMAGES, CANVASES, &(SamplerOptions){batch, rank, world, seed, train});
+  sampler_open(&s, canvases(), IMAGES, CANVASES, &(SamplerOptions){batch, rank, world, seed, train});
   return s;
 }
 
@@ -27,7 +27,7 @@ TEST(sampler_epoch_holds_every_image) {
       EXPECT_INT(sampler_epoch(&s, epoch * s.steps + b), epoch);
       int c = sampler_batch(&s, epoch * s.steps + b, index);
       for (int i = 0; i < 4; i++) {
-        EXPECT_INT(places()[index[i]], c);
+        EXPECT_INT(canvases()[index[i]], c);
         seen[index[i]]++;
         in_canvas[c]++;
       }
@@ -91,9 +91,9 @@ TEST(sampler_mixes_canvases) {
 
 // Five images in batches of four: the second batch is the last image and the first three once more.
 TEST(sampler_fills_up_from_the_front) {
-  const uint8_t place[5] = {0};
+  const uint8_t canvas_of[5] = {0};
   Sampler s;
-  sampler_open(&s, place, 5, 1, &(SamplerOptions){4, 0, 1, 3, true});
+  sampler_open(&s, canvas_of, 5, 1, &(SamplerOptions){4, 0, 1, 3, true});
   for (int64_t epoch = 0; epoch < 4; epoch++) {
     int a[4], b[4];
     sampler_batch(&s, 2 * epoch, a);
@@ -106,9 +106,9 @@ TEST(sampler_fills_up_from_the_front) {
 
 TEST(sampler_permutations_are_uniform) {
   enum { N = 5, EPOCHS = 2000 };
-  const uint8_t place[N] = {0};
+  const uint8_t canvas_of[N] = {0};
   Sampler s;
-  sampler_open(&s, place, N, 1, &(SamplerOptions){N, 0, 1, 3, true});
+  sampler_open(&s, canvas_of, N, 1, &(SamplerOptions){N, 0, 1, 3, true});
   int at[N][N] = {{0}};
   for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
     int index[N];
@@ -180,7 +180,7 @@ TEST(sampler_evaluates_each_image_once) {
       const int image = index[i];
       if (image >= 0) {
         EXPECT(image > before);
-        EXPECT_INT(places()[image], c);
+        EXPECT_INT(canvases()[image], c);
         seen[image]++;
       }
       before = image < 0 ? IMAGES : image;

@@ -379,13 +379,13 @@ TEST(coco_find_split_by_prefix) {
 
 // Annotations as exporters name and place them are not read, but named.
 TEST(coco_find_split_names_what_is_elsewhere) {
-  static const char *const places[] = {"annotations/default.json", "result.json", "train/_annotations.coco.json"};
-  for (int i = 0; i < COUNT(places); i++) {
+  static const char *const paths[] = {"annotations/default.json", "result.json", "train/_annotations.coco.json"};
+  for (int i = 0; i < COUNT(paths); i++) {
     Err err = {0};
     char *root = xasprintf("%s/exported-%d", test_tmp(), i), *train = xasprintf("%s/train", root);
-    char *folder = xasprintf("%s/annotations", root), *name = xasprintf("exported-%d/%s", i, places[i]);
+    char *folder = xasprintf("%s/annotations", root), *name = xasprintf("exported-%d/%s", i, paths[i]);
     char *want = xasprintf("*.json; if you mean %s/%s, move it there as instances_train.json and its images into ",
-                           root, places[i]);
+                           root, paths[i]);
     char *annotations, *images;
     CHECK(dirs_make(train, &err) && dirs_make(folder, &err));
     write_file(name, "{\"annotations\":[]}", 18);

@@ -20,13 +20,13 @@ static void write_text(const char *path, const char *text) {
 }
 
 // A fresh folder for a document and its index.
-typedef struct Place {
+typedef struct IndexFolder {
   char *folder, *json;
-} Place;
+} IndexFolder;
 
-static Place place_open(const char *text) {
+static IndexFolder index_folder_open(const char *text) {
   static int count;
-  Place p = {.folder = xasprintf("%s/index%d", test_tmp(), count++)};
+  IndexFolder p = {.folder = xasprintf("%s/index%d", test_tmp(), count++)};
   CHECK(dirs_make(p.folder, NULL));
   p.json = xasprintf("%s/doc.json", p.folder);
   write_text(p.json, text);
@@ -34,7 +34,7 @@ static Place place_open(const char *text) {
   return p;
 }
 
-static void place_close(Place *p) {
+static void index_folder_close(IndexFolder *p) {
   free(p->folder);
   free(p->json);
 }
@@ -118,10 +118,10 @@ TEST(coco_index_equals_parsing) {
   static const char *const documents[] = {document, "{\"images\":[]}", "{\"images\":[{\"id\":1}]}",
                                           "{\"images\":[],\"categories\":[{\"id\":1,\"name\":\"x\"}]}"};
   for (int i = 0; i < COUNT(documents); i++) {
-    Place p = place_open(documents[i]);
+    IndexFolder p = index_folder_open(documents[i]);
     EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
     EXPECT_INT(open_and_compare(p.json, p.folder), FROM_INDEX);
-    place_close(&p);
+    index_folder_close(&p);
   }
 }
 
@@ -132,10 +132,10 @@ static void compare_real(const char *relative) {
     return;
   }
   char *json = xstrdup(path);
-  Place p = place_open("");
+  IndexFolder p = index_folder_open("");
   EXPECT_INT(open_and_compare(json, p.folder), PARSED_AND_KEPT);
   EXPECT_INT(open_and_compare(json, p.folder), FROM_INDEX);
-  place_close(&p);
+  index_folder_close(&p);
   free(json);
 }
 
@@ -145,7 +145,7 @@ TEST(coco_index_of_real_data) {
 }
 
 typedef struct Compared {
-  Place place;
+  IndexFolder index_folder;
   int n;
 } Compared;
 
@@ -154,21 +154,21 @@ static void compare_fixture(const char *path, void *context) {
   Coco c;
   if (!coco_load(&c, path, NULL)) return;
   coco_free(&c);
-  EXPECT_INT(open_and_compare(path, compared->place.folder), PARSED_AND_KEPT);
-  EXPECT_INT(open_and_compare(path, compared->place.folder), FROM_INDEX);
+  EXPECT_INT(open_and_compare(path, compared->index_folder.folder), PARSED_AND_KEPT);
+  EXPECT_INT(open_and_compare(path, compared->index_folder.folder), FROM_INDEX);
   compared->n++;
 }
 
 // Every fixture of the evaluator that is a data set.
 TEST(coco_index_of_every_fixture) {
-  Compared compared = {.place = place_open("")};
+  Compared compared = {.index_folder = index_folder_open("")};
   if (evaluator_fixtures(compare_fixture, &compared)) EXPECT(compared.n > 20);
-  place_close(&compared.place);
+  index_folder_close(&compared.index_folder);
 }
 
 // The same number of bytes, and the time of the last write put back, as a careless copy or a careful liar would.
 TEST(coco_index_of_a_changed_file_is_made_anew) {
-  Place p = place_open(document);
+  IndexFolder p = index_folder_open(document);
   EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
   struct stat before;
   CHECK(stat(p.json, &before) == 0);
@@ -190,7 +190,7 @@ TEST(coco_index_of_a_changed_file_is_made_anew) {
   EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
   free(aside);
   free(changed);
-  place_close(&p);
+  index_folder_close(&p);
 }
 
 static void write_bytes(const char *path, const char *bytes, size_t size) {
@@ -199,7 +199,7 @@ static void write_bytes(const char *path, const char *bytes, size_t size) {
 }
 
 TEST(coco_index_that_is_not_whole_is_made_anew) {
-  Place p = place_open(document);
+  IndexFolder p = index_folder_open(document);
   EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
   char *index = find_index(p.folder);
   size_t size;
@@ -222,11 +222,11 @@ TEST(coco_index_that_is_not_whole_is_made_anew) {
   EXPECT_INT(open_and_compare(p.json, p.folder), FROM_INDEX);
   free(bytes);
   free(index);
-  place_close(&p);
+  index_folder_close(&p);
 }
 
 TEST(coco_index_does_without_where_none_can_be_kept) {
-  Place p = place_open(document);
+  IndexFolder p = index_folder_open(document);
   char *nowhere = xasprintf("%s/doc.json", p.folder); // a file, no folder: not even root can write below it
   Coco c;
   Err err;
@@ -240,11 +240,11 @@ TEST(coco_index_does_without_where_none_can_be_kept) {
   EXPECT(!c.origin && !c.map && c.num_anns == 3);
   coco_free(&c);
   free(nowhere);
-  place_close(&p);
+  index_folder_close(&p);
 }
 
 TEST(coco_index_leaves_mistakes_their_message) {
-  Place p = place_open("{\"images\":[{\"id\":1}],\n \"annotations\":[{\"image_id\":1}]}");
+  IndexFolder p = index_folder_open("{\"images\":[{\"id\":1}],\n \"annotations\":[{\"image_id\":1}]}");
   Coco c;
   Err direct, err;
   EXPECT(!coco_load(&c, p.json, &direct) && !coco_open(&c, p.json, p.folder, &err));
@@ -252,12 +252,12 @@ TEST(coco_index_leaves_mistakes_their_message) {
   EXPECT(strstr(err.msg, "doc.json:2:") != NULL);
   EXPECT(find_index(p.folder) == NULL);
   EXPECT(!coco_open(&c, "/nonexistent/x.json", p.folder, &err) && strstr(err.msg, "cannot open /nonexistent/x.json"));
-  place_close(&p);
+  index_folder_close(&p);
 }
 
 // One of them parses, the others wait and take its index, or parse what changed meanwhile: all see the same.
 TEST(coco_index_is_shared_by_processes) {
-  Place p = place_open(document);
+  IndexFolder p = index_folder_open(document);
   const char *output;
   const char *once = "%s --read %s --index %s & %s --read %s --index %s & %s --read %s --index %s & wait";
   const char *bench = tool("bench_index");
@@ -271,5 +271,5 @@ TEST(coco_index_is_shared_by_processes) {
   char *index = find_index(p.folder);
   EXPECT(index != NULL);
   free(index);
-  place_close(&p);
+  index_folder_close(&p);
 }

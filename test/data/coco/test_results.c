@@ -66,7 +66,7 @@ TEST(results_are_lines) {
   free(part);
 }
 
-TEST(results_refuse_a_place_that_is_not_there) {
+TEST(results_refuse_an_absent_folder) {
   static const ResultFormat formats[] = {RESULTS_JSONL, RESULTS_COCO};
   char *path = xasprintf("%s/nowhere/results", test_tmp());
   for (int i = 0; i < COUNT(formats); i++) {

@@ -300,7 +300,7 @@ TEST(survey_counts_and_measures) {
   EXPECT(s.image100.h * s.image100.w == 53 * 60 && s.scale50 > 1.8f && s.scale50 < 2.4f);
   EXPECT_INT(d.first_object[s.fullest + 1] - d.first_object[s.fullest], 3);
   for (int n = 1; n < MAX_CANVASES; n++) EXPECT(s.padding[n] <= s.padding[n - 1] && s.padding[n] > 0);
-  EXPECT(s.place_bytes > d.max_bytes && s.mask_bytes == 4 * d.max_words);
+  EXPECT(s.slot_bytes > d.max_bytes && s.mask_bytes == 4 * d.max_words);
   survey_free(&s);
   dataset_close(&d);
   if (!open_set(&d, small_set("survey"), &(DatasetOptions){.resize = {.size = 16, .max_size = 160}, .max_canvases = 1}))
