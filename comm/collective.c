@@ -19,7 +19,9 @@ static Nccl *nccl_of(const Comm *c) {
   return &((Collectives *)c->nccl)->nccl;
 }
 
-static void *stream_for(const Device *dev, CommQueue queue) { return queue == COMM_BESIDE ? dev->beside : dev->stream; }
+static void *stream_for(const Device *dev, CommQueue queue) {
+  return queue == COMM_SIDE_STREAM ? dev->side_stream : dev->stream;
+}
 
 static NcclType nccl_type(DType dtype) {
   CHECK(dtype != F16);

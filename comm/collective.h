@@ -16,7 +16,7 @@ void collective_close(Comm *c); // before the device is; nothing where nothing w
 
 // Where collectives queue: with the ops, or beside them (device_fork and device_join stand around those). None of them
 // waits for the device, or does anything while that measures.
-typedef enum CommQueue { COMM_WITH_OPS, COMM_BESIDE } CommQueue;
+typedef enum CommQueue { COMM_WITH_OPS, COMM_SIDE_STREAM } CommQueue;
 
 // p[n] of every rank becomes the mean over ranks: over TCP the sum in the order of ranks, divided by their number, of
 // BF16 in float; over NCCL a sum of n-ths in NCCL's order. F32, BF16, or the CPU's F64.

@@ -77,13 +77,13 @@ static bool write_all(const MeetingFile *m, const char *path) {
 
 bool meeting_file_write(const MeetingFile *m, const char *path, Err *err) {
   if (!may_replace(path, err)) return false;
-  char *beside = xasprintf("%s.%.8s", path, m->nonce);
-  bool ok = write_all(m, beside) && rename(beside, path) == 0;
+  char *temporary = xasprintf("%s.%.8s", path, m->nonce);
+  bool ok = write_all(m, temporary) && rename(temporary, path) == 0;
   if (!ok) {
     err_set(err, "cannot write %s: %s", path, strerror(errno));
-    unlink(beside);
+    unlink(temporary);
   }
-  free(beside);
+  free(temporary);
   return ok;
 }
 

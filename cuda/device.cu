@@ -45,23 +45,23 @@ struct Turns {
 };
 
 // With the highest priority: its threadblocks, which other GPUs wait for, take the next multiprocessors that are free.
-static void beside_open(Device *dev) {
+static void side_stream_open(Device *dev) {
   int lowest, highest;
-  cudaStream_t beside;
+  cudaStream_t side_stream;
   Turns *t = (Turns *)xcalloc(1, sizeof *t);
   CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  CUDA_CHECK(cudaStreamCreateWithPriority(&beside, cudaStreamNonBlocking, highest));
+  CUDA_CHECK(cudaStreamCreateWithPriority(&side_stream, cudaStreamNonBlocking, highest));
   CUDA_CHECK(cudaEventCreateWithFlags(&t->fork, cudaEventDisableTiming));
   CUDA_CHECK(cudaEventCreateWithFlags(&t->join, cudaEventDisableTiming));
-  dev->beside = beside;
+  dev->side_stream = side_stream;
   dev->turns = t;
 }
 
-static cudaStream_t beside_of(const Device *dev) { return (cudaStream_t)dev->beside; }
+static cudaStream_t side_stream_of(const Device *dev) { return (cudaStream_t)dev->side_stream; }
 static Turns *turns_of(const Device *dev) { return (Turns *)dev->turns; }
 
-static void beside_close(Device *dev) {
-  CUDA_CHECK(cudaStreamDestroy(beside_of(dev)));
+static void side_stream_close(Device *dev) {
+  CUDA_CHECK(cudaStreamDestroy(side_stream_of(dev)));
   CUDA_CHECK(cudaEventDestroy(turns_of(dev)->fork));
   CUDA_CHECK(cudaEventDestroy(turns_of(dev)->join));
   free(dev->turns);
@@ -124,7 +124,7 @@ static bool cuda_open(Device *dev, Err *err) {
   dev->stream = stream;
   dev->stage = stage_open();
   dev->save = stage_open();
-  beside_open(dev);
+  side_stream_open(dev);
   dev->conv_rungs = conv_rungs;
   return true;
 }
@@ -146,7 +146,7 @@ static bool cuda_locate(GpuList *gpus, Err *err) {
 static void cuda_close(Device *dev) {
   stage_close(stage_of(dev));
   stage_close(save_of(dev));
-  beside_close(dev);
+  side_stream_close(dev);
   CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
 }
 
@@ -281,10 +281,10 @@ static void cuda_mark_wait(Device *dev, void *mark) {
 
 static void cuda_fork(Device *dev) {
   CUDA_CHECK(cudaEventRecord(turns_of(dev)->fork, stream_of(dev)));
-  CUDA_CHECK(cudaStreamWaitEvent(beside_of(dev), turns_of(dev)->fork));
+  CUDA_CHECK(cudaStreamWaitEvent(side_stream_of(dev), turns_of(dev)->fork));
 }
 static void cuda_join(Device *dev) {
-  CUDA_CHECK(cudaEventRecord(turns_of(dev)->join, beside_of(dev)));
+  CUDA_CHECK(cudaEventRecord(turns_of(dev)->join, side_stream_of(dev)));
   CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), turns_of(dev)->join));
 }
 

@@ -53,9 +53,9 @@ static bool bucket_is_full(const Reduction *r, size_t gradients) {
 static void *element(void *base, size_t i, DType dtype) { return (char *)base + i * dtype_size(dtype); }
 
 // Behind the ops that made it, beside those that follow.
-static void mean_beside(const Reduction *r, void *p, size_t n, DType dtype) {
+static void mean_on_side_stream(const Reduction *r, void *p, size_t n, DType dtype) {
   device_fork(r->dev);
-  collective_mean(r->o.comm, r->dev, COMM_BESIDE, p, n, dtype);
+  collective_mean(r->o.comm, r->dev, COMM_SIDE_STREAM, p, n, dtype);
 }
 
 // Queues the reduction of gradients up to `end`. With the first go the losses and what else is agreed on, which stand
@@ -66,16 +66,16 @@ static void reduce_to(Reduction *r, size_t end) {
   const size_t first = r->reduced, n = end - first;
   if (r->o.type == REDUCE_F32) {
     if (first == 0)
-      mean_beside(r, p->agreed, PARAM_ALIGN + n, dev->real);
+      mean_on_side_stream(r, p->agreed, PARAM_ALIGN + n, dev->real);
     else if (n)
-      mean_beside(r, element(p->grad, first, dev->real), n, dev->real);
+      mean_on_side_stream(r, element(p->grad, first, dev->real), n, dev->real);
   } else if (first == 0) {
-    mean_beside(r, p->agreed, PARAM_ALIGN, dev->real);
+    mean_on_side_stream(r, p->agreed, PARAM_ALIGN, dev->real);
   }
   if (narrows(r) && n) {
     void *narrow = element(r->narrow, first, BF16);
     dev->ops->cast(dev, n, element(p->grad, first, dev->real), dev->real, narrow, BF16);
-    mean_beside(r, narrow, n, BF16);
+    mean_on_side_stream(r, narrow, n, BF16);
   }
   r->reduced = end;
   r->buckets++;
@@ -89,7 +89,7 @@ static void begin_reduction(Reduction *r, const Network *n) {
   r->buckets = 0;
   device_copy(dev, r->agreed, n->losses->x.data, (size_t)model_losses(n->model) * dtype_size(dev->real));
   if (p->moving && r->o.type != REDUCE_NONE)
-    mean_beside(r, element(p->master, p->trainable, dev->real), p->moving, dev->real);
+    mean_on_side_stream(r, element(p->master, p->trainable, dev->real), p->moving, dev->real);
 }
 
 static void end_reduction(Reduction *r) {
@@ -108,7 +108,7 @@ static void begin_walk(Observer *o, Graph *g, Pass pass) {
 static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
   const BucketWatch *w = (BucketWatch *)o;
   (void)g;
-  reserve(w->reduction, pass == PASS_BACKWARD && w->beside[n->id]);
+  reserve(w->reduction, pass == PASS_BACKWARD && w->overlaps[n->id]);
 }
 
 static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
@@ -165,12 +165,12 @@ static double reduce_seconds(const Reduction *r, size_t gradients) {
 }
 
 // Follows the backward walk and the reductions that it starts.
-static void find_beside(const Reduction *r, BucketWatch *w, const Graph *g) {
+static void find_overlaps(const Reduction *r, BucketWatch *w, const Graph *g) {
   double now = 0, busy_until = 0;
   size_t reduced = 0;
   for (int i = g->nodes - 1; i >= 0; i--) {
     if (!g->node[i]->runs_backward) continue;
-    w->beside[i] = r->o.reserve >= 0 || busy_until > now;
+    w->overlaps[i] = r->o.reserve >= 0 || busy_until > now;
     now += backward_seconds(g->node[i]);
     if (!bucket_is_full(r, w->complete[i] - reduced)) continue;
     busy_until = fmax(busy_until, now) + reduce_seconds(r, w->complete[i] - reduced);
@@ -195,14 +195,14 @@ void reduction_watch(Reduction *r, BucketWatch *w, Network *n) {
       .reduction = r,
       .network = n,
       .complete = xcalloc((size_t)g->nodes, sizeof *w->complete),
-      .beside = xcalloc((size_t)g->nodes, sizeof *w->beside),
+      .overlaps = xcalloc((size_t)g->nodes, sizeof *w->overlaps),
   };
   for (int i = 0; i < g->nodes; i++) w->complete[i] = complete_after(r->params, graph_backward_step(g, g->node[i]));
-  find_beside(r, w, g);
+  find_overlaps(r, w, g);
   graph_observe(&n->graph, &w->observer);
 }
 
 void bucket_watch_free(BucketWatch *w) {
   free(w->complete);
-  free(w->beside);
+  free(w->overlaps);
 }

@@ -48,7 +48,7 @@ typedef struct BucketWatch {
   Reduction *reduction;
   const Network *network;
   size_t *complete; // [nodes]: how many gradients, from the first on, are complete after a node's backward
-  bool *beside;     // [nodes]: reductions are expected to run beside a node's backward
+  bool *overlaps;   // [nodes]: reductions are expected to run beside a node's backward
 } BucketWatch;
 
 void reduction_init(Reduction *r, const ReductionOptions *o, Device *dev, Params *params);

@@ -87,7 +87,7 @@ static void verify(const ReduceCase *c) {
   for (size_t i = 0; i < elements(c); i++) put(c, host, i, mine(i, world, rank));
   device_upload(c->dev, c->p, host, c->bytes);
   device_fork(c->dev);
-  collective_mean(c->comm, c->dev, COMM_BESIDE, c->p, elements(c), c->type);
+  collective_mean(c->comm, c->dev, COMM_SIDE_STREAM, c->p, elements(c), c->type);
   device_join(c->dev);
   device_download(c->dev, host, c->p, c->bytes);
   for (size_t i = 0; i < elements(c); i++) {
@@ -103,7 +103,7 @@ static void verify(const ReduceCase *c) {
 
 static void queue_round(const ReduceCase *c) {
   device_fork(c->dev);
-  for (int i = 0; i < c->repeats; i++) collective_mean(c->comm, c->dev, COMM_BESIDE, c->p, elements(c), c->type);
+  for (int i = 0; i < c->repeats; i++) collective_mean(c->comm, c->dev, COMM_SIDE_STREAM, c->p, elements(c), c->type);
   device_join(c->dev);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Losses of several runs as an SVG on stdout, from their log.jsonl or from what test/peers/train_beside_torchvision.py
+"""Losses of several runs as an SVG on stdout, from their log.jsonl or from what test/peers/train_vs_torchvision.py
 writes: total and mask loss by step, and total loss by the seconds of training where the logs have them.
 
     python3 lab/loss_plot.py TITLE NAME=LOG … >results/beside-torchvision-h200.svg

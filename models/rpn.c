@@ -191,15 +191,15 @@ static void build_head(Network *n) {
   Value *hidden[MAX_LEVELS];
   layer_conv_shared(g, "rpn.head.conv.0.0", MAX_LEVELS, m->p, hidden, &conv);
   if (n->purpose == FOR_INFERENCE) {
-    output.beside = "rpn.head.cls_logits";
-    output.beside_k = m->anchors.per_cell;
+    output.sibling = "rpn.head.cls_logits";
+    output.sibling_k = m->anchors.per_cell;
   } else {
     output.k = m->anchors.per_cell;
     layer_conv_shared(g, "rpn.head.cls_logits", MAX_LEVELS, hidden, m->logits, &output);
   }
   output.k = 4 * m->anchors.per_cell;
   layer_conv_shared(g, "rpn.head.bbox_pred", MAX_LEVELS, hidden, m->deltas, &output);
-  if (output.beside) memcpy(m->logits, m->deltas, sizeof m->logits);
+  if (output.sibling) memcpy(m->logits, m->deltas, sizeof m->logits);
 }
 
 void rpn_build(Network *n) {

@@ -31,7 +31,7 @@ typedef struct Device {
   void *stream;        // CUDA: every op and copy is queued here, in order …
   void *stage;         // … but for copies of what the next step will read, which have a queue of their own
   void *save;          // … and so have copies of what is to be saved
-  void *beside;        // … and collectives that run beside ops, first where multiprocessors become free: device_fork
+  void *side_stream;   // … and collectives that run beside ops, first where multiprocessors become free: device_fork
   void *turns;         // the events by which this queue and the ops' wait for each other
   int multiprocessors; // GPU: how many there are
   int granted; // GPU: how many of them kernels that stay on theirs for all tiles (persistent) may take; the others are

@@ -11,7 +11,7 @@ typedef struct ConvAttr {
 
 // Inputs: x of every pair, then the addend, if there is one. Outputs: y of every pair.
 // Places of a convolution's parameters; there may be no bias, and none beside.
-enum { CONV_FILTER, CONV_BIAS, CONV_BESIDE, CONV_BIAS_BESIDE };
+enum { CONV_FILTER, CONV_BIAS, CONV_SIBLING, CONV_SIBLING_BIAS };
 
 enum { CONV_MOMENTS }; // what it tells the batch norm behind it, where it can
 
@@ -95,8 +95,8 @@ static void conv_node_backward(Graph *g, Node *n) {
 }
 
 static double filter_flops(const Node *n, const Value *per_pixel) {
-  const Param *beside = n->uses > CONV_BESIDE ? n->use[CONV_BESIDE].p : NULL;
-  const size_t elements = param_elements(filter_of(n)) + (beside ? param_elements(beside) : 0);
+  const Param *sibling = n->uses > CONV_SIBLING ? n->use[CONV_SIBLING].p : NULL;
+  const size_t elements = param_elements(filter_of(n)) + (sibling ? param_elements(sibling) : 0);
   return 2.0 * (double)tensor_pixels(&per_pixel->x) * (double)elements;
 }
 
@@ -166,12 +166,12 @@ static void declare_fold(Graph *g, Param *filter, const ConvLayer *c) {
 }
 
 // The layer beside is declared first: it stands first in torchvision's head, and so in checkpoints.
-static void append_beside(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
+static void append_sibling(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
   Param *filter[2], *bias[2];
   CHECK(!g->training && c->bias && !c->fold && !c->transposed && !c->connected);
   for (int i = 1; i >= 0; i--) {
-    const char *layer = i ? c->beside : name;
-    const int k = i ? c->beside_k : c->k;
+    const char *layer = i ? c->sibling : name;
+    const int k = i ? c->sibling_k : c->k;
     filter[i] = param_filter(g->params, graph_name(g, "%s.weight", layer), k, c->r, c->s, in, false, false, c->init);
     bias[i] = param_vector(g->params, graph_name(g, "%s.bias", layer), PARAM_BIAS, k, false, c->bias_init,
                            (float)(in * c->r * c->s));
@@ -209,8 +209,8 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
                   .relu = c->relu,
                   .addend = c->addend != NULL,
                   .folded = c->fold != NULL};
-  if (c->beside)
-    append_beside(g, n, name, x[0]->x.c, c);
+  if (c->sibling)
+    append_sibling(g, n, name, x[0]->x.c, c);
   else
     layer_conv_params(g, n, name, x[0]->x.c, c);
   for (int i = 0; i < pairs; i++) {
@@ -218,7 +218,7 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
     int h = c->transposed ? (t->h - 1) * c->stride + c->r : (t->h + 2 * c->pad - c->r) / c->stride + 1;
     int w = c->transposed ? (t->w - 1) * c->stride + c->s : (t->w + 2 * c->pad - c->s) / c->stride + 1;
     y[i] = graph_value(g, pairs > 1 ? graph_name(g, "%s.%d", name, i) : name,
-                       tensor(g->act, t->n, h, w, c->k + c->beside_k));
+                       tensor(g->act, t->n, h, w, c->k + c->sibling_k));
     y[i]->relu = c->relu;
     y[i]->rows = x[i]->rows;
     node_in(n, x[i], FLOW_DENSE);

@@ -12,9 +12,9 @@ typedef struct ConvLayer {
   const char *fold;    // NULL, or the name of a batch norm folded into it: <fold>.weight, .bias, .running_mean, …
   bool fold_trainable; // that norm's gamma and beta are parameters (trained elsewhere), not buffers
   float fold_eps;
-  const char *beside; // NULL, or the name of a layer that differs in its k alone, whose channels follow this one's, so
-  int beside_k;       // that the input is read once; without backward
-  bool transposed;    // the transpose of a convolution with this stride: k = output channels, no padding
+  const char *sibling; // NULL, or the name of a layer that differs in its k alone, whose channels follow this one's, so
+  int sibling_k;       // that the input is read once; without backward
+  bool transposed;     // the transpose of a convolution with this stride: k = output channels, no padding
 } ConvLayer;
 // 3×3, as many pixels as its input, with bias and ReLU, trained.
 ConvLayer conv_3x3(int k, Init init, Init bias_init);

@@ -142,20 +142,20 @@ static const char *const *const scripts[] = {page_dom_js, page_histogram_js, pag
 
 bool doctor_page_write(const char *path, const Diagnosis *f, const DoctorPage *page, Err *err) {
   Document d;
-  PictureFolder folder = {0}, *beside = page->single_file ? NULL : &folder;
+  PictureFolder folder = {0}, *pictures = page->single_file ? NULL : &folder;
   struct stat at;
-  if (beside && !stat(path, &at) && !S_ISREG(at.st_mode))
+  if (pictures && !stat(path, &at) && !S_ISREG(at.st_mode))
     return err_set(err, "%s is no regular file and has no folder beside it for the pictures; add --single-file", path);
-  if (beside && !picture_folder_open(beside, path, err)) return false;
+  if (pictures && !picture_folder_open(pictures, path, err)) return false;
   bool ok = document_begin(&d, path, f->data, err);
   if (ok) {
-    ok = write_facts(&d, f, page->images, beside, err);
+    ok = write_facts(&d, f, page->images, pictures, err);
     if (ok)
       ok = document_end(&d, scripts, err);
     else
       file_abort(&d.out);
   }
-  if (ok && beside) picture_folder_prune(beside);
+  if (ok && pictures) picture_folder_prune(pictures);
   picture_folder_close(&folder);
   return ok;
 }

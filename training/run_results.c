@@ -51,11 +51,11 @@ static int by_size(const void *a, const void *b) {
 
 // Results are looked at up to two steps late, but all of them before an evaluation and at the end: there the last two
 // intervals are short by what the one behind, which holds the evaluation, is long.
-static bool beside_evaluation(const RunLog *l, double step) {
+static bool near_evaluation(const RunLog *l, double step) {
   const Curve *steps = &l->curve[LOG_SECONDS], *evaluated = &l->curve[LOG_METRICS];
-  bool beside = steps->x[steps->n - 1] - step <= 1;
-  for (int i = 0; i < evaluated->n; i++) beside |= fabs(evaluated->x[i] - step) <= 1;
-  return beside;
+  bool near = steps->x[steps->n - 1] - step <= 1;
+  for (int i = 0; i < evaluated->n; i++) near |= fabs(evaluated->x[i] - step) <= 1;
+  return near;
 }
 
 static double mean_of(const double *x, int n) {
@@ -87,7 +87,7 @@ static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum
     const double took = step_seconds(l, i);
     *sum += took;
     all++;
-    if (!beside_evaluation(l, c->x[i])) each[n++] = took;
+    if (!near_evaluation(l, c->x[i])) each[n++] = took;
   }
   *typical = 2 * n > all ? typical_of(each, n) : *sum / all;
   free(each);

@@ -29,9 +29,9 @@ struct ProducerSignal {
 // Where a row of the accumulators goes. A lane knows row lane % 16 of its warp's sixteen, counted in pixels from the
 // tensor's first.
 struct EpilogueRow {
-  int pixel;  // of t; -1: past the end of M
-  int addend; // of the addend; of the first of 2 × 2 where it is twice as large
-  int beside; // of these: bit 0 if the addend has one to the right, bit 1 if below
+  int pixel;      // of t; -1: past the end of M
+  int addend;     // of the addend; of the first of 2 × 2 where it is twice as large
+  int neighbours; // of these: bit 0 if the addend has one to the right, bit 1 if below
 };
 __device__ __forceinline__ int epilogue_lane_row() { return threadIdx.x % WGMMA_WARP_M; }
 
@@ -56,7 +56,7 @@ __device__ __forceinline__ EpilogueRow epilogue_row(const DestArgs &d, bool any,
     x *= 2;
   }
   r.addend = (n * d.addend.h + y) * d.addend.w + x;
-  r.beside = (x + 1 < d.addend.w) | (y + 1 < d.addend.h) << 1;
+  r.neighbours = (x + 1 < d.addend.w) | (y + 1 < d.addend.h) << 1;
   return r;
 }
 
@@ -251,7 +251,7 @@ __device__ __forceinline__ void epilogue_store_rows(const DestArgs &d, float *v,
       bool is_addend = i < OLD, is_mask = i == MASK;
       if (is_addend ? i >= addends : is_mask ? !d.mask.data : !d.accumulate) continue;
       int pixel = r.pixel;
-      if (is_addend) pixel = r.addend < 0 || i & ~r.beside ? -1 : r.addend + i / 2 * d.addend.w + i % 2;
+      if (is_addend) pixel = r.addend < 0 || i & ~r.neighbours ? -1 : r.addend + i / 2 * d.addend.w + i % 2;
       box.load(is_addend ? d.addend.data : is_mask ? d.mask.data : d.t.data, d.t.ldc, pixel, c0);
       if (is_mask)
         box.combine(v, [](float &v, float mask) { v = mask > 0.f ? v : 0.f; });

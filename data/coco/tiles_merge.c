@@ -56,9 +56,9 @@ static PixelRect hull(PixelRect a, PixelRect b) {
 static bool cut_for(const TileView *v, PixelRect tile, PixelRect seen) {
   const PixelRect e = v->extent;
   const int mx = margin(tile.x2 - tile.x1), my = margin(tile.y2 - tile.y1);
-  const bool beside = e.y1 < seen.y2 && e.y2 > seen.y1, above = e.x1 < seen.x2 && e.x2 > seen.x1;
-  return (beside && ((e.x1 - tile.x1 < mx && seen.x1 < tile.x1 && seen.x2 > tile.x1) ||
-                     (tile.x2 - e.x2 < mx && seen.x2 > tile.x2 && seen.x1 < tile.x2))) ||
+  const bool same_rows = e.y1 < seen.y2 && e.y2 > seen.y1, above = e.x1 < seen.x2 && e.x2 > seen.x1;
+  return (same_rows && ((e.x1 - tile.x1 < mx && seen.x1 < tile.x1 && seen.x2 > tile.x1) ||
+                        (tile.x2 - e.x2 < mx && seen.x2 > tile.x2 && seen.x1 < tile.x2))) ||
          (above && ((e.y1 - tile.y1 < my && seen.y1 < tile.y1 && seen.y2 > tile.y1) ||
                     (tile.y2 - e.y2 < my && seen.y2 > tile.y2 && seen.y1 < tile.y2)));
 }

@@ -108,12 +108,12 @@ TEST(file_has_one_writer) {
   // Nor does it go where the rename fails.
   char *folder = xasprintf("%s/in-the-way", test_tmp());
   EXPECT(file_begin_as(&a, folder, ".part", &err) && dirs_make(folder, &err) && !file_commit(&a, &err));
-  char *beside = xasprintf("%s.part", folder);
-  EXPECT(path_is_file(beside));
+  char *part_of_folder = xasprintf("%s.part", folder);
+  EXPECT(path_is_file(part_of_folder));
   // A link where the temporary file should stand is not followed.
   EXPECT(!unlink(part) && !symlink(path, part));
   EXPECT(!file_begin_as(&a, path, ".part", &err) && strstr(err.msg, "cannot write "));
-  char *all[] = {path, text, part, kept, whole, emptied, folder, beside};
+  char *all[] = {path, text, part, kept, whole, emptied, folder, part_of_folder};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
 

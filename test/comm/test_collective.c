@@ -109,7 +109,7 @@ static void do_means(Comm *c, void *context) {
   Device *dev = open_device(c, plan->gpu);
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int i = 0; i < plan->count; i++)
-      check_mean(c, dev, i % 2 ? COMM_BESIDE : COMM_WITH_OPS, plan->sizes[i], dtypes[d]);
+      check_mean(c, dev, i % 2 ? COMM_SIDE_STREAM : COMM_WITH_OPS, plan->sizes[i], dtypes[d]);
   close_device(c, dev);
 }
 
@@ -293,7 +293,7 @@ TEST_TIER(collective_call_that_fails_ends_all, 1) {
   faults_end();
 }
 
-TEST_TIER(collective_error_beside_ends_all, 1) {
+TEST_TIER(collective_error_on_side_stream_ends_all, 1) {
   test_limit(60);
   faults_begin("async:7:1", "Xid 79");
   expect_one_line(3, do_steps, 1, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; set NCCL_DEBUG=INFO");

@@ -125,7 +125,7 @@ TEST_TIER(nccl_remote_errors_wait, 1) {
 
 // ---- errors beside the calls ----------------------------------------------------------------------------------------
 
-static void look_beside(void *context) {
+static void watch_communicator(void *context) {
   Nccl nccl;
   Err err;
   load_as(context, &nccl);
@@ -141,9 +141,11 @@ static void look_beside(void *context) {
 TEST(nccl_async_errors) {
   test_limit(60);
   const char *said;
-  EXPECT_INT(run_in_child(look_beside, &(Loading){NULL, {"NCCL_STUB_FAULT=async:1:1", "NCCL_STUB_TEXT=Xid 79"}}, &said),
-             1);
+  EXPECT_INT(
+      run_in_child(watch_communicator, &(Loading){NULL, {"NCCL_STUB_FAULT=async:1:1", "NCCL_STUB_TEXT=Xid 79"}}, &said),
+      1);
   EXPECT(
       strstr(said, ": NCCL: ncclCommGetAsyncError: unhandled cuda error: Xid 79; set NCCL_DEBUG=INFO for details\n"));
-  EXPECT_INT(run_in_child(look_beside, &(Loading){NULL, {"NCCL_STUB_FAULT=async:1:7"}}, &said), 2); // in progress
+  EXPECT_INT(run_in_child(watch_communicator, &(Loading){NULL, {"NCCL_STUB_FAULT=async:1:7"}}, &said),
+             2); // in progress
 }

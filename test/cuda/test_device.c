@@ -30,7 +30,7 @@ static void *wait_for_save(void *gpu) { return device_save_wait(gpu) ? gpu : NUL
 
 // What is saved is what stood there when the copy was queued, behind the ops before it; ops queued afterwards, which it
 // must not wait for, are not seen.
-TEST(cuda_save_copies_beside_the_computation) {
+TEST(cuda_save_copies_during_the_computation) {
   Device *gpu = gpu_device();
   if (!gpu) return;
   enum { BYTES = 32 << 20, ROUNDS = 8 };
@@ -63,12 +63,12 @@ typedef struct TurnBuffers {
   void *value[3], *made, *sent, *back[3];
 } TurnBuffers;
 static void queue_turns(Device *gpu, const TurnBuffers *b) {
-  Device beside = *gpu;
-  beside.stream = gpu->beside;
+  Device side_stream = *gpu;
+  side_stream.stream = gpu->side_stream;
   for (int i = 0; i < COUNT(b->value); i++) {
     device_copy(gpu, b->made, b->value[i], TURN_BYTES);
     device_fork(gpu);
-    for (int again = 0; again < 10; again++) device_copy(&beside, b->sent, b->made, TURN_BYTES);
+    for (int again = 0; again < 10; again++) device_copy(&side_stream, b->sent, b->made, TURN_BYTES);
     device_zero(gpu, b->back[i], TURN_BYTES); // runs meanwhile
     device_join(gpu);
     device_zero(gpu, b->made, TURN_BYTES);

@@ -79,7 +79,7 @@ TEST(device_names_are_read_to_their_end) {
 }
 
 // Ops run where they are called: nothing runs beside them, and there is nothing to leave to it.
-TEST(device_has_nothing_beside_the_ops_on_the_cpu) {
+TEST(device_has_no_side_stream_on_the_cpu) {
   Device *dev = device_open("cpu", NULL);
   if (!EXPECT(dev)) return;
   int from = 7, to = 0;
@@ -87,7 +87,7 @@ TEST(device_has_nothing_beside_the_ops_on_the_cpu) {
   device_copy(dev, &to, &from, sizeof to);
   device_join(dev);
   EXPECT_INT(to, from);
-  EXPECT(!dev->beside && !dev->gpu);
+  EXPECT(!dev->side_stream && !dev->gpu);
   EXPECT_INT(dev->multiprocessors, 0);
   EXPECT_INT(dev->granted, 0);
   device_close(dev);

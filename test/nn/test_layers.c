@@ -52,8 +52,8 @@ static void check_joined(Device *dev, DType type) {
   conv.k = SECOND;
   layer_conv_shared(&g, "second", LEVELS, x, second, &conv);
   conv.k = FIRST;
-  conv.beside = "second";
-  conv.beside_k = SECOND;
+  conv.sibling = "second";
+  conv.sibling_k = SECOND;
   layer_conv_shared(&g, "first", LEVELS, x, whole, &conv);
   for (int l = 0; l < LEVELS; l++) first[l]->keep = second[l]->keep = whole[l]->keep = true;
   graph_plan(&g);

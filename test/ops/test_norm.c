@@ -542,16 +542,16 @@ static void gpu_check_slices(const NormCase *k, DType dtype, int behind) {
   gpu_run_backward(gpu, true, &a, &(Dest){.t = again.gpu});
   a.dy.gpu = plain;
   float *got = gpu_fetch_floats(&whole.gpu), *want = gpu_fetch_floats(&y.gpu);
-  bool same = true, beside = true;
+  bool same = true, outside = true;
   for (int p = 0; p < pixels; p++)
     for (int c = 0; c < whole.cpu.c; c++) {
       float v = got[p * whole.cpu.ldc + c], before = ((float *)whole.cpu.data)[p * whole.cpu.ldc + c];
       bool inside = c >= 8 && c < 8 + k->c;
       same &= !inside || v == want[p * y.cpu.ldc + c - 8];
-      beside &= inside || v == before;
+      outside &= inside || v == before;
     }
   EXPECT(same);
-  EXPECT(beside);
+  EXPECT(outside);
   float *plain_dx = gpu_fetch_floats(&dx.gpu), *slice_dx = gpu_fetch_floats(&again.gpu);
   EXPECT(!memcmp(plain_dx, slice_dx, tensor_elements(&dx.gpu) * sizeof *plain_dx));
   float *arrays[] = {got, want, plain_dx, slice_dx};

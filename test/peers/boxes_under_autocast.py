@@ -16,7 +16,7 @@ import tempfile
 import torch
 from torchvision.models.detection._utils import BoxCoder
 
-from train_beside_torchvision import load_split, read_annotations
+from train_vs_torchvision import load_split, read_annotations
 
 
 def detections(split, labels, a, dtype):

@@ -21,7 +21,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from torchvision_model import R50, build, read_checkpoint
-from train_beside_torchvision import detect_torchvision, mirrored, polygon_mask, read_annotations, rle_mask, score
+from train_vs_torchvision import detect_torchvision, mirrored, polygon_mask, read_annotations, rle_mask, score
 
 BINS = [2 ** ((i - 3) / 3) for i in range(7)]  # of aspect ratios, which share batches
 

@@ -66,17 +66,17 @@ static char *run(const Dataset *d, const char *dir, int cores) {
   return text;
 }
 
-TEST(scoring_beside_steps_keeps_figures_and_order) {
+TEST(scoring_during_steps_keeps_figures_and_order) {
   Dataset d;
   if (!open_set(&d, small_set("scoring"), &small_options)) return;
   char *dirs[] = {xasprintf("%s/score0", test_tmp()), xasprintf("%s/score2", test_tmp())};
-  char *in_place = run(&d, dirs[0], 0), *beside = run(&d, dirs[1], 2);
-  EXPECT_STR(beside, in_place);
+  char *in_place = run(&d, dirs[0], 0), *concurrent = run(&d, dirs[1], 2);
+  EXPECT_STR(concurrent, in_place);
   const char *eval = strstr(in_place, "{\"step\":1,\"kind\":\"eval\",\"bbox_AP\":0."); // neither 0 nor 1
   EXPECT(eval && strstr(in_place, "\"segm_AP\":1,") > eval && strstr(in_place, "{\"step\":2,") > eval);
   EXPECT(strstr(in_place, ",\"images\":12,\"left_out\":2}\n"));
   free(in_place);
-  free(beside);
+  free(concurrent);
   free(dirs[0]);
   free(dirs[1]);
   dataset_close(&d);

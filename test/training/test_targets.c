@@ -48,7 +48,7 @@ TEST(targets_count_the_time_of_all_parts) {
 }
 
 // A step that went on beside the scores of an evaluation stands behind them with an earlier clock.
-TEST(targets_know_steps_beside_scores) {
+TEST(targets_know_steps_and_scores) {
   const TimeToTarget t =
       time_of(&both, STEP(1, 5) EVAL(1, 0.1, 0.1, 8, 2) STEP(2, 6) STEP(3, 7) STEP(4, 9) EVAL(4, 0.4, 0.4, 12, 3));
   EXPECT(t.reached && t.seconds == 12);

@@ -93,11 +93,11 @@ static const char *describe(const Problem *p, const Type *t, ConvOp op, const ch
 
 // All magnitudes alike often; powers of two, their neighbours, multiples of eight and the rest.
 static int draw_channels(Draw *d) {
-  int power = 1 << below(d, 12), most = 2048, beside = power - 1 + below(d, 3);
+  int power = 1 << below(d, 12), most = 2048, near = power - 1 + below(d, 3);
   int between = power + below(d, power);
   switch (below(d, 4)) {
   case 0: return power;
-  case 1: return MIN(most, MAX(1, beside));
+  case 1: return MIN(most, MAX(1, near));
   case 2: return MIN(most, (between + 7) / 8 * 8);
   default: return MIN(most, between);
   }

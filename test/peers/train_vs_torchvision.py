@@ -2,7 +2,7 @@
 with the same flips, the same learning rates, the same canvas, one GPU, one after the other. Needs torch; without a GPU
 both train on the CPU, in float32 (--model tiny is small enough for that).
 
-    make && python test/peers/train_beside_torchvision.py --data DIR --out OUT [--seed N] [-- flags of ./train]
+    make && python test/peers/train_vs_torchvision.py --data DIR --out OUT [--seed N] [-- flags of ./train]
 
 OUT/ours is our run; OUT/torchvision.jsonl has torchvision's losses in the format of our log, OUT/torchvision.json its
 detections; OUT/result.json the scores of both (by build/cocoeval) and the seconds that training took. torchvision holds
