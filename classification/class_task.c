@@ -10,10 +10,6 @@ static void release(void *results) {
   free(results);
 }
 
-static bool accepts(const Engine *e, const Dataset *d, Err *err) {
-  return classify_accepts(e->category, e->config.classes, d, err);
-}
-
 static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
   Classification *c = xmalloc(sizeof *c);
   if (classify_run(e, d, threads, stopped, c, err)) return c;
@@ -42,7 +38,6 @@ const Task task_classification = {.curve_title = "Accuracy",
                                   .curve_unit = "fraction of images",
                                   .curve = {{"val_top1", "top-1"}, {"val_top5", "top-5"}},
                                   .best = {{"val_top1", "best-top1"}},
-                                  .accepts = accepts,
                                   .collect = collect,
                                   .score = score,
                                   .report = report,

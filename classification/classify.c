@@ -94,14 +94,3 @@ void classify_confusion(const Dataset *d, const Classification *c, int64_t *coun
   for (int i = 0; i < d->num_images; i++)
     if (c->read[i]) count[(size_t)d->object[i].label * (size_t)c->classes + (size_t)c->row[i].top[0]]++;
 }
-
-bool classify_accepts(const Category *category, int classes, const Dataset *d, Err *err) {
-  if (d->type != &objects_of_classes) return err_set(err, "%s: not a data set of images by class", d->coco.path);
-  if (d->classes != classes)
-    return err_set(err, "%s: %d classes, but the model has %d", d->coco.path, d->classes, classes);
-  for (int i = 0; i < classes; i++)
-    if (strncmp(category[i].name, d->coco.categories[i].name, sizeof category[i].name - 1))
-      return err_set(err, "%s: class %d is %s, but the model's is %s", d->coco.path, i, d->coco.categories[i].name,
-                     category[i].name);
-  return true;
-}

@@ -24,5 +24,3 @@ typedef struct ClassScores {
 ClassScores classify_score(const Dataset *d, const Classification *c);
 // count [classes, classes]: the images of class `row` whose first is `column`.
 void classify_confusion(const Dataset *d, const Classification *c, int64_t *count);
-// Whether the classes of a data set are a model's [classes], name by name.
-bool classify_accepts(const Category *category, int classes, const Dataset *d, Err *err);

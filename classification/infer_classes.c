@@ -9,6 +9,7 @@
 #include "classification/classify.h"
 #include "classification/data/classes.h"
 #include "data/coco/confusion.h"
+#include "engine/categories.h"
 #include "engine/identity.h"
 #include "evaluation/task.h"
 #include "inference/networks.h"
@@ -68,22 +69,18 @@ static void open_data(const InferRun *run, Dataset *d) {
   const InferOptions *o = run->o;
   const ModelConfig *config = run->config;
   const int n = model_names(config);
-  Dataset like = {.classes = n};
-  like.coco.path = (char *)o->weights;
-  like.coco.num_categories = n;
-  like.coco.categories = xcalloc((size_t)n, sizeof *like.coco.categories);
-  for (int i = 0; i < n; i++)
-    like.coco.categories[i] = (CocoCategory){run->category[i].id, (char *)run->category[i].name};
+  const CategoryList known = categories_of_model(run->category, n, o->weights);
   ClassOptions options = {.size = {config->size, config->size},
                           .view = config->view,
                           .upright = o->exif,
                           .patience = STORAGE_PATIENCE,
                           .limit = o->limit,
-                          .like = &like};
+                          .like = &known};
   if (o->val_fraction > 0) choose_split(&options, o, run->weights);
   const bool ok = classes_open(d, o->data, o->split, &options, &err);
-  free(like.coco.categories);
+  free((void *)known.item);
   if (!ok) die(EXIT_USAGE, "%s", err.msg);
+  if (run->job->launch.rank == 0) dataset_print_notes(d, stderr);
 }
 
 static int top(const InferRun *run, const Dataset *d) { return MIN(MAX(run->o->top, TOP_CLASSES), d->classes); }

@@ -177,25 +177,33 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
   return changes ? identity_amend(was, run, amendable, changes, err) : identity_same(was, run, amendable, err);
 }
 
-static bool same_category(const Category *a, const Category *b, bool exactly) {
-  bool same_name = !strcmp(a->name, b->name), named = *a->name && *b->name;
-  return exactly ? same_name && a->id == b->id : named ? same_name : a->id == b->id;
+// The list that a checkpoint holds; false where it holds none. The caller frees both.
+static bool held_categories(const Checkpoint *c, const char *path, Category **category, CategoryList *list, Err *err) {
+  ModelConfig held;
+  if (!state_config(c, &held, category, err)) return false;
+  *list = categories_of_model(*category, model_names(&held), path);
+  return true;
 }
 
-bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err) {
-  ModelConfig held;
-  Category *category = NULL;
-  if (!state_config(c, &held, &category, err)) return false;
-  const bool unnamed = !is_ours(c) && !model_of(&held)->published->category;
-  for (int i = 0; unnamed && i < model_names(&held); i++) category[i].name[0] = '\0';
-  bool ok = held.classes == e->config.classes ||
-            err_set(err, "it has %d categories, but the data have %d", model_names(&held), model_names(&e->config));
-  for (int i = 0; ok && i < model_names(&e->config); i++) {
-    const Category *was = &category[i], *is = &e->category[i];
-    if (!same_category(was, is, exactly))
-      ok = err_set(err, "its category %d is %lld (%s), but that of the data is %lld (%s)", i + 1, (long long)was->id,
-                   was->name, (long long)is->id, is->name);
-  }
+bool state_categories(const Checkpoint *c, const char *path, const CategoryList *data, int *from, CategoryNotes *notes,
+                      Err *err) {
+  Category *category;
+  CategoryList held;
+  if (!held_categories(c, path, &category, &held, err)) return false;
+  const bool ok = held.n == data->n
+                      ? categories_match(&held, data, NULL, from, notes, err)
+                      : err_set(err, "%s has %d categories, but %s has %d", path, held.n, data->of, data->n);
+  free((void *)held.item);
+  free(category);
+  return ok;
+}
+
+bool state_same_categories(const Checkpoint *c, const char *path, const CategoryList *data, Err *err) {
+  Category *category;
+  CategoryList held;
+  if (!held_categories(c, path, &category, &held, err)) return false;
+  const bool ok = categories_same(&held, data, err);
+  free((void *)held.item);
   free(category);
   return ok;
 }

@@ -5,7 +5,7 @@
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
-#include "engine/engine.h"
+#include "engine/categories.h"
 #include "weights/checkpoint.h"
 
 typedef struct RunState {
@@ -48,6 +48,7 @@ void state_note(const Checkpoint *c, const char *path);
 typedef struct LoadOptions {
   bool momentum;    // resuming: the optimiser's moments must be there, too
   bool reset_heads; // keep the initialisation of the class-dependent outputs (another number of classes)
+  const int *from;  // [model_names] whose outputs in the file each category gets; NULL: they have the same order
 } LoadOptions;
 // Every parameter of the engine must be in the file with its shape (of a backbone's file: the backbone's), and nothing
 // else; what is missing, unexpected or misshaped is named, and so is what holds NaN or infinities.
@@ -56,8 +57,11 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err 
 // difference. With `changes` members in the list `amendable` may differ: identity_amend adds what does.
 bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, const char *const *amendable,
                      Record *changes, Err *err);
-// Whether the outputs of a checkpoint mean the categories [model_names] of an engine, in their order: by name,
-// or by id where one of the two has no name; `exactly`: by both. False names the first that does not.
-bool state_categories(const Checkpoint *c, const Engine *e, bool exactly, Err *err);
+// Which output of a checkpoint, the file at `path`, is for which category of the data: from[data->n], for LoadOptions.
+// False where not all are found (data/coco/categories_match.h).
+bool state_categories(const Checkpoint *c, const char *path, const CategoryList *data, int *from, CategoryNotes *notes,
+                      Err *err);
+// Whether they are the data's by id and name, in their order; false names the first that is not.
+bool state_same_categories(const Checkpoint *c, const char *path, const CategoryList *data, Err *err);
 // The step, the run and the loss scale of a checkpoint that can be resumed; false where they are missing or cannot be.
 bool state_resume(const Checkpoint *c, RunState *state, Err *err);

@@ -73,6 +73,18 @@ static bool all_finite(const float *values, size_t n) {
   return finite;
 }
 
+// Outputs come by class, the background's first.
+static void reorder_outputs(const Loading *l, const Param *q, float *values) {
+  const int classes = l->e->config.classes, background = l->e->model->background;
+  const size_t elements = param_elements(q), each = elements / (size_t)classes;
+  CHECK(each * (size_t)classes == elements);
+  float *held = memcpy(xmalloc(elements * sizeof *held), values, elements * sizeof *held);
+  for (int k = background; k < classes; k++)
+    memcpy(values + (size_t)k * each, held + (size_t)(l->o->from[k - background] + background) * each,
+           each * sizeof *held);
+  free(held);
+}
+
 // Copies one tensor, or adds its name to those that are wrong.
 static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
   char *name = xasprintf("%s%s", prefix, q->name + l->longer);
@@ -90,6 +102,7 @@ static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *
   } else if (!all_finite(values, t->elements)) {
     add_wrong(&l->infinite, name, "");
   } else {
+    if (l->o->from && class_dependent(l->e->model, q->name)) reorder_outputs(l, q, values);
     param_import(&l->e->params, q, what, values);
   }
   free(values);

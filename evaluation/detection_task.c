@@ -10,10 +10,6 @@ static void release(void *results) {
   free(results);
 }
 
-static bool accepts(const Engine *e, const Dataset *d, Err *err) {
-  return evaluate_categories(e->category, e->config.classes - 1, d, err);
-}
-
 static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Err *err) {
   Evaluation *v = xmalloc(sizeof *v);
   if (evaluate_run(e, d, threads, stopped, v, err)) return v;
@@ -49,7 +45,6 @@ const Task task_detection = {
     .curve_unit = "AP",
     .curve = {{"bbox_AP", "box AP"}, {"bbox_AP50", "box AP50"}, {"segm_AP", "mask AP"}, {"segm_AP50", "mask AP50"}},
     .best = {{"bbox_AP", "best-bbox"}, {"segm_AP", "best-segm"}},
-    .accepts = accepts,
     .collect = collect,
     .score = score,
     .report = report,

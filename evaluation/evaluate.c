@@ -143,16 +143,3 @@ void scores_free(Scores *s) {
   cocoeval_free(&s->bbox);
   cocoeval_free(&s->segm);
 }
-
-bool evaluate_categories(const Category *category, int n, const Dataset *d, Err *err) {
-  const Coco *c = &d->coco;
-  for (int i = 0; i < c->num_categories; i++) {
-    int k = 0;
-    while (k < n && category[k].id != c->categories[i].id) k++;
-    if (k == n)
-      return err_set(err, "%s: category %d, id %lld (%s), is none of the model's %d; ids are those of training",
-                     c->path, i + 1, (long long)c->categories[i].id, c->categories[i].name ? c->categories[i].name : "",
-                     n);
-  }
-  return true;
-}

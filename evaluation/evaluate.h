@@ -38,5 +38,3 @@ Coco evaluate_view(const Dataset *d, const Evaluation *v);
 // Against that.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
-// Every category of the data set must be one of a model's n; false with a message that names the first that is not.
-bool evaluate_categories(const Category *category, int n, const Dataset *d, Err *err);

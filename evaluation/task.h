@@ -14,10 +14,8 @@ typedef struct Task {
   struct {
     const char *metric, *name; // of its file
   } best[MAX_TASK_BEST];       // metrics by which the best state of a run is kept, larger ones first
-  // Whether what the engine tells apart is what the data set does; false with a message that names the first that is
-  // not.
-  bool (*accepts)(const Engine *e, const Dataset *d, Err *err);
-  // Runs inference over the whole data set, whose shapes the engine was opened with, on `threads` decoder threads,
+  // Runs inference over the whole data set, whose categories are the engine's and whose shapes it was opened with, on
+  // `threads` decoder threads,
   // shared out over the engine's ranks. Results are rank 0's; the others get some that can only be released. `stopped`
   // is asked before each batch; NULL: never. All ranks return the same: NULL with a message when an image stops a
   // loader or none can be read, with an empty one when `stopped` said so on any of them.

@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "base/run_folder.h"
 #include "data/coco/choice.h"
+#include "engine/categories.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/gathered.h"
 #include "evaluation/task.h"
@@ -59,6 +60,15 @@ static void share_folder(const InferRun *run) {
   if (rank > 0 && !dirs_make(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
+// The objects of the data set get the model's categories.
+static void take_categories(const InferRun *run, Dataset *d) {
+  Err err;
+  const CategoryList known = categories_of_model(run->category, model_names(run->config), run->o->weights);
+  if (!dataset_take_categories(d, &known, &err)) die(EXIT_USAGE, "%s", err.msg);
+  free((void *)known.item);
+  if (run->job->launch.rank == 0) dataset_print_notes(d, stderr);
+}
+
 static void open_data(const InferRun *run, Dataset *d) {
   Err err;
   const InferOptions *o = run->o;
@@ -72,7 +82,7 @@ static void open_data(const InferRun *run, Dataset *d) {
                             .index = o->benchmark ? NULL : o->out};
   if (!o->benchmark) share_folder(run);
   if (!dataset_open(d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (o->eval && !evaluate_categories(run->category, run->config->classes - 1, d, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o->eval) take_categories(run, d);
 }
 
 static int top(const InferRun *run, const Dataset *d) {

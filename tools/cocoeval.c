@@ -12,7 +12,7 @@
 #include "base/file_set.h"
 #include "base/output.h"
 #include "base/record.h"
-#include "data/coco/coco.h"
+#include "data/coco/categories_match.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
 #include "data/coco/precision_recall.h"
@@ -202,7 +202,8 @@ int main(int argc, char **argv) {
   CocoResults dt;
   EvalSummary summary;
   Err err;
-  if (!coco_load(&gt, o.gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!coco_load(&gt, o.gt, &err) || !coco_has_categories(&gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   if (!cocoeval_run_at(&summary, &gt, &dt, (IouType)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
   print_summary(&o, &gt, &summary);
   write_outputs(&o, &summary, &gt, &dt);

@@ -169,6 +169,7 @@ static void warn_of_data(RecordList *l, const char *split, const Dataset *d) {
              {d->others, "files that are no images: not read"}};
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n > 0) add_warning(l, "%s: %d %s", split, odd[i].n, odd[i].what);
+  for (int i = 0; i < d->notes.n; i++) add_warning(l, "%s", d->notes.line[i]);
 }
 
 static void record_warnings(Record *j, const TrainingRun *r, const char *warning, const char *repair) {

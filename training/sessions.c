@@ -58,6 +58,7 @@ static void report(const TrainingRun *r) {
   device_print(r->engine.dev, stderr);
   print_ranks(r->comm);
   dataset_print(r->train, stderr);
+  if (r->val) dataset_print_notes(r->val, stderr);
 }
 
 static void open_engine(TrainingRun *r) {

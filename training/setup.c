@@ -107,8 +107,7 @@ void setup_engine(const TrainSpec *o, Comm *comm, const Dataset *train, const Da
       .ranks =
           {.comm = comm, .type = (ReduceType)o->reduce, .bucket_mb = o->bucket, .ctas = o->ctas, .reserve = o->reserve},
   };
-  if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err) ||
-      (val && !e->model->task->accepts(e, val, &err)))
+  if (!engine_open(e, &compute, model_of(&config), &config, category, &train_shapes, &infer_shapes, o->plan, &err))
     die(err_exit(&err), "%s", err.msg);
   free(category);
 }

@@ -44,22 +44,40 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
   if (!state_load(e, c, how, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
 }
 
+// Outputs of the weights go to the categories that they are for.
 static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   Err err;
-  load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads});
-  if (!o->reset_heads && !state_holds_backbone(c, e->model) && !state_categories(c, e, false, &err))
-    die(EXIT_USAGE, "%s: %s: use --reset-heads to train new output layers", o->weights, err.msg);
+  CategoryNotes notes = {0};
+  const CategoryList data = categories_of_model(e->category, model_names(&e->config), o->data);
+  int *from = xcalloc((size_t)data.n, sizeof *from);
+  const bool keeps = !o->reset_heads && !state_holds_backbone(c, e->model);
+  if (keeps && !state_categories(c, o->weights, &data, from, &notes, &err)) {
+    load(e, c, o->weights, &(LoadOptions){0}); // of another model's weights the tensors tell more
+    die(EXIT_USAGE, "%s, or use --reset-heads to train new output layers", err.msg);
+  }
+  load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads, .from = keeps ? from : NULL});
+  for (int i = 0; i < notes.n; i++) line_print(stderr, "note: %s", notes.line[i]);
+  category_notes_free(&notes);
+  free((void *)data.item);
+  free(from);
   state_note(c, o->weights);
 }
 
-static int64_t go_on_from(bool amend, Engine *e, const Checkpoint *c, const char *path, const char *identity,
-                          Record *changes) {
+static void refuse_other_categories(const TrainSpec *o, const Engine *e, const Checkpoint *c, const char *path) {
+  Err err;
+  const CategoryList data = categories_of_model(e->category, model_names(&e->config), o->data);
+  if (!state_same_categories(c, path, &data, &err))
+    die(EXIT_USAGE, "--resume: %s; give the same annotations or choose another --out", err.msg);
+  free((void *)data.item);
+}
+
+static int64_t go_on_from(const TrainSpec *o, bool amend, Engine *e, const Checkpoint *c, const char *path,
+                          const char *identity, Record *changes) {
   Err err;
   RunState state;
   if (!state_continues(c, &e->config, identity, run_amendable(), amend ? changes : NULL, &err))
     die(EXIT_USAGE, "--resume: %s: %s", path, err.msg);
-  if (!state_categories(c, e, true, &err))
-    die(EXIT_USAGE, "--resume: %s: %s; give the same annotations or choose another --out", path, err.msg);
+  refuse_other_categories(o, e, c, path);
   load(e, c, path, &(LoadOptions){.momentum = true});
   if (!state_resume(c, &state, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
   engine_set_scale(e, state.scale);
@@ -76,7 +94,7 @@ int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, co
   if (!path) return 0;
   if (!state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (own)
-    step = go_on_from(how->amend, e, &c, own, identity, changes);
+    step = go_on_from(o, how->amend, e, &c, own, identity, changes);
   else
     begin_with(o, e, &c);
   ckpt_close(&c);

@@ -30,7 +30,8 @@ typedef struct ClassCheckup {
 
 static void split_open(ClassSplit *s, const char *name, const SourceSurvey *r, const Dataset *like) {
   *s = (ClassSplit){.name = name};
-  const ClassOptions options = {.size = r->canvas, .like = like};
+  const CategoryList known = like ? dataset_categories(like) : (CategoryList){0};
+  const ClassOptions options = {.size = r->canvas, .like = like ? &known : NULL};
   s->open = classes_open(&s->data, r->dir, name, &options, &s->stop);
   if (s->open) class_survey_take(&s->survey, &s->data, r->decode, r->tick);
 }
@@ -114,6 +115,7 @@ static void hurt_by_split(Diagnosis *f, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   const int same = v->copies - v->conflicts;
   if (!s->open) return;
+  for (int i = 0; i < s->data.notes.n; i++) found_hurt(f, "%s", s->data.notes.line[i]);
   if (same > 0) found_hurt(f, "images of %s that are copies of another one there: %d", s->name, same);
   if (v->small)
     found_hurt(f, "%d images of %s are smaller than half the input size and will be upscaled more than 2x", v->small,

@@ -35,6 +35,7 @@ static bool has(const char *dir, const char *split, const SourceOptions *o, Err 
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
   const DatasetOptions *set = &o->set;
+  const CategoryList known = o->train ? dataset_categories(o->train) : (CategoryList){0};
   return classes_open(d, dir, split,
                       &(ClassOptions){.size = {set->resize.size, set->resize.size},
                                       .view = o->view,
@@ -44,7 +45,7 @@ static bool open_set(Dataset *d, const char *dir, const char *split, const Sourc
                                       .upright = set->upright,
                                       .patience = set->patience,
                                       .limit = set->limit,
-                                      .like = o->train},
+                                      .like = o->train ? &known : NULL},
                       err);
 }
 

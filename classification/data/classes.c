@@ -63,41 +63,47 @@ static bool read_names(Coco *c, const char *dir, Err *err) {
   return ok;
 }
 
-// The names that a model or training knows, against the data set's own; numbers stand for names that were not known.
-static bool same_names(const Dataset *like, const char *dir, Err *err) {
-  Coco own = {0};
-  bool ok = read_names(&own, dir, err);
-  for (int i = 0; ok && i < MIN(own.num_categories, like->classes); i++) {
-    char number[16];
-    const char *known = like->coco.categories[i].name, *name = own.categories[i].name;
-    snprintf(number, sizeof number, "%d", i);
-    if (strcmp(known, number) && strcmp(known, name))
-      ok = err_set(err, "%s/classes.txt: class %d is %s, but in %s it is %s; the two sets have different classes", dir,
-                   i, name, like->coco.path, known);
-  }
-  coco_free(&own);
-  return ok;
+// Gives the classes of `like` in place of the set's own, and images their labels there: objects[own->n] images each.
+static bool take_classes(Dataset *d, const CategoryList *like, const CategoryList *own, const int *objects, int *to,
+                         Err *err) {
+  if (!categories_match(like, own, objects, to, &d->notes, err)) return false;
+  for (int i = 0; i < like->n; i++) add_category(&d->coco, xstrdup(like->item[i].name));
+  return true;
 }
 
-static bool name_labels(Dataset *d, const char *dir, const Idx *labels, const char *path, const Dataset *like,
-                        Err *err) {
-  Coco *c = &d->coco;
-  int highest = 0;
-  for (int i = 0; i < labels->n; i++) highest = MAX(highest, labels->bytes[i]);
-  if (like) {
-    if (highest >= like->classes)
-      return err_set(err, "%s: label %d, but the training classes are 0 to %d; remove it here, or add it there", path,
-                     highest, like->classes - 1);
-    for (int i = 0; i < like->classes; i++) add_category(c, xstrdup(like->coco.categories[i].name));
-    return same_names(like, dir, err);
-  }
+// Classes 0 … highest, by the names of classes.txt where that is there.
+static bool name_labels(Coco *c, const char *dir, int highest, const char *path, bool all, Err *err) {
   if (!read_names(c, dir, err)) return false;
   const int named = c->num_categories;
-  if (named > 0 && highest >= named)
+  if (all && named > 0 && highest >= named)
     return err_set(err, "%s: label %d, but %s/classes.txt names only classes 0 to %d; add a line for each class", path,
                    highest, dir, named - 1);
-  for (int i = 0; named == 0 && i <= highest; i++) add_category(c, xasprintf("%d", i));
+  for (int i = named; i <= highest; i++) add_category(c, xasprintf("%d", i));
   return true;
+}
+
+// What a model or training knows is by its ids or, where names are others, by those; numbers stand for names that are
+// not known.
+static bool label_idx(Dataset *d, const char *dir, const Idx *labels, const char *path, const CategoryList *like,
+                      int *label, Err *err) {
+  int highest = 0, count[UINT8_MAX + 1] = {0}, to[UINT8_MAX + 1];
+  for (int i = 0; i < labels->n; i++) {
+    highest = MAX(highest, labels->bytes[i]);
+    count[labels->bytes[i]]++;
+    label[i] = labels->bytes[i];
+  }
+  if (!like) return name_labels(&d->coco, dir, highest, path, true, err);
+  Coco named = {0};
+  bool ok = name_labels(&named, dir, highest, path, false, err);
+  char *names = xasprintf("%s/classes.txt", dir);
+  const CategoryList own = {.of = path_is_file(names) ? names : path,
+                            .item = named.categories,
+                            .n = MIN(named.num_categories, UINT8_MAX + 1)};
+  ok = ok && take_classes(d, like, &own, count, to, err);
+  for (int i = 0; ok && i < labels->n; i++) label[i] = to[label[i]];
+  free(names);
+  coco_free(&named);
+  return ok;
 }
 
 static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
@@ -105,16 +111,16 @@ static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, 
   char *images, *labels;
   Idx pictures = {0}, of = {0};
   if (!idx_find(dir, class_split_names(split), &images, &labels, err)) return false;
-  bool ok = idx_load_pair(&pictures, &of, images, labels, err) && name_labels(d, dir, &of, labels, o->like, err);
+  bool ok = idx_load_pair(&pictures, &of, images, labels, err);
   const size_t n = ok ? (size_t)pictures.n : 0, pixels = (size_t)pictures.h * pictures.w;
   c->images = xcalloc(n, sizeof *c->images);
   c->num_images = (int)n;
   l->label = xmalloc(n * sizeof *l->label);
   l->key = xmalloc(n * sizeof *l->key);
+  ok = ok && label_idx(d, dir, &of, labels, o->like, l->label, err);
   const char *file = strrchr(images, '/') + 1;
   for (size_t i = 0; i < n; i++) {
     c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), pictures.h, pictures.w, 0, 0};
-    l->label[i] = of.bytes[i];
     l->key[i] = hash_bytes(pictures.bytes + i * pixels, pixels);
   }
   idx_free(&of);
@@ -127,23 +133,20 @@ static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, 
 
 // ---- folders --------------------------------------------------------------------------------------------------------
 
-static bool name_folders(Coco *c, const ClassFolders *f, int *label_of, const Dataset *like, const char *dir,
-                         Err *err) {
-  for (int i = 0; like && i < like->classes; i++) add_category(c, xstrdup(like->coco.categories[i].name));
+static bool name_folders(Dataset *d, const ClassFolders *f, int *label_of, const CategoryList *like, Err *err) {
+  Coco named = {0};
   for (int i = 0; i < f->classes; i++) {
     label_of[i] = i;
-    if (!like) {
-      add_category(c, xstrdup(f->name[i]));
-      continue;
-    }
-    for (label_of[i] = 0; label_of[i] < like->classes; label_of[i]++)
-      if (!strcmp(f->name[i], c->categories[label_of[i]].name)) break;
-    if (label_of[i] == like->classes)
-      return err_set(err,
-                     "%s/%s: not a class of the training set, %s; rename or remove the folder, or add the class there",
-                     dir, f->name[i], like->coco.path);
+    add_category(like ? &named : &d->coco, xstrdup(f->name[i]));
   }
-  return true;
+  if (!like) return true;
+  int *count = xcalloc((size_t)f->classes, sizeof *count);
+  for (int i = 0; i < f->files; i++) count[f->file[i].label]++;
+  const CategoryList own = {.of = d->folder, .item = named.categories, .n = f->classes, .by_name = true};
+  const bool ok = take_classes(d, like, &own, count, label_of, err);
+  free(count);
+  coco_free(&named);
+  return ok;
 }
 
 typedef struct FolderImage { // on its way to the order of ids
@@ -230,7 +233,7 @@ static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *spl
   if (!class_folders_list(&f, d->folder, err)) return false;
   int *label_of = xmalloc((size_t)f.classes * sizeof *label_of);
   d->others = f.others;
-  bool ok = name_folders(&d->coco, &f, label_of, o->like, d->folder, err);
+  bool ok = name_folders(d, &f, label_of, o->like, err);
   if (ok) take_images(&d->coco, l, &f, label_of);
   free(label_of);
   class_folders_free(&f);
@@ -300,6 +303,8 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   if (class_split_names(split) == class_split_names("test")) own.val_fraction = 0;
   if (!(idx ? list_idx : list_folders)(d, l, dir, held_out ? "train" : split, o, err)) return false;
   Coco *c = &d->coco;
+  const CategoryList classes = dataset_categories(d);
+  if (!o->like) categories_examine(&classes, &d->notes);
   d->classes = c->num_categories;
   d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
   d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);

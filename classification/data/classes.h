@@ -13,11 +13,11 @@ typedef struct ClassOptions {
   // else there is, and in which order, does not matter. 0: the splits are as they lie there.
   float val_fraction;
   uint64_t seed;
-  bool strict;         // as in DatasetOptions
-  bool upright;        // photographs are turned as their EXIF orientation says
-  double patience;     // as in DatasetOptions
-  int limit;           // only so many images, the first by id: of folders a mix of all classes; 0: all
-  const Dataset *like; // the training split, whose classes are this one's, too; NULL: this is training's
+  bool strict;              // as in DatasetOptions
+  bool upright;             // photographs are turned as their EXIF orientation says
+  double patience;          // as in DatasetOptions
+  int limit;                // only so many images, the first by id: of folders a mix of all classes; 0: all
+  const CategoryList *like; // the classes of training, which are this one's, too; NULL: this is training's
 } ClassOptions;
 
 // Opens "train", "val" or "test" (or "t10k", which is test). IDX: train-…, and t10k-…, test-… or val-… for either of

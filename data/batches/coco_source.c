@@ -17,7 +17,11 @@ static bool find(const char *dir, const char *train_split, const char *val_split
 }
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
-  return dataset_open(d, dir, split, &o->set, err);
+  if (!dataset_open(d, dir, split, &o->set, err)) return false;
+  const CategoryList known = o->train ? dataset_categories(o->train) : (CategoryList){0};
+  const bool ok = o->train ? dataset_take_categories(d, &known, err) : coco_has_categories(&d->coco, err);
+  if (!ok) dataset_close(d);
+  return ok;
 }
 
 const Source source_of_objects = {.learner = "a detector",

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/output.h"
 
 // ---- images and their objects ---------------------------------------------------------------------------------------
 
@@ -96,8 +97,34 @@ bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *
   return true;
 }
 
+// ---- categories -----------------------------------------------------------------------------------------------------
+
+CategoryList dataset_categories(const Dataset *d) {
+  return (CategoryList){.of = d->coco.path, .item = d->coco.categories, .n = d->coco.num_categories};
+}
+
+bool dataset_take_categories(Dataset *d, const CategoryList *known, Err *err) {
+  Coco *c = &d->coco;
+  const CategoryList own = dataset_categories(d);
+  int *objects = xcalloc((size_t)own.n, sizeof *objects), *to = xcalloc((size_t)own.n, sizeof *to);
+  for (int a = 0; a < c->num_anns; a++)
+    if (c->anns[a].category >= 0) objects[c->anns[a].category]++;
+  const bool ok = coco_has_categories(c, err) && categories_match(known, &own, objects, to, &d->notes, err);
+  if (ok && !categories_in_place(known, &own, to)) {
+    const int background = d->classes - own.n;
+    for (int o = 0; o < d->first_object[d->num_images]; o++)
+      d->object[o].label = to[d->object[o].label - background] + background;
+    coco_take_categories(c, known, to);
+    d->classes = known->n + background;
+  }
+  free(objects);
+  free(to);
+  return ok;
+}
+
 void dataset_close(Dataset *d) {
   coco_free(&d->coco);
+  category_notes_free(&d->notes);
   free(d->folder);
   free(d->left_out);
   free(d->absent);
@@ -143,4 +170,11 @@ uint64_t dataset_key(const Dataset *d) {
   return key;
 }
 
-void dataset_print(const Dataset *d, FILE *out) { d->type->print(d, out); }
+void dataset_print_notes(const Dataset *d, FILE *out) {
+  for (int i = 0; i < d->notes.n; i++) line_print(out, "note: %s", d->notes.line[i]);
+}
+
+void dataset_print(const Dataset *d, FILE *out) {
+  d->type->print(d, out);
+  dataset_print_notes(d, out);
+}

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/batches/object_type.h"
-#include "data/coco/coco.h"
+#include "data/coco/categories_match.h"
 #include "data/coco/crowds.h"
 #include "data/images/image.h"
 
@@ -45,6 +45,7 @@ typedef struct Dataset {
   int others;        // files that are no images
   // For the report.
   int num_listed;      // images of the file that were looked at, from its first: fewer with a limit
+  CategoryNotes notes; // on its categories
   bool *left_out;      // [coco.num_images] the next
   int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
   int missing;         // files of usable images that are not there: the loader will meet them
@@ -84,6 +85,14 @@ void dataset_close(Dataset *d);
 // The box of an annotation as training takes it: x1 y1 x2 y2, clipped to the image where its size is known; `extra` is
 // box_extra. False where it has no area.
 bool dataset_box(const Coco *c, const CocoImage *im, const CocoAnn *a, float extra, float box[4]);
+
+// Its categories, for whoever holds others against them; borrowed.
+CategoryList dataset_categories(const Dataset *d);
+// Gives its categories ids, names and order of `known`, as categories_match finds them; labels follow. False
+// where objects have others, or where the file lists none.
+bool dataset_take_categories(Dataset *d, const CategoryList *known, Err *err);
+// A line for each note.
+void dataset_print_notes(const Dataset *d, FILE *out);
 
 // The file of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);

@@ -109,6 +109,7 @@ static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
 
 static bool nothing_usable(const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
+  if (!coco_has_categories(c, err)) return false;
   return err_set(err,
                  "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds, %d "
                  "have an empty box, %d an unknown category",
@@ -286,6 +287,8 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
     dataset_close(d);
     return false;
   }
+  const CategoryList categories = dataset_categories(d);
+  categories_examine(&categories, &d->notes);
   d->classes = d->coco.num_categories + 1;
   measure(d);
   choose_canvases(d, options->max_canvases);

@@ -28,13 +28,15 @@ int coco_find_category(const Coco *c, int64_t id) {
 void coco_free(Coco *c) {
   free(c->path);
   free(c->origin);
+  if (!c->map || c->own_categories) {
+    for (int i = 0; i < c->num_categories; i++) free(c->categories[i].name);
+    free(c->categories);
+  }
   if (c->map) {
     munmap(c->map, c->map_bytes);
   } else {
     for (int i = 0; i < c->num_images; i++) free(c->images[i].file_name);
-    for (int i = 0; i < c->num_categories; i++) free(c->categories[i].name);
     free(c->images);
-    free(c->categories);
     free(c->anns);
     free(c->part_points);
     free(c->part_first);

@@ -70,6 +70,8 @@ typedef struct Coco {
   int num_parts;
   size_t num_xy, num_runs; // numbers in xy and runs
   bool own_ids;            // the evaluator numbers annotations itself, whatever ids they have in the file
+  bool no_categories;      // the file has no such list
+  bool own_categories;     // of a mapped index: they are the C library's all the same
   char *origin;            // how an index served, for the report; NULL: none was asked for
   void *map;               // the index that the arrays stand in, map_bytes long; NULL: they are the C library's
   size_t map_bytes;

@@ -158,9 +158,9 @@ typedef struct Section {
   const char *name;
   void (*read)(CocoReader *r);
 } Section;
-enum { IMAGES, SECTIONS = 3 };
+enum { IMAGES, CATEGORIES, SECTIONS = 3 };
 static const Section sections[SECTIONS] = {
-    [IMAGES] = {"images", read_image}, {"categories", read_category}, {"annotations", coco_read_object}};
+    [IMAGES] = {"images", read_image}, [CATEGORIES] = {"categories", read_category}, {"annotations", coco_read_object}};
 
 bool coco_load(Coco *c, const char *path, Err *err) {
   *c = (Coco){0};
@@ -195,6 +195,7 @@ bool coco_load(Coco *c, const char *path, Err *err) {
       sort_by_id(c->categories, categories, sizeof *c->categories, drop_category, &c->duplicate_category);
   c->duplicate_images = images - c->num_images;
   c->duplicate_categories = categories - c->num_categories;
+  c->no_categories = !seen[CATEGORIES];
   group_annotations(c);
   return true;
 }

@@ -68,24 +68,18 @@ static void advise_sizes(Advice *a, const Split *t) {
          s->large, s->image100.w, s->image100.h);
 }
 
-static bool same_name(const Coco *c, int k) {
-  for (int i = 0; i < k; i++)
-    if (strcmp(c->categories[i].name, c->categories[k].name) == 0) return true;
-  return false;
-}
-
 static void advise_categories(Advice *a, const Split *t, const Split *v) {
   const Coco *c = &t->data.coco;
-  NameSentence few = {0}, untrained = {0}, unscored = {0}, twins = {0};
+  NameSentence few = {0}, untrained = {0}, unscored = {0};
   int most = 0;
   for (int k = 0; k < c->num_categories; k++) {
     const char *name = c->categories[k].name;
-    int n = t->survey.category[k].objects, other = v ? coco_find_category(&v->data.coco, c->categories[k].id) : -1;
+    int n = t->survey.category[k].objects,
+        other = v && !*v->stop.msg ? coco_find_category(&v->data.coco, c->categories[k].id) : -1;
     int scored = other >= 0 ? v->survey.category[other].objects : 0;
     if (n > 0 && n < FEW) add_name(&few, "%.40s %d", name, n);
     if (n == 0 && scored) add_name(&untrained, "%.40s %d", name, scored);
-    if (n > 0 && v && !scored) add_name(&unscored, "%.40s", name);
-    if (same_name(c, k)) add_name(&twins, "%.40s", name);
+    if (n > 0 && v && !*v->stop.msg && !scored) add_name(&unscored, "%.40s", name);
     if (n > t->survey.category[most].objects) most = k;
   }
   if (few.n) hurt(a, "categories with fewer than %d objects in %s: %d (%s)", FEW, t->name, few.n, names_end(&few));
@@ -95,7 +89,8 @@ static void advise_categories(Advice *a, const Split *t, const Split *v) {
   if (unscored.n)
     hurt(a, "categories without an object in %s, which are not scored: %d (%s)", v->name, unscored.n,
          names_end(&unscored));
-  if (twins.n) hurt(a, "categories that share a name with another one: %d (%s)", twins.n, names_end(&twins));
+  for (int i = 0; i < t->data.notes.n; i++) hurt(a, "%s", t->data.notes.line[i]);
+  for (int i = 0; v && i < v->data.notes.n; i++) hurt(a, "%s", v->data.notes.line[i]);
   int n = c->num_categories ? t->survey.category[most].objects : 0;
   if (t->survey.used > 1 && n > t->survey.objects / 2)
     hurt(a, "%.0f %% of all objects are of one category, %.40s", percent(n, t->survey.objects),

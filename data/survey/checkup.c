@@ -6,7 +6,8 @@
 
 // ---- looking --------------------------------------------------------------------------------------------------------
 
-static void split_open(Split *s, const char *name, const CheckupOptions *o, bool keep_empty) {
+// `train` is what its categories are held against, where that is open; NULL: this is training's.
+static void split_open(Split *s, const char *name, const CheckupOptions *o, bool keep_empty, const Split *train) {
   *s = (Split){.name = name};
   DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},
                             .upright = o->exif,
@@ -16,6 +17,10 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;
   mask_forms_check(&s->data.coco, &s->stop);
+  const CategoryList known = train && train->open ? dataset_categories(&train->data) : (CategoryList){0};
+  if (known.n) dataset_take_categories(&s->data, &known, &s->stop); // where it cannot, it is shown as it is
+  if (!train && s->data.coco.num_categories == 0 && coco_has_categories(&s->data.coco, &s->stop))
+    err_set(&s->stop, "%s: there is no category to train on", s->data.coco.path);
   survey_take(&s->survey, &s->data);
   defects_find(&s->defects, &s->data, o->decode ? DEPTH_FILES : DEPTH_ANNOTATIONS, o->looked);
 }
@@ -25,19 +30,6 @@ static void split_close(Split *s) {
   defects_free(&s->defects);
   survey_free(&s->survey);
   dataset_close(&s->data);
-}
-
-// What stops ./train once its data are open: no category, or one to evaluate that training does not know.
-static void check_categories(Split *train, Split *val) {
-  const Coco *v = &val->data.coco, *t = &train->data.coco;
-  if (train->open && t->num_categories == 0) err_set(&train->stop, "%s: there is no category to train on", t->path);
-  for (int i = 0; val->open && train->open && i < v->num_categories; i++)
-    if (coco_find_category(t, v->categories[i].id) < 0) {
-      err_set(&val->stop,
-              "%s: category %lld (%s) is not in %s; give it its id there, add it there, or take it out here", v->path,
-              (long long)v->categories[i].id, v->categories[i].name, t->path);
-      return;
-    }
 }
 
 static bool is_split(const CheckupOptions *o, const char *split) {
@@ -53,9 +45,8 @@ static bool split_sound(const Split *s) { return !s->name || (!*s->stop.msg && !
 
 void checkup_take(Checkup *c, const CheckupOptions *o) {
   *c = (Checkup){0};
-  split_open(&c->train, o->train_split, o, o->keep_empty);
-  if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true);
-  check_categories(&c->train, &c->val);
+  split_open(&c->train, o->train_split, o, o->keep_empty, NULL);
+  if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true, &c->train);
   if (c->train.open) advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }
@@ -131,13 +122,13 @@ static int by_objects(const void *a, const void *b) {
   return (p->id > q->id) - (p->id < q->id);
 }
 
-static int category_at(const Diagnosis *f, int64_t id) {
+static int category_at(const Diagnosis *f, const CocoCategory *c) {
   int i = 0;
-  while (i < f->categories && f->category[i].id != id) i++;
+  while (i < f->categories && (f->category[i].id != c->id || strcmp(f->category[i].name, c->name))) i++;
   return i;
 }
 
-// Those of both splits, by their ids, the ones with most objects first.
+// Those of both splits, the ones with most objects first.
 static void find_categories(Diagnosis *f, const Checkup *c) {
   const Split *of[FOUND_SPLITS] = {&c->train, &c->val};
   int known[FOUND_SPLITS];
@@ -146,7 +137,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
   for (int s = 0; s < FOUND_SPLITS; s++)
     for (int k = 0; k < known[s]; k++) {
       const CocoCategory *category = &of[s]->data.coco.categories[k];
-      FoundCategory *to = &f->category[category_at(f, category->id)];
+      FoundCategory *to = &f->category[category_at(f, category)];
       if (to == f->category + f->categories) {
         f->categories++;
         *to = (FoundCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
@@ -159,7 +150,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
   qsort(f->category, (size_t)f->categories, sizeof *f->category, by_objects);
   for (int s = 0; s < FOUND_SPLITS; s++) {
     f->split[s].category = xcalloc((size_t)known[s], sizeof *f->split[s].category);
-    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = category_at(f, of[s]->data.coco.categories[k].id);
+    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = category_at(f, &of[s]->data.coco.categories[k]);
   }
 }
 

@@ -32,17 +32,3 @@ TEST(classify_counts_hits_and_confusions) {
   EXPECT(m.n == 2 && m.metric[0].value == 0.5 && m.metric[1].value == 0.75 && m.images == 4 && m.left_out == 1);
   EXPECT_STR(m.summary, "top-1 50.00 %  top-5 75.00 %");
 }
-
-TEST(classify_accepts_the_same_classes) {
-  CocoCategory named[] = {{0, "ant"}, {1, "bee"}};
-  Dataset d = {
-      .type = &objects_of_classes, .classes = 2, .coco = {.path = "there", .categories = named, .num_categories = 2}};
-  const Category same[] = {{0, "ant"}, {1, "bee"}}, other[] = {{0, "ant"}, {1, "bear"}};
-  Err err;
-  EXPECT(classify_accepts(same, 2, &d, &err));
-  EXPECT(!classify_accepts(other, 2, &d, &err));
-  EXPECT_STR(err.msg, "there: class 1 is bee, but the model's is bear");
-  EXPECT(!classify_accepts(same, 3, &d, &err) && strstr(err.msg, "2 classes, but the model has 3"));
-  d.type = &objects_with_masks;
-  EXPECT(!classify_accepts(same, 2, &d, &err) && strstr(err.msg, ": not a data set of images by class"));
-}

@@ -81,17 +81,3 @@ TEST(scoring_during_steps_keeps_figures_and_order) {
   free(dirs[1]);
   dataset_close(&d);
 }
-
-// A data set may lack categories of the model (COCO's file has 80, torchvision's labels are 90), not the other way
-// round.
-TEST(evaluate_categories_are_the_models) {
-  Category known[] = {{.id = 1}, {.id = 7}, {.id = 9}};
-  CocoCategory some[] = {{.id = 9, .name = "nine"}, {.id = 1, .name = "one"}}, other[] = {{.id = 2, .name = "two"}};
-  Dataset d = {.coco = {.path = "FILE", .categories = some, .num_categories = COUNT(some)}};
-  Err err = {""};
-  EXPECT(evaluate_categories(known, COUNT(known), &d, &err));
-  d.coco.categories = other;
-  d.coco.num_categories = COUNT(other);
-  EXPECT(!evaluate_categories(known, COUNT(known), &d, &err));
-  EXPECT_STR(err.msg, "FILE: category 1, id 2 (two), is none of the model's 3; ids are those of training");
-}

@@ -59,7 +59,8 @@ TEST(class_survey_finds) {
   ClassSurvey s, v;
   Err err = {""};
   if (!EXPECT(classes_open(&train, ill_set(), "train", &(ClassOptions){.size = {50, 50}}, &err))) return;
-  if (!EXPECT(classes_open(&val, ill_set(), "val", &(ClassOptions){.size = {50, 50}, .like = &train}, &err))) return;
+  const CategoryList known = dataset_categories(&train);
+  if (!EXPECT(classes_open(&val, ill_set(), "val", &(ClassOptions){.size = {50, 50}, .like = &known}, &err))) return;
   class_survey_take(&s, &train, true, NULL);
   class_survey_take(&v, &val, true, NULL);
   EXPECT(s.count[0] == 6 && s.count[1] == 4 && v.count[0] == 3 && v.count[1] == 0);

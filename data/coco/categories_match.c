@@ -1,0 +1,367 @@
+#include "data/coco/categories_match.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "base/alloc.h"
+#include "base/text.h"
+
+// ---- names ----------------------------------------------------------------------------------------------------------
+
+enum { NAME_BYTES = 255, SHOWN = 4 }; // of a name that weights keep; pairs that a message lists
+
+// Of a category what decides: hashes, so that lists of ten thousand are held against each other at once.
+typedef struct CategoryName {
+  uint64_t exact, plain; // plain: without blanks, in lower case
+  bool named;
+} CategoryName;
+
+static uint64_t hash_name(const char *name, bool plain) {
+  uint64_t key = 0xcbf29ce484222325u;
+  for (int i = 0; i < NAME_BYTES && name[i]; i++) {
+    const unsigned char c = (unsigned char)name[i];
+    if (plain && isspace(c)) continue;
+    key = (key ^ (plain ? (unsigned char)tolower(c) : c)) * 0x100000001b3u; // FNV-1a
+  }
+  return key;
+}
+
+static bool is_number_of(const CocoCategory *c, const char *before) {
+  char number[48];
+  snprintf(number, sizeof number, "%s%lld", before, (long long)c->id);
+  return c->name && !strcmp(c->name, number);
+}
+
+static bool has_name(const CocoCategory *c) { return c->name && *c->name && !is_number_of(c, ""); }
+
+// "class 7": weights of torchvision's that do not tell.
+static bool all_unknown(const CategoryList *l) {
+  for (int i = 0; i < l->n; i++)
+    if (!is_number_of(&l->item[i], "class ")) return false;
+  return l->n > 0;
+}
+
+static CategoryName *names_of(const CategoryList *l) {
+  CategoryName *name = xcalloc((size_t)l->n, sizeof *name);
+  for (int i = 0; i < l->n; i++) {
+    const char *text = l->item[i].name ? l->item[i].name : "";
+    name[i] = (CategoryName){hash_name(text, false), hash_name(text, true), l->by_name || has_name(&l->item[i])};
+  }
+  return name;
+}
+
+// ---- saying ---------------------------------------------------------------------------------------------------------
+
+// A list of a few in one line, and how many more.
+typedef struct FewPairs {
+  char *text;
+  size_t size;
+  FILE *f;
+  int n;
+} FewPairs;
+
+static void PRINTF_LIKE(2, 3) list_add(FewPairs *l, const char *fmt, ...) {
+  if (!l->n) l->f = text_open(&l->text, &l->size);
+  if (l->n++ >= SHOWN) return;
+  if (l->n > 1) fputs(", ", l->f);
+  va_list args;
+  va_start(args, fmt);
+  vfprintf(l->f, fmt, args);
+  va_end(args);
+}
+
+// The caller frees it.
+static char *list_end(FewPairs *l) {
+  if (l->n > SHOWN) fprintf(l->f, " and %d more", l->n - SHOWN);
+  text_close(l->f);
+  return l->text;
+}
+
+static void PRINTF_LIKE(2, 3) note(CategoryNotes *notes, const char *fmt, ...) {
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  va_list args;
+  va_start(args, fmt);
+  vfprintf(f, fmt, args);
+  va_end(args);
+  text_close(f);
+  CHECK(notes->n < CATEGORY_NOTES);
+  notes->line[notes->n++] = text;
+}
+
+void category_notes_free(CategoryNotes *notes) {
+  for (int i = 0; i < notes->n; i++) free(notes->line[i]);
+  *notes = (CategoryNotes){0};
+}
+
+enum { LABEL = 128 };
+
+// "7 bird", without what the list does not know.
+static const char *label_of(const CategoryList *l, int i, char room[LABEL]) {
+  const CocoCategory *c = &l->item[i];
+  if (l->by_name)
+    snprintf(room, LABEL, "%.80s", c->name);
+  else
+    snprintf(room, LABEL, "%lld%s%.80s", (long long)c->id, has_name(c) ? " " : "", has_name(c) ? c->name : "");
+  return room;
+}
+
+static long long id_of(const CategoryList *l, int i) { return (long long)l->item[i].id; }
+static const char *name_of(const CategoryList *l, int i) { return l->item[i].name ? l->item[i].name : ""; }
+
+// ---- two lists ------------------------------------------------------------------------------------------------------
+
+typedef struct CategoryMatch {
+  const CategoryList *known, *own;
+  CategoryName *known_name, *own_name;
+  const int *objects;
+  int *to;
+  bool *taken; // [known->n]
+} CategoryMatch;
+
+static bool needed(const CategoryMatch *m, int i) { return !m->objects || m->objects[i] > 0; }
+
+static bool same_id(const CategoryMatch *m, int k, int i) {
+  return !m->known->by_name && !m->own->by_name && m->known->item[k].id == m->own->item[i].id;
+}
+
+typedef bool Rule(const CategoryMatch *m, int k, int i);
+
+static bool is_same(const CategoryMatch *m, int k, int i) {
+  return (same_id(m, k, i) || m->known->by_name || m->own->by_name) && m->known_name[k].exact == m->own_name[i].exact;
+}
+
+static bool is_nearly_same(const CategoryMatch *m, int k, int i) {
+  return same_id(m, k, i) && m->known_name[k].plain == m->own_name[i].plain;
+}
+
+static bool both_named(const CategoryMatch *m, int k, int i) { return m->known_name[k].named && m->own_name[i].named; }
+
+static bool has_same_name(const CategoryMatch *m, int k, int i) {
+  return both_named(m, k, i) && m->known_name[k].exact == m->own_name[i].exact;
+}
+
+static bool has_near_name(const CategoryMatch *m, int k, int i) {
+  return both_named(m, k, i) && m->known_name[k].plain == m->own_name[i].plain;
+}
+
+static bool has_id_alone(const CategoryMatch *m, int k, int i) { return same_id(m, k, i) && !both_named(m, k, i); }
+
+// The only one that is free and that the rule takes for it; -1: there is none, or there are several.
+static int find(const CategoryMatch *m, Rule *rule, int i) {
+  int found = -1;
+  if (i < m->known->n && !m->taken[i] && rule == is_same && rule(m, i, i)) return i;
+  for (int k = 0; k < m->known->n; k++) {
+    if (m->taken[k] || !rule(m, k, i)) continue;
+    if (found >= 0) return -1;
+    found = k;
+  }
+  return found;
+}
+
+// Those with objects first: of two that are called alike the other one may be of no use.
+static void apply(const CategoryMatch *m, Rule *rule) {
+  for (int idle = 0; idle < 2; idle++)
+    for (int i = 0; i < m->own->n; i++) {
+      if (m->to[i] >= 0 || needed(m, i) == (bool)idle) continue;
+      m->to[i] = find(m, rule, i);
+      if (m->to[i] >= 0) m->taken[m->to[i]] = true;
+    }
+}
+
+static bool all_found(const CategoryMatch *m) {
+  for (int i = 0; i < m->own->n; i++)
+    if (m->to[i] < 0 && needed(m, i)) return false;
+  return true;
+}
+
+static bool take_in_order(const CategoryMatch *m, CategoryNotes *notes, Err *err) {
+  if (m->own->n != m->known->n)
+    return err_set(err, "%s does not name its %d categories, and %s has %d: there must be as many", m->known->of,
+                   m->known->n, m->own->of, m->own->n);
+  for (int i = 0; i < m->own->n; i++) m->to[i] = i;
+  note(notes, "%s does not name its %d categories: those of %s are taken in the order of their ids", m->known->of,
+       m->known->n, m->own->of);
+  return true;
+}
+
+// The category there that has this one's id, for a message; -1: none has.
+static int namesake(const CategoryMatch *m, int i) {
+  for (int k = 0; k < m->known->n; k++)
+    if (same_id(m, k, i)) return k;
+  return -1;
+}
+
+static bool refuse(const CategoryMatch *m, Err *err) {
+  FewPairs l = {0};
+  for (int i = 0; i < m->own->n; i++) {
+    if (m->to[i] >= 0 || !needed(m, i)) continue;
+    const int k = namesake(m, i);
+    char is[LABEL], there[LABEL];
+    if (k >= 0)
+      list_add(&l, "%s (there it is %s)", label_of(m->own, i, is), label_of(m->known, k, there));
+    else
+      list_add(&l, "%s", label_of(m->own, i, is));
+  }
+  const int n = l.n;
+  char *text = list_end(&l);
+  err_set(err, "%s: %d categor%s %s not in %s: %s; rename or remove %s", m->own->of, n, n == 1 ? "y" : "ies",
+          n == 1 ? "is" : "are", m->known->of, text, n == 1 ? "it" : "them");
+  free(text);
+  return false;
+}
+
+static void note_pairs(const CategoryMatch *m, CategoryNotes *notes) {
+  FewPairs moved = {0}, near = {0}, extra = {0};
+  for (int i = 0; i < m->own->n; i++) {
+    const int k = m->to[i];
+    char is[LABEL];
+    if (k < 0) {
+      list_add(&extra, "%s", label_of(m->own, i, is));
+      continue;
+    }
+    if (!same_id(m, k, i) && !m->own->by_name && !m->known->by_name)
+      list_add(&moved, "%s to %lld", label_of(m->own, i, is), id_of(m->known, k));
+    if (both_named(m, k, i) && m->known_name[k].exact != m->own_name[i].exact)
+      list_add(&near, "\"%.80s\" for \"%.80s\"", name_of(m->own, i), name_of(m->known, k));
+  }
+  char *text;
+  if (moved.n) {
+    note(notes, "%s: ids differ from those of %s; categories are mapped by name: %s", m->own->of, m->known->of,
+         text = list_end(&moved));
+    free(text);
+  }
+  if (near.n) {
+    note(notes, "%s: names differ from those of %s by case or blanks alone and are taken as the same: %s", m->own->of,
+         m->known->of, text = list_end(&near));
+    free(text);
+  }
+  if (extra.n) {
+    note(notes, "%s: categories without objects that are not in %s are left out: %s", m->own->of, m->known->of,
+         text = list_end(&extra));
+    free(text);
+  }
+}
+
+bool categories_match(const CategoryList *known, const CategoryList *own, const int *objects, int *to,
+                      CategoryNotes *notes, Err *err) {
+  static Rule *const rules[] = {is_same, is_nearly_same, has_same_name, has_near_name, has_id_alone};
+  CategoryMatch m = {.known = known,
+                     .own = own,
+                     .known_name = names_of(known),
+                     .own_name = names_of(own),
+                     .objects = objects,
+                     .to = to,
+                     .taken = xcalloc((size_t)known->n, sizeof *m.taken)};
+  for (int i = 0; i < own->n; i++) to[i] = -1;
+  for (int r = 0; r < COUNT(rules); r++) apply(&m, rules[r]);
+  bool ok = all_found(&m);
+  if (!ok && all_unknown(known))
+    ok = take_in_order(&m, notes, err);
+  else if (ok)
+    note_pairs(&m, notes);
+  else
+    refuse(&m, err);
+  free(m.known_name);
+  free(m.own_name);
+  free(m.taken);
+  return ok;
+}
+
+static bool same_pair(const CocoCategory *a, const CocoCategory *b) {
+  return a->id == b->id && !strncmp(a->name ? a->name : "", b->name ? b->name : "", NAME_BYTES);
+}
+
+bool categories_in_place(const CategoryList *known, const CategoryList *own, const int *to) {
+  bool same = known->n == own->n;
+  for (int i = 0; same && i < own->n; i++) same = to[i] == i && same_pair(&known->item[i], &own->item[i]);
+  return same;
+}
+
+bool categories_same(const CategoryList *known, const CategoryList *own, Err *err) {
+  if (known->n != own->n)
+    return err_set(err, "%s has %d categories, but %s has %d", known->of, known->n, own->of, own->n);
+  for (int i = 0; i < own->n; i++)
+    if (!same_pair(&known->item[i], &own->item[i]))
+      return err_set(err, "category %d of %s is %lld (%s), but that of %s is %lld (%s)", i + 1, known->of,
+                     id_of(known, i), name_of(known, i), own->of, id_of(own, i), name_of(own, i));
+  return true;
+}
+
+// ---- one list -------------------------------------------------------------------------------------------------------
+
+typedef struct NamePlace {
+  uint64_t plain;
+  int at;
+} NamePlace;
+
+static int compare_names(const void *a, const void *b) {
+  const NamePlace *p = a, *q = b;
+  return p->plain != q->plain ? (p->plain > q->plain) - (p->plain < q->plain) : compare_int(&p->at, &q->at);
+}
+
+void categories_examine(const CategoryList *list, CategoryNotes *notes) {
+  CategoryName *name = names_of(list);
+  NamePlace *place = xcalloc((size_t)list->n, sizeof *place);
+  FewPairs twins = {0}, near = {0};
+  for (int i = 0; i < list->n; i++) place[i] = (NamePlace){name[i].plain, i};
+  if (list->n) qsort(place, (size_t)list->n, sizeof *place, compare_names);
+  for (int p = 1; p < list->n; p++) {
+    const int a = place[p - 1].at, b = place[p].at;
+    if (place[p].plain != place[p - 1].plain || !name[a].named) continue;
+    if (name[a].exact == name[b].exact)
+      list_add(&twins, "%.80s (%lld, %lld)", name_of(list, a), id_of(list, a), id_of(list, b));
+    else
+      list_add(&near, "\"%.80s\" and \"%.80s\"", name_of(list, a), name_of(list, b));
+  }
+  char *text;
+  if (twins.n) {
+    note(notes, "%s: categories that share a name are different ones all the same; rename or merge them: %s", list->of,
+         text = list_end(&twins));
+    free(text);
+  }
+  if (near.n) {
+    note(notes, "%s: names of categories that differ by case or blanks alone; rename or merge them: %s", list->of,
+         text = list_end(&near));
+    free(text);
+  }
+  free(place);
+  free(name);
+}
+
+// ---- a data set -----------------------------------------------------------------------------------------------------
+
+bool coco_has_categories(const Coco *c, Err *err) {
+  if (!c->no_categories || !c->num_anns) return true;
+  return err_set(err,
+                 "%s: no list \"categories\"; add it: \"categories\":[{\"id\":%lld,\"name\":\"…\"}, …], with every "
+                 "category_id of the annotations",
+                 c->path, (long long)c->anns[0].category_id);
+}
+
+// The pages of an index are this process's own once they are written to.
+static void make_writable(const Coco *c) {
+  const size_t bytes = (size_t)c->num_anns * sizeof *c->anns;
+  if (c->map && bytes && mprotect(c->anns, bytes, PROT_READ | PROT_WRITE) != 0)
+    die(EXIT_RUN, "%s: cannot renumber the categories of its index: %s", c->path, strerror(errno));
+}
+
+void coco_take_categories(Coco *c, const CategoryList *known, const int *to) {
+  make_writable(c);
+  for (int i = 0; i < c->num_anns; i++) {
+    CocoAnn *a = &c->anns[i];
+    if (a->category < 0) continue;
+    a->category = to[a->category];
+    a->category_id = known->item[a->category].id;
+  }
+  const bool own = !c->map || c->own_categories;
+  for (int i = 0; own && i < c->num_categories; i++) free(c->categories[i].name);
+  if (own) free(c->categories);
+  c->categories = xcalloc((size_t)known->n, sizeof *c->categories);
+  for (int i = 0; i < known->n; i++)
+    c->categories[i] = (CocoCategory){known->item[i].id, xstrdup(known->item[i].name ? known->item[i].name : "")};
+  c->num_categories = known->n;
+  c->own_categories = true;
+}
