@@ -42,8 +42,8 @@ static char *metrics_of(const char *set, const char *weights, const char *out) {
 
 TEST_TIER(program_maps_categories_by_name, 1) {
   const char *said;
-  char train[512], *turned = other_ids("turned", "val", TURNED),
-                   *renamed = other_ids("called-otherwise", "val", "s/\"name\":\"/&thing/g");
+  char train[512], *turned = other_ids("names-turned", "val", TURNED),
+                   *renamed = other_ids("names-otherwise", "val", "s/\"name\":\"/&thing/g");
   if (!EXPECT_INT(train_shapes("", "named-run", "--iters 4"), 0)) return;
   char *run = xstrdup(in_tmp("named-run"));
   char *as_is = metrics_of(shapes_set(), run, "scores-as-is"), *mapped = metrics_of(turned, run, "scores-mapped");
@@ -62,7 +62,7 @@ TEST_TIER(program_maps_categories_by_name, 1) {
   EXPECT(!path_is_dir(in_tmp("on-renamed")));
   // Weights whose outputs are for other ids: a step of no length leaves scores as they are.
   char *from = xstrdup(in_tmp("from-turned"));
-  char *both = other_ids("turned-both", "*", TURNED);
+  char *both = other_ids("names-turned-both", "*", TURNED);
   EXPECT_INT(command(&said, "%s --lr 1e-20 --weights %s/model.safetensors --data %s --out %s", train, run, both,
                      in_tmp("from-turned")),
              0);
@@ -73,7 +73,7 @@ TEST_TIER(program_maps_categories_by_name, 1) {
   free(as_is);
   free(both);
   free(from);
-  char *none = other_ids("no-categories", "*", "s/\"categories\"/\"classes\"/");
+  char *none = other_ids("names-none", "*", "s/\"categories\"/\"classes\"/");
   expect_mistake("instances_train.json: no list \"categories\"; add it", "%s --data %s --out %s", train, none,
                  in_tmp("on-none"));
   expect_mistake("instances_val.json: no list \"categories\"; add it",
