@@ -45,9 +45,17 @@ static void print_notes(const EvalSummary *s) {
 
 // pycocotools ends with a KeyError where boxes are compared and an annotation has none.
 static void note_boxless(const Coco *gt) {
-  int n = 0;
-  for (int i = 0; i < gt->num_anns; i++) n += !gt->anns[i].has_bbox;
-  if (n) fprintf(stderr, "note: annotations without a box, which none can match, an error in pycocotools: %d\n", n);
+  int masks = 0, nothing = 0;
+  for (int i = 0; i < gt->num_anns; i++) {
+    const CocoAnn *a = &gt->anns[i];
+    if (a->has_bbox) continue;
+    *(a->bbox[2] > 0 ? &masks : &nothing) += 1;
+  }
+  if (masks)
+    fprintf(stderr, "note: annotations without a box, which have their mask's, an error in pycocotools: %d\n", masks);
+  if (nothing)
+    fprintf(stderr, "note: annotations without box or mask, which none can match, an error in pycocotools: %d\n",
+            nothing);
 }
 
 // clang-format off

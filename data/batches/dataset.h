@@ -76,15 +76,14 @@ typedef struct DatasetOptions {
 } DatasetOptions;
 
 // Reads the annotations of a split and decides what is usable, as torchvision's reference training does
-// (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. A box that is absent is that of
-// the mask. Image files are looked for but not opened, but for those whose size is not in the annotations and the
-// largest, which decides how much memory a batch takes. False when
-// files are not there, are malformed, or hold no usable image.
+// (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. Image files are looked for but
+// not opened, but for those whose size is not in the annotations and the largest, which decides how much memory a batch
+// takes. False when files are not there, are malformed, or hold no usable image.
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
 void dataset_close(Dataset *d);
 // The box of an annotation as training takes it: x1 y1 x2 y2, clipped to the image where its size is known; `extra` is
 // box_extra. False where it has no area.
-bool dataset_box(const Coco *c, const CocoImage *im, const CocoAnn *a, float extra, float box[4]);
+bool dataset_box(const CocoImage *im, const CocoAnn *a, float extra, float box[4]);
 
 // Its categories, for whoever holds others against them; borrowed.
 CategoryList dataset_categories(const Dataset *d);

@@ -13,19 +13,9 @@
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
 
-static void box_of_mask(const Coco *c, const CocoAnn *a, const CocoImage *im, double bbox[4]) {
-  Rle mask;
-  bbox[0] = bbox[1] = bbox[2] = bbox[3] = 0;
-  if (!coco_ann_rle(c, a, im->h, im->w, &mask)) return;
-  rle_bbox(&mask, bbox);
-  rle_free(&mask);
-}
-
-bool dataset_box(const Coco *c, const CocoImage *im, const CocoAnn *a, float extra, float box[4]) {
-  double bbox[4] = {a->bbox[0], a->bbox[1], a->bbox[2], a->bbox[3]};
-  if (!a->has_bbox) box_of_mask(c, a, im, bbox);
+bool dataset_box(const CocoImage *im, const CocoAnn *a, float extra, float box[4]) {
   // x + w in float32, as the reference adds them
-  float x = (float)bbox[0], y = (float)bbox[1], w = (float)bbox[2], h = (float)bbox[3];
+  float x = (float)a->bbox[0], y = (float)a->bbox[1], w = (float)a->bbox[2], h = (float)a->bbox[3];
   float right = im->w > 0 ? (float)im->w - extra : INFINITY, bottom = im->h > 0 ? (float)im->h - extra : INFINITY;
   box[0] = clip(x, right);
   box[1] = clip(y, bottom);
@@ -46,7 +36,7 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
     return false;
   }
   *o = (Object){.ann = ann, .label = a->category + 1};
-  if (!dataset_box(&d->coco, im, a, d->box_extra, o->box)) {
+  if (!dataset_box(im, a, d->box_extra, o->box)) {
     d->dropped_boxes++;
     return false;
   }

@@ -33,15 +33,15 @@ typedef struct CocoAnn {
   int64_t id;
   int64_t image_id, category_id; // as in the file, for the evaluator
   int category;                  // index into categories, or -1: no such category
-  double bbox[4];                // x y w h, pixels of the image; all zero when absent
-  double area;                   // as in the file; NaN when absent
-  bool crowd, has_bbox;
-  bool was_crowd;        // in the file, and is taken as an object (data/coco/crowds.h)
-  bool bad_segmentation; // all of its segmentation or a part of it cannot be used
-  SegForm form;          // of that part, the first; none of those found later
-  bool odd_polygon;      // a polygon ends with an x without its y
-  bool replaced;         // a later annotation of the file has the same id: the last of them is
-  int by;                // anns[by], or -1 where that one's image is not in the file
+  double bbox[4];                // x y w h, pixels of the image; absent: the mask's, or all zero without one
+  double area;                   // absent: the mask's, or the box's without one
+  bool crowd, has_bbox;          // has_bbox: in the file
+  bool was_crowd;                // in the file, and is taken as an object (data/coco/crowds.h)
+  bool bad_segmentation;         // all of its segmentation or a part of it cannot be used
+  SegForm form;                  // of that part, the first; none of those found later
+  bool odd_polygon;              // a polygon ends with an x without its y
+  bool replaced;                 // a later annotation of the file has the same id: the last of them is
+  int by;                        // anns[by], or -1 where that one's image is not in the file
   SegType type;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
   int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points

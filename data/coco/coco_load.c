@@ -1,7 +1,9 @@
 // A COCO data set from its annotation file: sections in any order, then indexed by id and grouped by image.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/parallel.h"
 #include "data/coco/coco.h"
 #include "data/coco/coco_read.h"
 
@@ -153,6 +155,37 @@ static void group_annotations(Coco *c) {
   c->num_anns = first;
 }
 
+// What is absent
+
+static bool is_complete(const CocoAnn *a) { return a->has_bbox && !isnan(a->area); }
+
+// Of an image without a size in the file, masks are taken at their own.
+static void complete(const Coco *c, const CocoImage *im, CocoAnn *a) {
+  const bool sized = im->h > 0 && im->w > 0, polygons = a->type == SEG_POLYGONS;
+  const int h = sized ? im->h : polygons ? a->extent[3] + 1 : a->rle_h;
+  const int w = sized ? im->w : polygons ? a->extent[2] + 1 : a->rle_w;
+  Rle mask;
+  const bool has_mask = coco_ann_rle(c, a, h, w, &mask);
+  if (has_mask && !a->has_bbox) rle_bbox(&mask, a->bbox);
+  if (isnan(a->area)) a->area = has_mask ? (double)rle_area(&mask) : a->bbox[2] * a->bbox[3];
+  rle_free(&mask);
+}
+
+static void complete_image(void *of, int i, int thread) {
+  (void)thread;
+  Coco *c = of;
+  const CocoImage *im = &c->images[i];
+  for (CocoAnn *a = c->anns + im->first_ann; a < c->anns + im->first_ann + im->anns; a++)
+    if (!is_complete(a)) complete(c, im, a);
+}
+
+// Gives annotations without a box or an area those of their masks.
+static void complete_annotations(Coco *c) {
+  int first = 0;
+  while (first < c->num_anns && is_complete(&c->anns[first])) first++;
+  if (first < c->num_anns) parallel_for(c->num_images, parallel_threads(c->num_images), complete_image, c);
+}
+
 // A list of the file that training needs, and how one of its elements is read.
 typedef struct Section {
   const char *name;
@@ -197,5 +230,6 @@ bool coco_load(Coco *c, const char *path, Err *err) {
   c->duplicate_categories = categories - c->num_categories;
   c->no_categories = !seen[CATEGORIES];
   group_annotations(c);
+  complete_annotations(c);
   return true;
 }

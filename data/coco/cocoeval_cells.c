@@ -46,9 +46,8 @@ static void gather_gt(EvalCells *e, int image, int i, EvalSummary *out) {
     image = coco_find_image(c, a->image_id);
     if (image < 0 || a->category < 0) return;
   }
-  double area = isnan(a->area) ? a->bbox[2] * a->bbox[3] : a->area;
   e->gts[e->num_gts++] = (EvalGt){
-      .ann = a, .id = c->own_ids ? i + 1 : a->id, .category = a->category, .image = image, .order = i, .area = area};
+      .ann = a, .id = c->own_ids ? i + 1 : a->id, .category = a->category, .image = image, .order = i, .area = a->area};
   out->zero_ids += a->id == 0 && !c->own_ids;
   if (e->type == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) return;
   if (out->box_masks++ == 0) out->first_box_mask = a->id;

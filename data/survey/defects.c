@@ -128,7 +128,7 @@ static void look_at_annotations(Defects *f, int i, float extra, Room *room) {
     const CocoAnn *a = &c->anns[k];
     TwiceObject *o = &room->object[n];
     bool corners = false;
-    const bool is_object = !a->crowd && a->category >= 0 && dataset_box(c, im, a, extra, o->box);
+    const bool is_object = !a->crowd && a->category >= 0 && dataset_box(im, a, extra, o->box);
     f->of_ann[k] = ann_defects(a, im, is_object);
     if (is_object && !(f->of_ann[k] & bit(DEFECT_MASK_UNIT, true)))
       f->of_ann[k] |= mask_defects(c, a, im, o->box, &corners);

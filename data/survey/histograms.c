@@ -35,7 +35,7 @@ static void take_sizes(Histograms *h, const Dataset *d, int i) {
   resize_shape(&d->resize, im->h, im->w, &rh, &rw);
   for (int k = d->first_object[i]; k < d->first_object[i + 1]; k++) {
     const Object *o = &d->object[k];
-    const double area = d->coco.anns[o->ann].area; // NaN where it is absent
+    const double area = d->coco.anns[o->ann].area; // 0 in some files
     const double bw = (double)o->box[2] - (double)o->box[0], bh = (double)o->box[3] - (double)o->box[1];
     h->stored[size_bin(sqrt(area > 0 ? area : bw * bh))]++;
     h->resized[size_bin(sqrt(bw * rw / im->w * bh * rh / im->h))]++;

@@ -165,6 +165,32 @@ TEST(evaluate_scores_do_not_depend_on_annotation_ids) {
   }
 }
 
+// Objects that have a mask alone are scored by the boxes that training takes.
+TEST(evaluate_boxes_are_the_masks_where_there_are_none) {
+  const char *dir = small_set("no-boxes");
+  char path[1024];
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, "{\"categories\":[{\"id\":3,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"},"
+                   "{\"id\":2,\"file_name\":\"2.png\",\"height\":42,\"width\":60}],\"annotations\":["
+                   "{\"id\":1,\"image_id\":1,\"category_id\":3,\"segmentation\":[[1,1,30,1,30,30,1,30]]},"
+                   "{\"id\":2,\"image_id\":2,\"category_id\":3,\"segmentation\":[[20,10,50,10,50,40,20,40]]}]}");
+  Dataset d;
+  Evaluation v;
+  Scores s;
+  Err err;
+  if (!open_set(&d, dir, &small_options)) return;
+  EXPECT_INT(d.first_object[d.num_images], 2);
+  evaluation_begin(&v, &d, true);
+  for (int k = 0; k < d.num_images; k++) v.read[k] = true;
+  find_all(&d, &v);
+  EXPECT(evaluate_score(&d, &v, &s, &err));
+  EXPECT_NEAR(s.bbox.stats[0], 1, 1e-12);
+  EXPECT_NEAR(s.segm.stats[0], 1, 1e-12);
+  scores_free(&s);
+  evaluation_free(&v);
+  dataset_close(&d);
+}
+
 // ---- several ranks ----------------------------------------------------------------------------------------------
 
 typedef struct Expected { // of one rank

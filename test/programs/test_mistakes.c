@@ -178,9 +178,11 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   expect_mistake("no.xls: expected FILE.json, FILE.txt, or a folder", "%s --confusion %s", eval, in_tmp("no.xls"));
   write_text(in_tmp("boxless.json"), "{\"images\":[{\"id\":1,\"height\":8,\"width\":6}],\"categories\":[{\"id\":3}],"
                                      "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":3,"
-                                     "\"segmentation\":[[1,1,4,1,4,5]]}]}");
+                                     "\"segmentation\":[[1,1,4,1,4,5]]},"
+                                     "{\"id\":6,\"image_id\":1,\"category_id\":3}]}");
   EXPECT_INT(command(&said, "%s --gt %s --dt %s", tool("cocoeval"), in_tmp("boxless.json"), in_tmp("dt.json")), 0);
-  EXPECT(strstr(said, "note: annotations without a box, which none can match, an error in pycocotools: 1\n"));
+  EXPECT(strstr(said, "note: annotations without a box, which have their mask's, an error in pycocotools: 1\n"));
+  EXPECT(strstr(said, "note: annotations without box or mask, which none can match, an error in pycocotools: 1\n"));
   expect_mistake("gt.json is an input of this run", "%s --curves %s", eval, in_tmp("gt.json"));
   expect_mistake("dt.json is an input of this run", "%s --confusion %s", eval, in_tmp("dt.json"));
   EXPECT_INT(command(&said, "cd %s && mkdir -p plots && ln gt.json plots/confusion.json", test_tmp()), 0);

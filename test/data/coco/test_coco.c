@@ -159,12 +159,12 @@ TEST(coco_reads_odd_documents) {
   EXPECT_INT(coco_find_image(&c, INT64_C(9007199254740992)), -1);
 
   const CocoAnn *crowd = &c.anns[0], *none = &c.anns[1], *text_rle = &c.anns[2], *polygons = &c.anns[3];
-  EXPECT(crowd->crowd && crowd->has_bbox && crowd->category == 0 && crowd->id == 5 && isnan(crowd->area));
+  EXPECT(crowd->crowd && crowd->has_bbox && crowd->category == 0 && crowd->id == 5 && crowd->area == 6);
   EXPECT_NEAR(crowd->bbox[2], 3.5, 0);
   EXPECT(none->type == SEG_NONE && none->category == -1 && none->category_id == 8 && none->id == 3);
   Rle text_runs = coco_ann_runs(&c, text_rle);
   EXPECT(!text_rle->has_bbox && text_rle->type == SEG_RLE && rle_area(&text_runs) == 6);
-  EXPECT(polygons->type == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && isnan(polygons->area));
+  EXPECT(polygons->type == SEG_POLYGONS && polygons->parts == 2 && !polygons->crowd && polygons->area == 4);
   EXPECT(!memcmp(polygons->extent, (int[]){0, 0, 2, 2}, sizeof polygons->extent));
   Rle mask;
   EXPECT(!coco_ann_rle(&c, none, 2, 3, &mask));
@@ -275,6 +275,48 @@ TEST(coco_takes_the_last_of_repeated_keys) {
   EXPECT_INT(c.odd_polygon, 0);
   EXPECT_INT(c.bad_segmentation, 0);
   coco_free(&c);
+}
+
+// A box or an area that is absent is the mask's, also where the image has no size; without a mask the area is the box's.
+TEST(coco_completes_annotations_by_their_masks) {
+#define POLYGON "\"segmentation\":[[2,3,12,3,12,9,2,9]]"
+#define RUNS "\"segmentation\":{\"size\":[4,5],\"counts\":[5,2,2,2,9]}"
+  static const struct {
+    const char *has;
+    int h, w; // of the image; 0: not in the file
+    double bbox[4], area;
+  } cases[] = {
+      {POLYGON, 20, 30, {2, 3, 10, 6}, 60},
+      {POLYGON, 8, 10, {2, 3, 8, 5}, 40},
+      {POLYGON, 0, 0, {2, 3, 10, 6}, 60},
+      {RUNS, 4, 5, {1, 1, 2, 2}, 4},
+      {RUNS, 0, 0, {1, 1, 2, 2}, 4},
+      {RUNS ",\"bbox\":null,\"area\":7", 4, 5, {1, 1, 2, 2}, 7},
+      {RUNS ",\"bbox\":[],\"area\":null", 4, 5, {1, 1, 2, 2}, 4},
+      {RUNS, 8, 8, {0, 0, 0, 0}, 0}, // of another size: none
+      {POLYGON ",\"bbox\":[1,2,3,4.5]", 20, 30, {1, 2, 3, 4.5}, 60},
+      {"\"bbox\":[1,2,3,4.5]", 20, 30, {1, 2, 3, 4.5}, 13.5},
+      {"\"bbox\":[1,2,3,4.5],\"area\":0", 20, 30, {1, 2, 3, 4.5}, 0},
+      {"\"iscrowd\":1", 20, 30, {0, 0, 0, 0}, 0},
+  };
+#undef POLYGON
+#undef RUNS
+  for (int i = 0; i < COUNT(cases); i++) {
+    Coco c;
+    Err err;
+    char size[64] = "";
+    if (cases[i].h) snprintf(size, sizeof size, ",\"height\":%d,\"width\":%d", cases[i].h, cases[i].w);
+    char *text = xasprintf("{\"images\":[{\"id\":1%s}],\"annotations\":[{\"image_id\":1,\"category_id\":1,%s}]}", size,
+                           cases[i].has);
+    if (EXPECT(load_text(&c, text, &err)) && EXPECT_INT(c.num_anns, 1)) {
+      bool same = EXPECT_NEAR(c.anns[0].area, cases[i].area, 0);
+      for (int k = 0; k < 4; k++) same = EXPECT_NEAR(c.anns[0].bbox[k], cases[i].bbox[k], 0) && same;
+      EXPECT_INT(c.anns[0].has_bbox, strstr(cases[i].has, "bbox\":[1") != NULL);
+      if (!same) printf("  case %d: %s\n", i, text);
+    }
+    coco_free(&c);
+    free(text);
+  }
 }
 
 // An id that comes again is the last one's of the file, which may be of an earlier image, or of one that is not there.

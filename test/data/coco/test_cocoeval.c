@@ -248,6 +248,32 @@ TEST(cocoeval_counts_the_last_in_the_file) {
   }
 }
 
+// Without a box the mask's is found, and without an area a mask of 40,000 pixels is large.
+TEST(cocoeval_of_annotations_without_box_and_area) {
+  CocoResult found = {.image_id = 1, .category_id = 1, .bbox = {0, 0, 200, 200}, .score = 0.9, .has_bbox = true};
+  Rle mask = rle_from_bbox(found.bbox, 300, 300);
+  found.rle = mask;
+  found.has_segm = true;
+  char path[1024];
+  snprintf(path, sizeof path, "%s/without-box-and-area.json", test_tmp());
+  write_text(path, "{\"images\":[{\"id\":1,\"width\":300,\"height\":300}],\"categories\":[{\"id\":1,\"name\":\"x\"}],"
+                   "\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,"
+                   "\"segmentation\":[[0,0,200,0,200,200,0,200]]}]}");
+  Coco gt;
+  Err err;
+  if (!EXPECT(coco_load(&gt, path, &err))) return;
+  for (int type = EVAL_BBOX; type <= EVAL_SEGM; type++) {
+    EvalSummary e;
+    EXPECT(cocoeval_run(&e, &gt, &(CocoResults){.items = &found, .n = 1}, (EvalType)type, &err));
+    EXPECT_NEAR(stat(&e, "AP"), 1, tolerance);
+    EXPECT_NEAR(stat(&e, "AP_large"), 1, tolerance);
+    EXPECT_NEAR(stat(&e, "AP_small"), -1, 0);
+    cocoeval_free(&e);
+  }
+  coco_free(&gt);
+  rle_free(&mask);
+}
+
 TEST(cocoeval_nothing_at_all) {
   Scene *s = scene_new(1, 1);
   EvalSummary e = scene_eval(s, EVAL_SEGM);
