@@ -1,4 +1,5 @@
 // What is made of a detector's results over a split of a data set: evaluation/evaluate.h, as a task.
+#include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "evaluation/detection_report.h"
@@ -17,23 +18,51 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
   return NULL;
 }
 
+// AP is -1 where there is nothing to find, which is no score.
+static double defined(double stat) { return stat < 0 ? NAN : stat; }
+
+static void say_scores(const Scores *s, char *text, size_t size) {
+  snprintf(text, size, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f", s->bbox.stats[0], s->bbox.stats[1],
+           s->segm.stats[0], s->segm.stats[1]);
+}
+
+static void say_why_none(const Dataset *d, const Evaluation *v, char *text, size_t size) {
+  const Coco *c = &d->coco;
+  int all = 0, crowds = 0, unknown = 0;
+  for (int i = 0; i < d->num_images; i++)
+    for (int k = 0; v->read[i] && k < c->images[d->image[i]].anns; k++, all++) {
+      const CocoAnn *a = &c->anns[c->images[d->image[i]].first_ann + k];
+      unknown += a->category < 0;
+      crowds += a->category >= 0 && a->crowd;
+    }
+  char why[2][64] = {"", ""};
+  if (crowds) snprintf(why[0], sizeof why[0], "; crowds (iscrowd): %d", crowds);
+  if (unknown) snprintf(why[1], sizeof why[1], "; of an unknown category: %d", unknown);
+  if (all)
+    snprintf(text, size, "no AP: of %d annotations in %d images, none is an object to find%s%s", all, v->images, why[0],
+             why[1]);
+  else
+    snprintf(text, size, "no AP: the %d images have no annotation", v->images);
+}
+
 static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   Evaluation *v = results;
   Scores *s = &v->scores;
   bool ok = evaluate_score(d, v, s, err);
   *out = (Metrics){.images = v->images, .left_out = v->left_out};
-  if (ok) {
-    const EvalSummary *both[] = {&s->bbox, &s->segm};
-    for (int k = 0; k < COUNT(both); k++)
-      for (int i = 0; i < EVAL_STATS; i++) {
-        char name[METRIC_NAME];
-        snprintf(name, sizeof name, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
-        metrics_add(out, name, both[k]->stats[i]);
-      }
-    snprintf(out->summary, sizeof out->summary, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f", s->bbox.stats[0],
-             s->bbox.stats[1], s->segm.stats[0], s->segm.stats[1]);
-  }
-  return ok;
+  if (!ok) return false;
+  const EvalSummary *both[] = {&s->bbox, &s->segm};
+  for (int k = 0; k < COUNT(both); k++)
+    for (int i = 0; i < EVAL_STATS; i++) {
+      char name[METRIC_NAME];
+      snprintf(name, sizeof name, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
+      metrics_add(out, name, defined(both[k]->stats[i]));
+    }
+  if (scores_defined(s))
+    say_scores(s, out->summary, sizeof out->summary);
+  else
+    say_why_none(d, v, out->summary, sizeof out->summary);
+  return true;
 }
 
 static void report(const Dataset *d, const void *results, double least, EvaluationReport *out) {

@@ -143,3 +143,5 @@ void scores_free(Scores *s) {
   cocoeval_free(&s->bbox);
   cocoeval_free(&s->segm);
 }
+
+bool scores_defined(const Scores *s) { return s->bbox.stats[0] >= 0; }

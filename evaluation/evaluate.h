@@ -38,3 +38,4 @@ Coco evaluate_view(const Dataset *d, const Evaluation *v);
 // Against that.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
+bool scores_defined(const Scores *s); // whether there was an object to find: else no AP is a score

@@ -8,7 +8,7 @@ typedef struct Metrics { // scores of an evaluation
   int n;
   struct {
     char name[METRIC_NAME]; // its key in the log
-    double value;
+    double value;           // NaN: undefined, as where there is nothing to find
   } metric[MAX_METRICS];
   char summary[256]; // for people, one line
   int images;        // that were scored

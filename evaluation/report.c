@@ -83,13 +83,12 @@ static void write_numbers(FILE *f, const double *value, int n) {
   fputc(']', f);
 }
 
-// Losses and shares are not negative: -1 says that no ground truth defines a figure.
 static void write_metrics(FILE *f, const char **comma, const Metrics *m) {
   for (int i = 0; m && i < m->n; i++) {
     fputs(*comma, f);
     write_string(f, m->metric[i].name);
     fputc(':', f);
-    write_number(f, m->metric[i].value < 0 ? NAN : m->metric[i].value);
+    write_number(f, m->metric[i].value);
     *comma = ",";
   }
 }

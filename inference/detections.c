@@ -316,27 +316,35 @@ static void draw(Sink *sink, int image, const Image *pixels, const maskrcnn_resu
   count_failed(s);
 }
 
+static void print_scores(const Evaluation *all, const Metrics *m) {
+  const Scores *s = &all->scores;
+  if (scores_defined(s)) {
+    const EvalSummary *both[] = {&s->bbox, &s->segm};
+    for (int k = 0; k < COUNT(both); k++) {
+      printf("%s\n", iou_types[both[k]->type]);
+      cocoeval_print(stdout, both[k], "-");
+      cocoeval_print_categories(stdout, both[k]);
+    }
+    printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
+  } else {
+    printf("%s", m->summary);
+  }
+  if (all->left_out) printf("; %d unreadable images left out", all->left_out);
+  printf("\n");
+}
+
 static void score(Sink *sink) {
   Err err;
   Metrics m;
   const InferRun *run = sink->run;
   const Dataset *d = sink->images->set;
   Evaluation *all = &of(sink)->all;
-  const Scores *s = &all->scores;
   if (all->left_out)
     fprintf(stderr, "%d of %d images left out because they could not be read\n", all->left_out,
             all->images + all->left_out);
   if (!run->o->eval) return;
   if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
-  printf("bbox\n");
-  cocoeval_print(stdout, &s->bbox);
-  cocoeval_print_categories(stdout, &s->bbox);
-  printf("segm\n");
-  cocoeval_print(stdout, &s->segm);
-  cocoeval_print_categories(stdout, &s->segm);
-  printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
-  if (all->left_out) printf("; %d unreadable images left out", all->left_out);
-  printf("\n");
+  print_scores(all, &m);
   EvaluationReport r = {0};
   task_detection.report(d, all, score_file_least, &r);
   if (!score_file_write(run, &m, &r, &err)) die(EXIT_RUN, "%s", err.msg);

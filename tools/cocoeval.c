@@ -172,13 +172,16 @@ static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSu
   const int last = s->max_dets[EVAL_LIMITS - 1];
   print_notes(s);
   if (o->iou == EVAL_BBOX) note_boxless(gt);
+  if (s->ap_last < 0)
+    fprintf(stderr,
+            "note: no annotation of --gt is an object that counts: figures are -1, undefined, as in pycocotools\n");
   if (s->stats[0] < 0 && s->ap_last >= 0)
     fprintf(stderr, "note: AP is at 100 detections, which --max-dets lacks: -1, as in pycocotools; at %d it is %.3f\n",
             last, s->ap_last);
   if (o->json) {
     cocoeval_print_json(stdout, s);
   } else {
-    cocoeval_print(stdout, s);
+    cocoeval_print(stdout, s, NULL);
     if (o->per_category) cocoeval_print_categories(stdout, s);
   }
 }

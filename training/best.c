@@ -1,6 +1,7 @@
 #include "training/best.h"
 #include <errno.h>
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -21,7 +22,26 @@ static int best_count(const Best *b) {
 static double value_of(const Metrics *m, const char *name) {
   for (int i = 0; i < m->n; i++)
     if (!strcmp(m->metric[i].name, name)) return m->metric[i].value;
-  return -DBL_MAX;
+  return NAN;
+}
+
+// In logs of older versions -1 is an undefined one.
+static bool is_defined(double value) { return value >= 0; }
+
+// The values of an evaluation after `step`, of all metrics.
+static void take_values(Best *b, const double *value, int64_t step) {
+  bool defined = false, gain = false;
+  for (int k = 0; k < best_count(b); k++) {
+    if (!is_defined(value[k])) continue;
+    defined = true;
+    if (value[k] <= b->of[k].value) continue;
+    b->of[k].value = value[k];
+    gain = true;
+  }
+  if (gain)
+    b->without_gain = 0;
+  else if (defined && step > b->warmup)
+    b->without_gain++;
 }
 
 static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors", b->folder, b->task->best[k].name); }
@@ -32,13 +52,9 @@ static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors
 static void take_log(Best *b, const Curve *curve) {
   const int n = best_count(b);
   for (int i = 0; n && i < curve[0].n; i++) {
-    bool gain = false;
-    for (int k = 0; k < n; k++)
-      if (i < curve[k].n && curve[k].y[i] > b->of[k].value) {
-        b->of[k].value = curve[k].y[i];
-        gain = true;
-      }
-    b->without_gain = gain ? 0 : b->without_gain + 1;
+    double value[MAX_TASK_BEST];
+    for (int k = 0; k < n; k++) value[k] = i < curve[k].n && curve[k].x[i] == curve[0].x[i] ? curve[k].y[i] : NAN;
+    take_values(b, value, (int64_t)curve[0].x[i]);
   }
 }
 
@@ -71,8 +87,8 @@ static void forget_lost(Best *b) {
   }
 }
 
-bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, Err *err) {
-  *b = (Best){.task = task, .folder = folder};
+bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, int64_t warmup, Err *err) {
+  *b = (Best){.task = task, .folder = folder, .warmup = warmup};
   for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
   take_log(b, of_log);
   char *path = xasprintf("%s/best.json", folder);
@@ -96,17 +112,15 @@ bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_lo
 
 unsigned best_take(Best *b, const Metrics *m, int64_t step) {
   unsigned which = 0;
-  bool gain = false;
+  double value[MAX_TASK_BEST];
   for (int k = 0; k < best_count(b); k++) {
-    const double value = value_of(m, b->task->best[k].metric);
-    gain |= value > b->of[k].value;
-    b->of[k].value = value > b->of[k].value ? value : b->of[k].value;
-    if (value <= b->of[k].kept) continue;
-    b->of[k].kept = value;
+    value[k] = value_of(m, b->task->best[k].metric);
+    if (!is_defined(value[k]) || value[k] <= b->of[k].kept) continue;
+    b->of[k].kept = value[k];
     b->of[k].step = step;
     which |= 1u << k;
   }
-  b->without_gain = gain ? 0 : b->without_gain + 1;
+  take_values(b, value, step);
   return which;
 }
 

@@ -12,15 +12,17 @@ typedef struct Best {
     double kept;  // that of the file, which a run that was rolled back may have made later in its former course
     int64_t step; // of the file
   } of[MAX_TASK_BEST];
+  int64_t warmup;   // steps, whose evaluations do not count as
   int without_gain; // evaluations in a row
 } Best;
 
 // The metrics of the task, as keys of the log; key[MAX_TASK_BEST]. How many there are.
 int best_metrics(const Task *task, const char **key);
 // Takes up what the log says, as the curves of these metrics up to where the run goes on, and best.json in `folder`,
-// whose name must outlive it. False when that cannot be read.
-bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, Err *err);
-// Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each.
+// whose name must outlive it. False when that cannot be read. `warmup`: the run's steps of it.
+bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, int64_t warmup, Err *err);
+// Takes the metrics of an evaluation after `step`. Returns which files its state should replace, a bit for each. One
+// that is undefined is no gain, and an evaluation without any other counts for nothing.
 unsigned best_take(Best *b, const Metrics *m, int64_t step);
 // Gives the state in the file `from`, which best_take spoke of, the names of the best. False with the reason in errno,
 // too.

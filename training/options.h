@@ -152,8 +152,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     "minimum score of detections in the report's per-category precision and recall and in its choice of images",       \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(FLAG, val_loss, false, "also compute the losses on the evaluated split")                                           \
-  X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement", .words = word_never,          \
-    .first = true)                                                                                                     \
+  X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement, not counting warmup",          \
+    .words = word_never, .first = true)                                                                                \
   X(FLOAT, target_bbox, -1, 0, 1, "AP", "stop when an evaluation reaches this box AP and all other targets",           \
     .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
   X(FLOAT, target_segm, -1, 0, 1, "AP", "stop when an evaluation reaches this mask AP and all other targets",          \

@@ -40,8 +40,8 @@ static bool read_log(RunFiles *f, const Task *task, Err *err) {
   Curve curve[COUNT(key)] = {0};
   const int n = 1 + (task ? best_metrics(task, key + 1) : 0);
   char *path = xasprintf("%s/log.jsonl", f->folder);
-  const bool ok =
-      curves_read(path, key, n, curve, err) && (!task || best_open(&f->best, task, f->folder, curve + 1, err));
+  const bool ok = curves_read(path, key, n, curve, err) &&
+                  (!task || best_open(&f->best, task, f->folder, curve + 1, f->warmup, err));
   for (int i = 0; ok && i < curve[0].n; i++) is_usual(f, curve[0].y[i]);
   curves_free(curve, n);
   free(path);

@@ -12,6 +12,7 @@ typedef struct RunFiles { // zero-initialise
   char *evaluated;                     // a name of the state that is being scored
   int keep;                            // how many checkpoints also stay under their steps' numbers
   const char *run;                     // of RunState
+  int64_t warmup;                      // of best_open
   double least_score;                  // of ReportTo
   DrawFolder *draw;                    // …
   Log log;

@@ -9,7 +9,7 @@
 
 // ---- of the log -------------------------------------------------------------------------------------------------
 
-enum { LOG_SECONDS, LOG_LOSS, LOG_METRICS, LOG_CURVES = LOG_METRICS + MAX_TASK_CURVES };
+enum { LOG_SECONDS, LOG_LOSS, LOG_EVALUATED, LOG_METRICS, LOG_CURVES = LOG_METRICS + MAX_TASK_CURVES };
 
 typedef struct RunLog {
   const Task *task;
@@ -25,7 +25,7 @@ static void note_amendment(void *amended, int64_t step, const char *changes) {
 }
 
 static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
-  const char *key[LOG_CURVES] = {[LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss"};
+  const char *key[LOG_CURVES] = {[LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss", [LOG_EVALUATED] = "left_out"};
   *l = (RunLog){.task = r->model->task, .curves = LOG_METRICS};
   for (; l->curves < LOG_CURVES && l->task->curve[l->curves - LOG_METRICS].metric; l->curves++)
     key[l->curves] = l->task->curve[l->curves - LOG_METRICS].metric;
@@ -52,7 +52,7 @@ static int by_size(const void *a, const void *b) {
 // Results are looked at up to two steps late, but all of them before an evaluation and at the end: there the last two
 // intervals are short by what the one behind, which holds the evaluation, is long.
 static bool near_evaluation(const RunLog *l, double step) {
-  const Curve *steps = &l->curve[LOG_SECONDS], *evaluated = &l->curve[LOG_METRICS];
+  const Curve *steps = &l->curve[LOG_SECONDS], *evaluated = &l->curve[LOG_EVALUATED];
   bool near = steps->x[steps->n - 1] - step <= 1;
   for (int i = 0; i < evaluated->n; i++) near |= fabs(evaluated->x[i] - step) <= 1;
   return near;

@@ -83,6 +83,7 @@ static void plan_steps(TrainingRun *r) {
   r->per_epoch = o->per_epoch;
   r->steps = o->iters;
   r->schedule = setup_schedule(o, o->rate);
+  r->files.warmup = r->schedule.warmup;
   r->identity = run_identity(o, r->train, &r->schedule);
 }
 

@@ -80,8 +80,13 @@ static void summarise(const Targets *t, TimeToTarget *out) {
     int digits = 4; // or as many as tell the one from the other
     const double apart = fabs(out->value[k] - t->of[k].value);
     while (digits < 9 && apart > 0 && apart < pow(10, -digits)) digits++;
-    snprintf(out->summary + n, sizeof out->summary - n, "%s%s %.*f of %s", k ? ", " : "", t->of[k].metric, digits,
-             out->value[k], number_text(t->of[k].value, target));
+    const char *comma = k ? ", " : "", *metric = t->of[k].metric;
+    number_text(t->of[k].value, target);
+    if (out->value[k] >= 0)
+      snprintf(out->summary + n, sizeof out->summary - n, "%s%s %.*f of %s", comma, metric, digits, out->value[k],
+               target);
+    else
+      snprintf(out->summary + n, sizeof out->summary - n, "%s%s undefined, target %s", comma, metric, target);
   }
 }
 

@@ -60,12 +60,12 @@ typedef struct EvalSummary {
 } EvalSummary;
 
 // Evaluates detections against the ground truth, on its `images`: a shallow copy with some of them left out scores on
-// the rest, as pycocotools does with params.imgIds. With gt->own_ids, no score depends on the ids of annotations. As pycocotools' loadRes has it, a detection's area is that of its
-// box where it has one, also for segm; a missing box is the mask's, a missing mask is the box. The result does not
-// depend on the number of threads. False, naming the detection, when one has neither box nor mask and, for masks, when
-// its segmentation cannot be used, for which pycocotools scores whatever its runs happen to say, or when its image has
-// no size in the ground truth, for which pycocotools stops, too; and for boundaries when no detection has a mask, or no
-// annotation. Free with cocoeval_free.
+// the rest, as pycocotools does with params.imgIds. With gt->own_ids, no score depends on the ids of annotations. As
+// pycocotools' loadRes has it, a detection's area is that of its box where it has one, also for segm; a missing box is
+// the mask's, a missing mask is the box. The result does not depend on the number of threads. False, naming the
+// detection, when one has neither box nor mask and, for masks, when its segmentation cannot be used, for which
+// pycocotools scores whatever its runs happen to say, or when its image has no size in the ground truth, for which
+// pycocotools stops, too; and for boundaries when no detection has a mask, or no annotation. Free with cocoeval_free.
 bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouType type, Err *err);
 // The same with other limits than eval_max_dets. AP is at 100 detections, as in pycocotools, and -1 where no limit is
 // 100; the other precisions and the recalls by size are at the last limit.
@@ -78,8 +78,9 @@ enum { EVAL_KEY = 24 };
 const char *eval_stat_key(const EvalSummary *s, int stat, char key[EVAL_KEY]);
 int eval_stat_limit(const EvalSummary *s, int stat); // the number of detections it is at
 
-// The twelve lines people know from pycocotools; AP at the last limit in a line more where that is not 100.
-void cocoeval_print(FILE *f, const EvalSummary *s);
+// The twelve lines people know from pycocotools; AP at the last limit in a line more where that is not 100. `undefined`
+// stands in place of a figure that no ground truth defines; NULL: -1.000, as in pycocotools.
+void cocoeval_print(FILE *f, const EvalSummary *s, const char *undefined);
 // A table of the categories; those without ground truth show "-".
 void cocoeval_print_categories(FILE *f, const EvalSummary *s);
 // One JSON object: the figures by eval_stat_key, "AP_at_<n>" where the last limit is not 100, and "per_category" by

@@ -19,18 +19,21 @@ int eval_stat_limit(const EvalSummary *s, int stat) {
 
 static bool has_ap_last(const EvalSummary *s) { return s->max_dets[EVAL_LIMITS - 1] != 100; }
 
-static void print_stat(FILE *f, const EvalStat *e, int max_dets, double value) {
+static void print_stat(FILE *f, const EvalStat *e, int max_dets, double value, const char *undefined) {
   static const char *const area_name[EVAL_AREAS] = {"all", "small", "medium", "large"};
   char iou[16] = "0.50:0.95";
   if (e->iou) snprintf(iou, sizeof iou, "0.%02d", e->iou);
-  fprintf(f, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = %0.3f\n",
-          e->recall ? "Average Recall" : "Average Precision", e->recall ? "(AR)" : "(AP)", iou, area_name[e->area],
-          max_dets, value);
+  fprintf(f, " %-18s %s @[ IoU=%-9s | area=%6s | maxDets=%3d ] = ", e->recall ? "Average Recall" : "Average Precision",
+          e->recall ? "(AR)" : "(AP)", iou, area_name[e->area], max_dets);
+  if (value < 0 && undefined)
+    fprintf(f, "%s\n", undefined);
+  else
+    fprintf(f, "%0.3f\n", value);
 }
 
-void cocoeval_print(FILE *f, const EvalSummary *s) {
-  for (int i = 0; i < EVAL_STATS; i++) print_stat(f, &eval_stats[i], eval_stat_limit(s, i), s->stats[i]);
-  if (has_ap_last(s)) print_stat(f, &eval_stats[0], s->max_dets[EVAL_LIMITS - 1], s->ap_last);
+void cocoeval_print(FILE *f, const EvalSummary *s, const char *undefined) {
+  for (int i = 0; i < EVAL_STATS; i++) print_stat(f, &eval_stats[i], eval_stat_limit(s, i), s->stats[i], undefined);
+  if (has_ap_last(s)) print_stat(f, &eval_stats[0], s->max_dets[EVAL_LIMITS - 1], s->ap_last, undefined);
 }
 
 static void print_cell(FILE *f, double value) {

@@ -1,4 +1,5 @@
 // Catches evaluations that count unreadable images, depend on the number of ranks, or cannot be interrupted.
+#include <math.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "evaluation/evaluate.h"
@@ -189,6 +190,43 @@ TEST(evaluate_boxes_are_the_masks_where_there_are_none) {
   scores_free(&s);
   evaluation_free(&v);
   dataset_close(&d);
+}
+
+// Without an object to find no figure is a score, and the summary says why.
+TEST(evaluate_says_why_there_is_no_score) {
+  static const struct {
+    const char *annotations, *says;
+  } cases[] = {{"", "no AP: the 2 images have no annotation"},
+               {"{\"id\":1,\"image_id\":1,\"category_id\":3,\"iscrowd\":1,\"bbox\":[1,1,30,30]},"
+                "{\"id\":2,\"image_id\":2,\"category_id\":3,\"iscrowd\":1,\"bbox\":[1,1,30,30]},"
+                "{\"id\":3,\"image_id\":2,\"category_id\":77,\"bbox\":[1,1,30,30]}",
+                "no AP: of 3 annotations in 2 images, none is an object to find; crowds (iscrowd): 2; of an unknown "
+                "category: 1"}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    const char *dir = small_set("no-objects");
+    DatasetOptions options = small_options;
+    Dataset d;
+    Evaluation v;
+    Metrics m;
+    Err err;
+    char path[1024];
+    options.keep_empty = true;
+    snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+    char *text = xasprintf("{\"categories\":[{\"id\":3,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\"},"
+                           "{\"id\":2,\"file_name\":\"2.png\"}],\"annotations\":[%s]}",
+                           cases[i].annotations);
+    write_text(path, text);
+    free(text);
+    if (!open_set(&d, dir, &options)) return;
+    evaluation_begin(&v, &d, true);
+    for (int k = 0; k < d.num_images; k++) evaluation_add(&v, k, NULL, 0);
+    EXPECT(task_detection.score(&d, &v, &m, &err));
+    EXPECT_STR(m.summary, cases[i].says);
+    EXPECT_INT(m.n, 2 * EVAL_STATS);
+    for (int k = 0; k < m.n; k++) EXPECT(isnan(m.metric[k].value));
+    evaluation_free(&v);
+    dataset_close(&d);
+  }
 }
 
 // ---- several ranks ----------------------------------------------------------------------------------------------

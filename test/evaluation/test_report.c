@@ -1,4 +1,5 @@
 // Catches evaluation files that differ from their documented format, and the wrong pictures kept.
+#include <math.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/run_folder.h"
@@ -50,7 +51,7 @@ static bool write_report(const char *folder, int64_t step, const EvaluationRepor
   record_int(&head, "step", step);
   metrics_add(&before, "val_loss", 0.5);
   metrics_add(&scores, "segm_AP", 0.125);
-  metrics_add(&scores, "segm_AP_large", -1);
+  metrics_add(&scores, "segm_AP_large", NAN);
   snprintf(stem, sizeof stem, "step-%lld", (long long)step);
   const ReportFile file = {folder, RUN_EVALUATION, "step-", stem, &head, &before, &scores};
   const bool ok = report_write(&file, r, err);

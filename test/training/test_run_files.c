@@ -1,6 +1,7 @@
 // Catches checkpoints deleted too early, written before their log, or kept for the wrong evaluation.
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -373,14 +374,14 @@ TEST(files_keep_the_best) {
   evaluate(&r, 1, 0.2, 0.4);
   evaluate(&r, 2, 0.3, 0.3);
   evaluate(&r, 3, 0.3, 0.1); // no gain
-  evaluate(&r, 4, -1, -1);
+  evaluate(&r, 4, NAN, NAN); // undefined: not counted
   EXPECT(files_settle(&r.f, &err));
   EXPECT_INT(best_step(&r, "box"), 2);
   EXPECT_INT(best_step(&r, "mask"), 1);
-  EXPECT_INT(r.f.best.without_gain, 2);
+  EXPECT_INT(r.f.best.without_gain, 1);
   EXPECT(!path_is_file(r.f.evaluated));
   reopen(&r, 4, false, &scored);
-  EXPECT_INT(r.f.best.without_gain, 2);
+  EXPECT_INT(r.f.best.without_gain, 1);
   // A run that goes on from step 1 has its own course, and leaves what was better before.
   reopen(&r, 1, true, &scored);
   RunFiles *f = &r.f;
@@ -402,6 +403,54 @@ TEST(files_keep_the_best) {
   EXPECT_INT(best_step(&r, "box"), 3);
   EXPECT_INT(best_step(&r, "mask"), 2);
   free(name);
+  close_run(&r);
+}
+
+// What is undefined is no best, not even the first, and no reason to stop; -1 is what older logs have for it.
+TEST(files_keep_nothing_without_a_score) {
+  static const double undefined[] = {NAN, -1};
+  for (int i = 0; i < COUNT(undefined); i++) {
+    Run r;
+    Err err;
+    open_scored_run(&r, i ? "best-of-minus" : "best-of-nan", &scored);
+    char *best = xasprintf("%s/best.json", r.folder);
+    for (int step = 1; step <= 3; step++) evaluate(&r, step, undefined[i], undefined[i]);
+    EXPECT(files_settle(&r.f, &err));
+    EXPECT(!path_is_file(best) && best_step(&r, "box") == -1 && r.f.best.without_gain == 0);
+    reopen(&r, 3, false, &scored);
+    EXPECT_INT(r.f.best.without_gain, 0);
+    evaluate(&r, 4, undefined[i], 0); // one metric suffices
+    evaluate(&r, 5, undefined[i], 0);
+    EXPECT(files_settle(&r.f, &err));
+    EXPECT(best_step(&r, "box") == -1 && best_step(&r, "mask") == 4 && r.f.best.without_gain == 1);
+    free(best);
+    close_run(&r);
+  }
+}
+
+// Evaluations up to the end of warmup make the best, but do not count as without a gain; of a resumed run neither.
+TEST(files_count_no_evaluation_of_warmup) {
+  Run r;
+  Err err;
+  open_scored_run(&r, "best-after-warmup", &scored);
+  r.f.best.warmup = 3;
+  evaluate(&r, 1, 0.2, 0.4);
+  for (int step = 2; step <= 4; step++) {
+    evaluate(&r, step, 0.1, 0.1);
+    EXPECT(files_settle(&r.f, &err));
+    EXPECT_INT(r.f.best.without_gain, step > 3);
+  }
+  EXPECT_INT(best_step(&r, "box"), 1);
+  for (int warmup = 2; warmup <= 3; warmup++) {
+    EXPECT(log_close(&r.f.log, &err));
+    fclose(r.f.log.people);
+    files_free(&r.f);
+    r.f = (RunFiles){.warmup = warmup};
+    files_name(&r.f, r.folder);
+    EXPECT(files_open(&r.f, "{}", 4, false, &scored, &err));
+    r.f.log.people = fopen("/dev/null", "w");
+    EXPECT_INT(r.f.best.without_gain, 4 - warmup);
+  }
   close_run(&r);
 }
 

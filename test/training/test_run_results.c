@@ -4,6 +4,7 @@
 #include "training/run_results.h"
 
 enum { STEPS = 80, PER_EPOCH = 20, RESUMED = 40 };
+static bool has_scores = true;
 
 // Every step takes a second, but for the one behind the first evaluation (9), step 30 (25), the first of the second
 // session, which goes on behind step 40 (a half), and the last two, whose results are fetched early (a quarter each).
@@ -19,7 +20,10 @@ static void write_log(const char *folder, const char *amendment) {
     fprintf(f, "{\"step\":%d,\"kind\":\"train\",\"loss\":%g,\"seconds\":%g", step, step / 64., clock);
     fprintf(f, step > RESUMED ? ",\"session\":%d}\n" : "}\n", RESUMED);
     if (step % PER_EPOCH == 0 && step < STEPS)
-      fprintf(f, "{\"step\":%d,\"kind\":\"eval\",\"AP\":%g}\n", step, ap[step / PER_EPOCH - 1]);
+      fprintf(f,
+              has_scores ? "{\"step\":%d,\"kind\":\"eval\",\"left_out\":0,\"AP\":%g}\n"
+                         : "{\"step\":%d,\"kind\":\"eval\",\"left_out\":0,\"AP\":null}\n",
+              step, ap[step / PER_EPOCH - 1]);
     if (step == RESUMED) fputs(amendment, f);
   }
   CHECK(!fclose(f));
@@ -54,6 +58,16 @@ TEST(run_results_of_phases) {
                  "\"img_s\":4.745762711864407,\"loss\":0.4765625,\"AP\":0.5},"
                  "{\"epochs\":2,\"lr\":0.125,\"augment\":true,\"first_step\":41,\"steps\":40,\"seconds\":38,"
                  "\"img_s\":8,\"loss\":1.1015625,\"AP\":0.25}]}");
+}
+
+// Evaluations without a score are beside steps all the same, and there is no best.
+TEST(run_results_without_a_score) {
+  has_scores = false;
+  expect_results(NULL, "", STEPS,
+                 "{\"AP\":null,\"best_AP\":null,\"best_AP_step\":-1,\"seconds\":110,\"img_s\":8,\"phase\":["
+                 "{\"epochs\":4,\"lr\":0.5,\"augment\":true,\"first_step\":1,\"steps\":80,\"seconds\":110,"
+                 "\"img_s\":8,\"loss\":1.1015625,\"AP\":null}]}");
+  has_scores = true;
 }
 
 // As far as the run has come: a phase that has not begun is left out.

@@ -62,6 +62,7 @@ TEST(targets_that_are_not_reached) {
   EXPECT(!none.reached && none.step == 0 && none.evaluations == 0 && isnan(none.value[0]));
   // A metric that is no number, as where nothing can be scored, and a model without it.
   EXPECT(!time_of(&both, EVAL(1, null, 0.9, 8, 2)).reached);
+  EXPECT_STR(time_of(&both, EVAL(1, -1, 0.9, 8, 2)).summary, "bbox_AP undefined, target 0.3, segm_AP 0.9000 of 0.25");
   EXPECT(!time_of(&box, "{\"step\":1,\"kind\":\"eval\",\"val_top1\":1}\n").reached);
 }
 

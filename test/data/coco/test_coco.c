@@ -277,7 +277,8 @@ TEST(coco_takes_the_last_of_repeated_keys) {
   coco_free(&c);
 }
 
-// A box or an area that is absent is the mask's, also where the image has no size; without a mask the area is the box's.
+// A box or an area that is absent is the mask's, also where the image has no size; without a mask the area is the
+// box's.
 TEST(coco_completes_annotations_by_their_masks) {
 #define POLYGON "\"segmentation\":[[2,3,12,3,12,9,2,9]]"
 #define RUNS "\"segmentation\":{\"size\":[4,5],\"counts\":[5,2,2,2,9]}"

@@ -264,7 +264,7 @@ TEST(cocoeval_of_annotations_without_box_and_area) {
   if (!EXPECT(coco_load(&gt, path, &err))) return;
   for (int type = EVAL_BBOX; type <= EVAL_SEGM; type++) {
     EvalSummary e;
-    EXPECT(cocoeval_run(&e, &gt, &(CocoResults){.items = &found, .n = 1}, (EvalType)type, &err));
+    EXPECT(cocoeval_run(&e, &gt, &(CocoResults){.items = &found, .n = 1}, (IouType)type, &err));
     EXPECT_NEAR(stat(&e, "AP"), 1, tolerance);
     EXPECT_NEAR(stat(&e, "AP_large"), 1, tolerance);
     EXPECT_NEAR(stat(&e, "AP_small"), -1, 0);
@@ -363,6 +363,9 @@ TEST(cocoeval_same_bits_for_any_number_of_threads) {
 
 // ---- printing -------------------------------------------------------------------------------------------------------
 
+static void print_as_pycocotools(FILE *f, const EvalSummary *e) { cocoeval_print(f, e, NULL); }
+static void print_without(FILE *f, const EvalSummary *e) { cocoeval_print(f, e, "-"); }
+
 // What a printing function wrote. Caller frees.
 static char *printed(void (*print)(FILE *, const EvalSummary *), const EvalSummary *e) {
   char *text = NULL;
@@ -376,11 +379,15 @@ static char *printed(void (*print)(FILE *, const EvalSummary *), const EvalSumma
 
 TEST(cocoeval_print_has_the_layout_people_know) {
   EvalSummary e = scene_eval(three_detections(), EVAL_BBOX);
-  char *text = printed(cocoeval_print, &e);
+  char *text = printed(print_as_pycocotools, &e);
   EXPECT(strncmp(text, " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.604\n", 80) == 0);
   EXPECT(strstr(text, "\n Average Precision  (AP) @[ IoU=0.50      | area=   all | maxDets=100 ] = 0.835\n") != NULL);
   EXPECT(strstr(text, "\n Average Recall     (AR) @[ IoU=0.50:0.95 | area=   all | maxDets=  1 ] = 0.650\n") != NULL);
   EXPECT(strstr(text, "\n Average Recall     (AR) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = -1.000\n") != NULL);
+  free(text);
+  text = printed(print_without, &e);
+  EXPECT(strncmp(text, " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = 0.604\n", 80) == 0);
+  EXPECT(strstr(text, "\n Average Recall     (AR) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = -\n") != NULL);
   free(text);
   text = printed(cocoeval_print_categories, &e);
   EXPECT(strstr(text, "       100  thing                      0.604   0.835   0.650\n") != NULL);
@@ -394,7 +401,7 @@ TEST(cocoeval_print_names_its_limits) {
   EvalSummary e;
   Err err;
   EXPECT(cocoeval_run_at(&e, &s->gt, &s->dt, EVAL_BBOX, (int[]){1, 10, 300}, &err));
-  char *text = printed(cocoeval_print, &e);
+  char *text = printed(print_as_pycocotools, &e);
   EXPECT(strncmp(text, " Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ] = -1.000\n", 81) == 0);
   EXPECT(strstr(text, "\n Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=300 ] = 0.604\n") != NULL);
   free(text);
