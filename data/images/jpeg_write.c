@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/images/jpeg_tables.h"
 
-enum { BLOCK = 8, CELLS = BLOCK * BLOCK, COMPONENTS = 3, AC_SYMBOLS = 162 };
+enum { BLOCK = 8, CELLS = BLOCK * BLOCK, COMPONENTS = 3 };
 
 typedef struct Code { // of a symbol
   uint16_t bits;
@@ -29,27 +30,13 @@ static const uint8_t luminance[CELLS] = {16, 11, 10, 16, 24,  40,  51,  61,  12,
                                          49, 64, 78, 87, 103, 121, 120, 101, 72, 92, 95, 98, 112, 100, 103, 99};
 static const uint8_t chrominance[4][4] = {{17, 18, 24, 47}, {18, 21, 26, 66}, {24, 26, 56, 99}, {47, 66, 99, 99}};
 
-// Tables K.3 and K.5: how many codes there are of each length from 1, and their symbols. All components share the two.
-static const uint8_t dc_lengths[16] = {0, 1, 5, 1, 1, 1, 1, 1, 1};
-static const uint8_t ac_lengths[16] = {0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125};
-// The first of K.5's symbols, run << 4 | size; all others follow in ascending order.
-static const uint8_t ac_first[] = {0x01, 0x02, 0x03, 0x00, 0x04, 0x11, 0x05, 0x12, 0x21, 0x31, 0x41, 0x06, 0x13,
-                                   0x51, 0x61, 0x07, 0x22, 0x71, 0x14, 0x32, 0x81, 0x91, 0xa1, 0x08, 0x23, 0x42,
-                                   0xb1, 0xc1, 0x15, 0x52, 0xd1, 0xf0, 0x24, 0x33, 0x62, 0x72, 0x82};
-
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
-static void ac_symbols(uint8_t symbol[AC_SYMBOLS]) {
-  memcpy(symbol, ac_first, sizeof ac_first);
-  int n = COUNT(ac_first);
-  for (int run = 0; run < 16; run++)
-    for (int size = 1; size <= 10; size++)
-      if (!memchr(ac_first, run << 4 | size, sizeof ac_first)) symbol[n++] = (uint8_t)(run << 4 | size);
-  CHECK(n == AC_SYMBOLS);
-}
-
 // Codes of a length are consecutive, and those of the next one go on from there (T.81 annex C).
-static void make_codes(const uint8_t lengths[16], const uint8_t *symbol, Code *codes) {
+static void make_codes(bool ac, Code *codes) {
+  uint8_t table[JPEG_TABLE_ROOM];
+  jpeg_standard_table(ac, 0, table);
+  const uint8_t *lengths = table + 1, *symbol = lengths + 16;
   unsigned code = 0;
   for (int length = 1; length <= 16; length++, code <<= 1)
     for (int i = 0; i < lengths[length - 1]; i++) codes[*symbol++] = (Code){(uint16_t)code++, (uint8_t)length};
@@ -73,11 +60,8 @@ static void make_tables(Encoder *e, int quality) {
     e->basis[y][x] = (y ? 0.5f : sqrtf(0.125f)) * cosf((float)M_PI / 16 * (float)((2 * x + 1) * y));
   }
   make_zigzag(e->zigzag);
-  uint8_t symbol[AC_SYMBOLS];
-  for (int i = 0; i < COUNT(e->dc); i++) symbol[i] = (uint8_t)i;
-  make_codes(dc_lengths, symbol, e->dc);
-  ac_symbols(symbol);
-  make_codes(ac_lengths, symbol, e->ac);
+  make_codes(false, e->dc);
+  make_codes(true, e->ac);
 }
 
 // ---- bytes and bits -------------------------------------------------------------------------------------------------
@@ -185,16 +169,12 @@ static void put_headers(Encoder *e, const Image *im) {
   put_bytes(e, (uint8_t[]){8, (uint8_t)(im->h >> 8), (uint8_t)im->h, (uint8_t)(im->w >> 8), (uint8_t)im->w, COMPONENTS},
             6);
   for (int k = 0; k < COMPONENTS; k++) put_bytes(e, (uint8_t[]){(uint8_t)(k + 1), 0x11, k > 0}, 3);
-  uint8_t symbol[AC_SYMBOLS];
-  put_segment(e, 0xc4, 17 + COUNT(e->dc));
-  put_byte(e, 0x00);
-  put_bytes(e, dc_lengths, 16);
-  for (int i = 0; i < COUNT(e->dc); i++) put_byte(e, i);
-  ac_symbols(symbol);
-  put_segment(e, 0xc4, 17 + AC_SYMBOLS);
-  put_byte(e, 0x10);
-  put_bytes(e, ac_lengths, 16);
-  put_bytes(e, symbol, AC_SYMBOLS);
+  for (int ac = 0; ac < 2; ac++) { // for all components
+    uint8_t table[JPEG_TABLE_ROOM];
+    const size_t size = jpeg_standard_table(ac, 0, table);
+    put_segment(e, 0xc4, (int)size);
+    put_bytes(e, table, size);
+  }
   put_segment(e, 0xda, 4 + 2 * COMPONENTS); // scan: all components, both tables number 0
   put_bytes(e, (uint8_t[]){COMPONENTS, 1, 0, 2, 0, 3, 0, 0, 63, 0}, 10);
 }
