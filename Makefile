@@ -285,7 +285,7 @@ hidden = $(if $(filter test/%,$<),-fPIC,$(library_flags)) # tests replace functi
 compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidden) $1 -c $< -o $@
 $B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
 # stb_image 2.27 shifts a zero by 32 bits where a scan of a JPEG ends early: undefined by the letter, of no effect.
-$B/data/images/image.o: flags += -fno-sanitize=shift
+$B/data/images/jpeg_decode.o: flags += -fno-sanitize=shift
 $B/%.o: %.c $B/cc.flags | setup
 	$(call compile)
 $B/%.f64.o: %.c $B/cc.flags | setup

@@ -4,26 +4,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/images/jpeg.h"
-
-#define STB_IMAGE_IMPLEMENTATION
-#define STBI_ONLY_JPEG
-#define STBI_ONLY_PNG
-#define STBI_NO_STDIO
-#define STBI_NO_LINEAR
-#define STBI_MAX_DIMENSIONS 65536
-// Scratch memory is zeroed, because a scan that names a Huffman table which the file never defined makes stb_image 2.27
-// decode with whatever the memory held. stb_image's allocator takes no argument, so the thread has to know its own.
-static _Thread_local Scratch *decoding;
-#define STBI_MALLOC(bytes) scratch_take(decoding, bytes)
-#define STBI_REALLOC_SIZED(p, old, bytes) scratch_resize(decoding, p, old, bytes)
-#define STBI_FREE(p) ((void)(p))
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
-#pragma GCC diagnostic ignored "-Wsign-compare"
-#include <stb/stb_image.h>
-#pragma GCC diagnostic pop
+#include "data/images/jpeg_decode.h"
+#include "data/images/png_read.h"
 
 Image image_alloc(int h, int w) { return (Image){h, w, xcalloc((size_t)h * w, 3)}; }
 
@@ -32,100 +14,43 @@ void image_free(Image *im) {
   *im = (Image){0};
 }
 
-// Reading through callbacks shows what stb_image does not report: that the decoder wanted bytes after the last one. It
-// takes them as zeros, which turns a truncated JPEG into a picture whose lower part is gray.
-typedef struct Bytes {
-  const uint8_t *at, *end;
-  bool past_end;
-} Bytes;
-
-static int bytes_read(void *user, char *out, int want) {
-  Bytes *b = user;
-  int have = (int)MIN((ptrdiff_t)want, b->end - b->at);
-  memcpy(out, b->at, (size_t)have);
-  b->at += have;
-  b->past_end |= have == 0;
-  return have;
-}
-static void bytes_skip(void *user, int count) {
-  Bytes *b = user;
-  b->past_end |= count > b->end - b->at;
-  b->at += MIN((ptrdiff_t)count, b->end - b->at);
-}
-static int bytes_eof(void *user) {
-  const Bytes *b = user;
-  return b->at == b->end;
-}
-static const stbi_io_callbacks bytes_io = {bytes_read, bytes_skip, bytes_eof};
-
-static bool png_is(const uint8_t *bytes, size_t size) { return size >= 8 && !memcmp(bytes, "\x89PNG\r\n\x1a\n", 8); }
-
-static uint32_t png_u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
-
-// What stb_image 2.27 must not see of a file of at least 24 bytes, or NULL: Apple's CgBI before IHDR, which our look at
-// the size does not read; a chunk past the file's end, over which it steps to somewhere else, or makes room for 2 GB
-// before it looks; an empty IDAT before any other, for it adds to a null pointer.
-static const char *png_fault(const uint8_t *bytes, size_t size) {
-  if (memcmp(bytes + 12, "IHDR", 4)) return "no IHDR";
-  bool data = false;
-  for (uint64_t at = 8, length; at + 8 <= size; at += 12 + length) { // length, name, data, CRC
-    length = png_u32(bytes + at);
-    if (!memcmp(bytes + at + 4, "IEND", 4)) break;
-    if (at + 8 + length > size) return "outofdata";
-    if (memcmp(bytes + at + 4, "IDAT", 4)) continue;
-    if (!data && length == 0) return "empty IDAT";
-    data = true;
-  }
-  return NULL;
+// What a file is that is no image.
+static bool refuse_other(const uint8_t *bytes, size_t size, ImageFault *fault) {
+  static const char lfs[] = "version https://git-lfs";
+  const char *what = "not a JPEG or PNG file; convert it";
+  if (size == 0) what = "the file is empty; copy or download it again";
+  if (size >= sizeof lfs && !memcmp(bytes, lfs, sizeof lfs - 1)) what = "a Git LFS pointer; run `git lfs pull`";
+  return fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 
-typedef enum ImageHeader { HEADER_OK, HEADER_CUT, HEADER_UNKNOWN } ImageHeader;
-
-// Size as the header says. Not by stb_image, which would read Huffman tables on the way.
-static ImageHeader read_header(const uint8_t *bytes, size_t size, int *h, int *w) {
+// Size as the header says; false where that cannot be read.
+static bool read_header(const uint8_t *bytes, size_t size, int *h, int *w, ImageFault *fault) {
+  JpegFrame frame;
+  PngHeader png;
   if (jpeg_is(bytes, size)) {
-    JpegFrame frame;
-    if (!jpeg_frame(bytes, size, &frame)) return HEADER_CUT;
+    if (!jpeg_frame(bytes, size, &frame, fault)) return false;
     *h = frame.h;
     *w = frame.w;
-    return HEADER_OK;
+    return true;
   }
-  if (!png_is(bytes, size)) return HEADER_UNKNOWN;
-  if (size < 24) return HEADER_CUT;
-  *w = (int)(png_u32(bytes + 16) & INT32_MAX); // after the signature and IHDR's length and name
-  *h = (int)(png_u32(bytes + 20) & INT32_MAX);
-  return HEADER_OK;
+  if (!png_is(bytes, size)) return refuse_other(bytes, size, fault);
+  if (!png_header(bytes, size, &png, fault)) return false;
+  *h = png.h;
+  *w = png.w;
+  return true;
 }
 
-// stb_image gives some failures no reason; what it said last would be of an earlier image, or NULL.
-static const char unexplained[] = "malformed";
-
-// What a refused file most likely is, and the way out: the reasons that stb_image gives are for programmers.
-static bool refuse(const char *name, const uint8_t *bytes, size_t size, bool cut, const char *reason, Err *err) {
-  static const char lfs[] = "version https://git-lfs";
-  JpegFrame frame = {.bits = 8};
-  bool jpeg = jpeg_is(bytes, size);
-  if (jpeg) jpeg_frame(bytes, size, &frame);
-  const char *why = NULL;
-  if (size == 0)
-    why = "the file is empty; copy or download it again";
-  else if (size > sizeof lfs && !memcmp(bytes, lfs, sizeof lfs - 1))
-    why = "a Git LFS pointer; run `git lfs pull`";
-  else if (!jpeg && !png_is(bytes, size))
-    why = "not a JPEG or PNG file; convert it";
-  else if (frame.coding == JPEG_ARITHMETIC)
-    why = "an arithmetic-coded JPEG; convert it to a baseline one or to PNG";
-  else if (frame.coding == JPEG_LOSSLESS)
-    why = "a lossless JPEG; convert it to PNG";
-  else if (frame.bits != 8)
-    why = "a JPEG with more than 8 bits per sample; convert it to PNG";
-  else if (cut || !strcmp(reason, "outofdata"))
-    why = "the file is truncated; copy or download it again";
-  else if (!strcmp(reason, "outofmem"))
-    why = "it decompresses to more than 4 GB";
-  if (why) return err_set(err, "%s: cannot read the image: %s", name, why);
-  if (jpeg && !strcmp(reason, "bad png sig")) reason = unexplained; // left from looking whether it is a PNG
-  return err_set(err, "%s: cannot read the image: corrupt (%s); copy or download it again, or remove it", name, reason);
+// What a refused file most likely is, and the way out.
+static bool refuse(const char *name, const ImageFault *fault, Err *err) {
+  switch (fault->type) {
+  case FAULT_CUT:
+    return err_set(err, "%s: cannot read the image: the file is truncated (%s); copy or download it again", name,
+                   fault->text);
+  case FAULT_UNSUPPORTED: return err_set(err, "%s: cannot read the image: %s", name, fault->text);
+  default:
+    return err_set(err, "%s: cannot read the image: corrupt (%s); copy or download it again, or remove it", name,
+                   fault->text);
+  }
 }
 
 static bool refuse_without_memory(const char *name, size_t bytes, Err *err) {
@@ -142,8 +67,8 @@ static bool size_ok(int h, int w, const char *name, Err *err) {
 }
 
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {
-  ImageHeader header = read_header(bytes, size, h, w);
-  if (header != HEADER_OK) return refuse(name, bytes, size, header == HEADER_CUT, "", err);
+  ImageFault fault;
+  if (!read_header(bytes, size, h, w, &fault)) return refuse(name, &fault, err);
   return size_ok(*h, *w, name, err);
 }
 
@@ -159,7 +84,8 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   if (f) fclose(f);
   char *whole = NULL;
   const uint8_t *bytes = start;
-  if (read_header(start, size, h, w) != HEADER_OK) {
+  ImageFault fault;
+  if (!read_header(start, size, h, w, &fault)) {
     if (!(whole = file_read(path, &size, err))) return false;
     bytes = (const uint8_t *)whole;
   }
@@ -173,14 +99,14 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   return ok;
 }
 
-// Pixels [h, w, channels], of which the first three channels count, to rgb, upright.
-static void write_upright(uint8_t *rgb, const uint8_t *pixels, int channels, int h, int w, int orientation) {
+// Pixels [h, w, 3] to rgb, upright.
+static void write_upright(uint8_t *rgb, const uint8_t *pixels, int h, int w, int orientation) {
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const ptrdiff_t down = (ptrdiff_t)w * channels * (from_bottom ? -1 : 1), right = from_right ? -channels : channels;
+  const ptrdiff_t down = (ptrdiff_t)w * (from_bottom ? -3 : 3), right = from_right ? -3 : 3;
   const uint8_t *first = pixels;
-  if (from_bottom) first += (ptrdiff_t)(h - 1) * w * channels;
-  if (from_right) first += (ptrdiff_t)(w - 1) * channels;
+  if (from_bottom) first += (ptrdiff_t)(h - 1) * w * 3;
+  if (from_right) first += (ptrdiff_t)(w - 1) * 3;
   const bool turned = orientation >= IMAGE_TURNED;
   const ptrdiff_t next_row = turned ? right : down, next = turned ? down : right;
   for (int y = 0; y < (turned ? w : h); y++) {
@@ -191,22 +117,14 @@ static void write_upright(uint8_t *rgb, const uint8_t *pixels, int channels, int
 
 bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size_t size, Scratch *scratch,
                        const char *name, Err *err) {
-  int h = 0, w = 0, got_h, got_w, stored;
+  int h = 0, w = 0;
   if (!image_measure(bytes, size, name, &h, &w, err)) return false;
-  if (jpeg_is(bytes, size) && !jpeg_tables_ok(bytes, size))
-    return refuse(name, bytes, size, false, "bad Huffman table", err);
-  const char *fault = png_is(bytes, size) ? png_fault(bytes, size) : NULL;
-  if (fault) return refuse(name, bytes, size, false, fault, err);
-  Bytes b = {bytes, bytes + size, false};
-  const int channels = jpeg_is(bytes, size) ? 4 : 3; // stb_image's vector code for YCbCr writes four
-  decoding = scratch;
-  stbi__g_failure_reason = unexplained;
-  const uint8_t *pixels = stbi_load_from_callbacks(&bytes_io, &b, &got_w, &got_h, &stored, channels);
-  decoding = NULL;
-  if (!pixels && scratch->lacking) return refuse_without_memory(name, scratch->lacking, err);
-  if (!pixels || b.past_end) return refuse(name, bytes, size, b.past_end, pixels ? "" : stbi_failure_reason(), err);
-  if (got_h != h || got_w != w) return refuse(name, bytes, size, false, "two sizes", err);
-  write_upright(rgb, pixels, channels, h, w, orientation);
+  ImageFault fault;
+  uint8_t *pixels = orientation == 1 ? rgb : scratch_resize(scratch, NULL, 0, (size_t)h * w * 3);
+  bool ok = pixels && (jpeg_is(bytes, size) ? jpeg_decode : png_read)(pixels, bytes, size, scratch, &fault);
+  if (!ok && scratch->lacking) return refuse_without_memory(name, scratch->lacking, err);
+  if (!ok) return refuse(name, &fault, err);
+  if (orientation != 1) write_upright(rgb, pixels, h, w, orientation);
   return true;
 }
 

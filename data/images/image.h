@@ -1,4 +1,4 @@
-// RGB images in memory: JPEG and PNG decoded by stb_image, which is compiled here and nowhere else.
+// RGB images in memory, decoded from JPEG and PNG files.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -15,10 +15,11 @@ enum { IMAGE_MAX_PIXELS = 1 << 28 };
 Image image_alloc(int h, int w); // black
 void image_free(Image *im);
 
-// Reads a JPEG or PNG file, whatever its name says. Gray is repeated over the channels, palettes are looked up, 16 bits
-// keep their upper 8, alpha is dropped without compositing (as PIL's convert('RGB') does), EXIF orientation is left
-// alone (as torchvision's training does). Files that end before the image does are refused, as PIL refuses them.
-// Errors name the file and what to do about it.
+// Reads a JPEG or PNG file, whatever its name says, to the pixels of libjpeg-turbo and libpng. Gray is repeated over
+// the channels, palettes are looked up, 16 bits keep their upper 8, alpha is dropped without compositing (as PIL's
+// convert('RGB') does), EXIF orientation is left alone (as torchvision's training does). Files that end before the
+// image does are refused, as are PNGs with a wrong checksum and JPEGs with a scan that ends too early. Errors name the
+// file, the cause and what to do about it.
 bool image_load(Image *im, const char *path, Err *err);
 // The same, but standing upright as its EXIF orientation says.
 bool image_load_upright(Image *im, const char *path, Err *err);

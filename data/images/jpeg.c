@@ -1,72 +1,72 @@
 #include "data/images/jpeg.h"
 #include <string.h>
 
-enum { SOF0 = 0xc0, SOF3 = 0xc3, DHT, JPG = 0xc8, DAC = 0xcc, SOF15 = 0xcf };
-enum { RST0 = 0xd0, SOI = 0xd8, EOI, SOS, APP1 = 0xe1 };
-
-typedef struct Segment {
-  int marker;
-  const uint8_t *body; // after the two bytes of length
-  size_t size;
-} Segment;
-
 static unsigned u16(const uint8_t *p, bool big) { return big ? p[0] << 8 | p[1] : p[1] << 8 | p[0]; }
 static uint32_t u32(const uint8_t *p, bool big) {
   uint32_t a = u16(p, big), b = u16(p + 2, big);
   return big ? a << 16 | b : b << 16 | a;
 }
 
-bool jpeg_is(const uint8_t *bytes, size_t size) { return size >= 2 && bytes[0] == 0xff && bytes[1] == SOI; }
+bool jpeg_is(const uint8_t *bytes, size_t size) { return size >= 2 && bytes[0] == 0xff && bytes[1] == JPEG_SOI; }
 
-// Advances to the next segment, over entropy-coded data too: there 0xff is followed by zero or a restart marker. False
-// at EOI and at the end, where the last segment may be cut short.
-static bool next_segment(const uint8_t **at, const uint8_t *end, Segment *s) {
+JpegStep jpeg_next(const uint8_t **at, const uint8_t *end, JpegSegment *s) {
   const uint8_t *p = *at;
   bool standalone = true;
-  while (standalone) {
+  *s = (JpegSegment){.body = end};
+  while (standalone) { // in entropy-coded data 0xff is followed by zero or a restart marker
     p = memchr(p, 0xff, (size_t)(end - p));
-    if (!p) return false;
+    if (!p) return JPEG_CUT;
     while (p < end && *p == 0xff) p++; // fill bytes before a marker are legal
-    if (end - p < 3 || *p == EOI) return false;
-    standalone = *p == 0 || (*p >= RST0 && *p <= SOI);
+    if (p == end) return JPEG_CUT;
+    if (*p == JPEG_EOI) return JPEG_END;
+    standalone = *p <= 1 || (*p >= JPEG_RST0 && *p <= JPEG_SOI);
   }
-  size_t length = u16(p + 1, true);
-  if (length < 2) return false;
-  *s = (Segment){*p, p + 3, length - 2};
-  if (s->size > (size_t)(end - s->body)) s->size = (size_t)(end - s->body);
+  if (end - p < 3) return JPEG_CUT;
+  const size_t length = u16(p + 1, true);
+  *s = (JpegSegment){*p, p + 3, length - 2};
+  if (length < 2) return JPEG_BAD;
+  const bool cut = s->size > (size_t)(end - s->body);
+  if (cut) s->size = (size_t)(end - s->body);
   *at = s->body + s->size;
-  return true;
+  return cut ? JPEG_CUT : JPEG_SEGMENT;
 }
 
-bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame) {
-  const uint8_t *at = bytes;
-  for (Segment s; next_segment(&at, bytes + size, &s);) {
-    if (s.marker < SOF0 || s.marker > SOF15 || s.marker == DHT || s.marker == JPG || s.marker == DAC) continue;
-    if (s.size < 5) return false;
-    frame->coding = s.marker > JPG ? JPEG_ARITHMETIC : s.marker == SOF3 ? JPEG_LOSSLESS : JPEG_HUFFMAN;
-    frame->bits = s.body[0];
-    frame->h = (int)u16(s.body + 1, true);
-    frame->w = (int)u16(s.body + 3, true);
-    return true;
-  }
-  return false;
+bool jpeg_step_fault(JpegStep step, const JpegSegment *s, const uint8_t *bytes, const char *lacks, ImageFault *fault) {
+  if (step == JPEG_CUT) return fault_set(fault, FAULT_CUT, "no %s", lacks);
+  if (step == JPEG_END) return fault_set(fault, FAULT_CORRUPT, "no %s before its end marker", lacks);
+  return fault_set(fault, FAULT_CORRUPT, "the segment at byte %td says that it is %zu bytes long", s->body - bytes - 4,
+                   s->size + 2);
 }
 
-bool jpeg_tables_ok(const uint8_t *bytes, size_t size) {
-  enum { LENGTHS = 16, SYMBOLS = 256 };
+static bool is_frame(int marker) {
+  return marker >= JPEG_SOF0 && marker <= JPEG_SOF15 && marker != JPEG_DHT && marker != JPEG_JPG && marker != JPEG_DAC;
+}
+
+static bool frame_supported(const JpegFrame *frame, ImageFault *fault) {
+  const char *what = NULL;
+  if (frame->marker > JPEG_JPG)
+    what = "an arithmetic-coded JPEG; convert it to a baseline one or to PNG";
+  else if (frame->marker == JPEG_SOF3)
+    what = "a lossless JPEG; convert it to PNG";
+  else if (frame->marker > JPEG_SOF3)
+    what = "a hierarchical JPEG; convert it to a baseline one or to PNG";
+  else if (frame->bits != 8)
+    what = "a JPEG with more than 8 bits per sample; convert it to PNG";
+  else if (frame->h == 0)
+    what = "a JPEG that says its height at the end only (DNL); convert it";
+  return !what || fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
+}
+
+bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault *fault) {
   const uint8_t *at = bytes;
-  for (Segment s; next_segment(&at, bytes + size, &s);) {
-    if (s.marker != DHT) continue;
-    for (size_t left = s.size; left > 0;) {
-      const uint8_t *table = s.body + s.size - left; // class and number, how many codes of each length, symbols
-      if (left < 1 + LENGTHS) return false;
-      size_t symbols = 0;
-      for (int i = 1; i <= LENGTHS; i++) symbols += table[i];
-      if (symbols > SYMBOLS || 1 + LENGTHS + symbols > left) return false;
-      left -= 1 + LENGTHS + symbols;
-    }
-  }
-  return true;
+  JpegSegment s;
+  JpegStep step;
+  do step = jpeg_next(&at, bytes + size, &s);
+  while (step == JPEG_SEGMENT && !is_frame(s.marker));
+  if (step == JPEG_BAD || !is_frame(s.marker)) return jpeg_step_fault(step, &s, bytes, "frame header", fault);
+  if (s.size < 5) return jpeg_step_fault(step == JPEG_CUT ? JPEG_CUT : JPEG_BAD, &s, bytes, "frame header", fault);
+  *frame = (JpegFrame){s.marker, s.body[0], (int)u16(s.body + 1, true), (int)u16(s.body + 3, true)};
+  return frame_supported(frame, fault);
 }
 
 // The orientation entry of the first directory of a TIFF structure; 1 when there is none.
@@ -89,8 +89,9 @@ static int tiff_orientation(const uint8_t *tiff, size_t size) {
 int jpeg_orientation(const uint8_t *bytes, size_t size) {
   enum { EXIF = 6 }; // "Exif" and two zero bytes come before the TIFF header
   const uint8_t *at = bytes;
-  for (Segment s; next_segment(&at, bytes + size, &s) && s.marker != SOS;)
-    if (s.marker == APP1 && s.size > EXIF && !memcmp(s.body, "Exif\0", EXIF))
+  JpegSegment s;
+  while (jpeg_next(&at, bytes + size, &s) != JPEG_BAD && s.marker && s.marker != JPEG_SOS)
+    if (s.marker == JPEG_APP1 && s.size > EXIF && !memcmp(s.body, "Exif\0", EXIF))
       return tiff_orientation(s.body + EXIF, s.size - EXIF);
   return 1;
 }

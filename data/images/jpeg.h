@@ -1,23 +1,55 @@
-// The marker segments of a JPEG file: what can be learnt and must be checked before its pixels are decoded.
-// ITU-T T.81 annex B.
+// The marker segments of a JPEG file. ITU-T T.81 annex B.
 #pragma once
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "data/images/fault.h"
 
-typedef enum JpegCoding { JPEG_HUFFMAN, JPEG_LOSSLESS, JPEG_ARITHMETIC } JpegCoding;
+enum {
+  JPEG_SOF0 = 0xc0, // baseline
+  JPEG_SOF1,        // the same with more tables
+  JPEG_SOF2,        // progressive
+  JPEG_SOF3,        // lossless
+  JPEG_DHT,
+  JPEG_JPG = 0xc8,
+  JPEG_DAC = 0xcc,
+  JPEG_SOF15 = 0xcf,
+  JPEG_RST0 = 0xd0,
+  JPEG_RST7 = 0xd7,
+  JPEG_SOI,
+  JPEG_EOI,
+  JPEG_SOS,
+  JPEG_DQT,
+  JPEG_DNL,
+  JPEG_DRI,
+  JPEG_APP0 = 0xe0,
+  JPEG_APP1,
+  JPEG_APP15 = 0xef,
+  JPEG_COM = 0xfe,
+};
+
+typedef struct JpegSegment {
+  int marker;
+  const uint8_t *body; // after the marker and the two bytes of length
+  size_t size;         // of the body, or of what the file has of it
+} JpegSegment;
+
+typedef enum JpegStep { JPEG_SEGMENT, JPEG_END, JPEG_CUT, JPEG_BAD } JpegStep;
 
 typedef struct JpegFrame {
-  JpegCoding coding;
-  int bits; // a sample
+  int marker; // JPEG_SOF0 … JPEG_SOF15
+  int bits;   // a sample
   int h, w;
 } JpegFrame;
 
 bool jpeg_is(const uint8_t *bytes, size_t size); // begins as a JPEG file does
-// The frame header; false when the file ends before it or holds none.
-bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame);
-// Whether every Huffman table of the file is of lawful size. stb_image 2.27 writes past its own tables otherwise.
-bool jpeg_tables_ok(const uint8_t *bytes, size_t size);
+// Advances *at to the end of the next segment, over entropy-coded data and anything else that is no marker. JPEG_END at
+// EOI; JPEG_CUT at the end of the file, also within a segment, which is then filled as far as the file has it;
+// JPEG_BAD at a segment of less than two bytes, where s->body still is.
+JpegStep jpeg_next(const uint8_t **at, const uint8_t *end, JpegSegment *s);
+// The frame header; false when the file ends before it, holds none, or codes pixels in a way that we do not decode.
+bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault *fault);
+// The message of a step other than JPEG_SEGMENT where a segment is needed. `lacks`: what the file then has none of.
+bool jpeg_step_fault(JpegStep step, const JpegSegment *s, const uint8_t *bytes, const char *lacks, ImageFault *fault);
 // EXIF orientation, 1 … 8; 1 (upright) without the tag. Tag 0x0112 of the TIFF structure in APP1, Exif 2.32 section
 // 4.6.
 int jpeg_orientation(const uint8_t *bytes, size_t size);

@@ -1,0 +1,28 @@
+// Why a file cannot be read, as its reader says; data/images/image.c makes a message of it.
+#pragma once
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include "base/error.h"
+
+typedef enum FaultType {
+  FAULT_CUT,         // the file ends too early
+  FAULT_CORRUPT,     // `text` says what is wrong
+  FAULT_UNSUPPORTED, // `text` says what it is and what to do
+  FAULT_MEMORY,      // there was not enough
+} FaultType;
+
+typedef struct ImageFault {
+  FaultType type;
+  char text[128];
+} ImageFault;
+
+// Fills it and returns false, as err_set does.
+static inline bool PRINTF_LIKE(3, 4) fault_set(ImageFault *fault, FaultType type, const char *fmt, ...) {
+  fault->type = type;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(fault->text, sizeof fault->text, fmt, args);
+  va_end(args);
+  return false;
+}

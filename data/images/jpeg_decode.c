@@ -1,0 +1,279 @@
+#include "data/images/jpeg_decode.h"
+#include <string.h>
+#include "data/images/jpeg.h"
+#include "data/images/jpeg_idct.h"
+#include "data/images/jpeg_rgb.h"
+#include "data/images/jpeg_tables.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STBI_ONLY_JPEG
+#define STBI_NO_STDIO
+#define STBI_NO_LINEAR
+#define STBI_MAX_DIMENSIONS 65536
+// stb_image's allocator takes no argument, so the thread has to know its own. Scratch memory is zeroed.
+static _Thread_local Scratch *decoding;
+#define STBI_MALLOC(bytes) scratch_take(decoding, bytes)
+#define STBI_REALLOC_SIZED(p, old, bytes) scratch_resize(decoding, p, old, bytes)
+#define STBI_FREE(p) ((void)(p))
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#pragma GCC diagnostic ignored "-Wunused-but-set-variable"
+#pragma GCC diagnostic ignored "-Wsign-compare"
+#include <stb/stb_image.h>
+#pragma GCC diagnostic pop
+
+// stb_image gives some failures no reason; what it said last would be of an earlier image, or NULL.
+static const char unexplained[] = "malformed";
+
+enum { COMPONENTS = 4, TABLES = 4, STANDARD_TABLES = 2 };
+
+// We walk the segments and hand them to stb_image one by one, because its own walk takes the end of the file for an
+// endless row of zeros, and files without a scan for pictures.
+typedef struct Decoder {
+  stbi__jpeg *stb;
+  stbi__context input;                                                 // the segment or scan that stb_image reads
+  size_t beyond;                                                       // zero bytes that it got after the end of that
+  bool has_frame, has_scans, has_quants[TABLES], has_codes[2][TABLES]; // DC, AC
+  bool has_scan[COMPONENTS];
+  stbi__uint16 quants[COMPONENTS][64]; // of each component, as they were at its first scan
+  const uint8_t *bytes;                // the file, for messages
+  ImageFault *fault;
+} Decoder;
+
+static int give_zero(void *decoder, char *to, int room) {
+  (void)room;
+  Decoder *d = decoder;
+  d->input.img_buffer_original = d->input.img_buffer; // stb_image counts what lies between
+  d->beyond++;
+  *to = 0;
+  return 1;
+}
+static void skip_nothing(void *decoder, int bytes) {
+  (void)decoder;
+  (void)bytes;
+}
+static int never(void *decoder) { return decoder == NULL; }
+
+static void idct(stbi_uc *out, int pitch, short data[64]) { jpeg_idct(out, pitch, data); }
+
+static void feed(Decoder *d, const uint8_t *from, size_t size) {
+  d->input.img_buffer = (stbi_uc *)from;
+  d->input.img_buffer_end = (stbi_uc *)from + size;
+  d->input.read_from_callbacks = 1;
+  d->beyond = 0;
+}
+
+#define CORRUPT(...) fault_set(d->fault, FAULT_CORRUPT, __VA_ARGS__)
+
+static bool stb_refuses(Decoder *d) {
+  const bool memory = decoding->lacking > 0;
+  return fault_set(d->fault, memory ? FAULT_MEMORY : FAULT_CORRUPT, "%s", stbi_failure_reason());
+}
+
+static bool stb_takes(Decoder *d, int marker) { return stbi__process_marker(d->stb, marker) || stb_refuses(d); }
+
+// ---- segments -------------------------------------------------------------------------------------------------------
+
+// stb_image 2.27 writes past its own tables where there are more than 256 symbols.
+static bool take_codes(Decoder *d, const JpegSegment *s) {
+  enum { LENGTHS = 16, SYMBOLS = 256 };
+  for (size_t left = s->size; left > 0;) {
+    const uint8_t *table = s->body + s->size - left; // class and number, how many codes of each length, symbols
+    size_t symbols = 0;
+    if (left < 1 + LENGTHS) return CORRUPT("a Huffman table is cut short");
+    for (int i = 1; i <= LENGTHS; i++) symbols += table[i];
+    if (symbols > SYMBOLS || 1 + LENGTHS + symbols > left) return CORRUPT("a Huffman table of %zu symbols", symbols);
+    if (table[0] >> 4 > 1 || (table[0] & 15) >= TABLES) return CORRUPT("a Huffman table is number %d", table[0]);
+    d->has_codes[table[0] >> 4][table[0] & 15] = true;
+    left -= 1 + LENGTHS + symbols;
+  }
+  return true;
+}
+
+static bool take_quants(Decoder *d, const JpegSegment *s) {
+  for (size_t left = s->size; left > 0;) {
+    const uint8_t head = s->body[s->size - left];
+    const size_t size = 1 + (head >> 4 ? 128 : 64);
+    if (head >> 4 > 1 || (head & 15) >= TABLES) return CORRUPT("a quantization table is number %d", head);
+    if (size > left) return CORRUPT("a quantization table is cut short");
+    d->has_quants[head & 15] = true;
+    left -= size;
+  }
+  return true;
+}
+
+static bool take_frame(Decoder *d, const JpegSegment *s) {
+  if (d->has_frame) return CORRUPT("two frame headers");
+  d->has_frame = true;
+  d->stb->progressive = s->marker == JPEG_SOF2;
+  return stbi__process_frame_header(d->stb, STBI__SCAN_load) || stb_refuses(d);
+}
+
+static bool take_segment(Decoder *d, const JpegSegment *s) {
+  feed(d, s->body - 2, s->size + 2);
+  switch (s->marker) {
+  case JPEG_SOF0:
+  case JPEG_SOF1:
+  case JPEG_SOF2: return take_frame(d, s);
+  case JPEG_DHT: return take_codes(d, s) && stb_takes(d, s->marker);
+  case JPEG_DQT: return take_quants(d, s) && stb_takes(d, s->marker);
+  case JPEG_DNL: return true; // the height, again
+  case JPEG_DRI:
+  case JPEG_COM: return stb_takes(d, s->marker);
+  default:
+    if (s->marker >= JPEG_APP0 && s->marker <= JPEG_APP15) return stb_takes(d, s->marker);
+    return CORRUPT("an unknown marker at byte %td", s->body - d->bytes - 4);
+  }
+}
+
+// ---- scans ----------------------------------------------------------------------------------------------------------
+
+// The end of the entropy-coded data, where another marker than a restart is; counts those.
+static const uint8_t *scan_end(const uint8_t *p, const uint8_t *end, int *restarts) {
+  for (*restarts = 0; (p = memchr(p, 0xff, (size_t)(end - p)));) {
+    const uint8_t *fill = p;
+    while (p < end && *p == 0xff) p++;
+    if (p == end) return fill;
+    if (*p >= JPEG_RST0 && *p <= JPEG_RST7)
+      ++*restarts;
+    else if (*p != 0)
+      return fill;
+  }
+  return end;
+}
+
+// How often the scan restarts: after each interval of MCUs but the last.
+static int restarts_due(const stbi__jpeg *z) {
+  if (!z->restart_interval) return 0;
+  const int n = z->order[0];
+  const bool alone = z->scan_n == 1;
+  const int w = alone ? (z->img_comp[n].x + 7) / 8 : z->img_mcu_x,
+            h = alone ? (z->img_comp[n].y + 7) / 8 : z->img_mcu_y;
+  return (int)(((int64_t)w * h - 1) / z->restart_interval);
+}
+
+// Gives stb_image the standard's table where a baseline file relies on that.
+static bool need_codes(Decoder *d, bool ac, int number) {
+  if (d->has_codes[ac][number]) return true;
+  if (d->stb->progressive || number >= STANDARD_TABLES)
+    return CORRUPT("no %s Huffman table %d, which a scan uses", ac ? "AC" : "DC", number);
+  uint8_t segment[2 + JPEG_TABLE_ROOM];
+  const size_t size = 2 + jpeg_standard_table(ac, number, segment + 2);
+  segment[0] = (uint8_t)(size >> 8);
+  segment[1] = (uint8_t)size;
+  d->has_codes[ac][number] = true;
+  feed(d, segment, size);
+  return stb_takes(d, JPEG_DHT);
+}
+
+static bool need_tables(Decoder *d, int n) {
+  const stbi__jpeg *z = d->stb;
+  const int quant = z->img_comp[n].tq;
+  if (!d->has_quants[quant]) return CORRUPT("no quantization table %d, which component %d uses", quant, n + 1);
+  const bool dc = !z->progressive || (z->spec_start == 0 && z->succ_high == 0);
+  const bool ac = !z->progressive || z->spec_start > 0;
+  return (!dc || need_codes(d, false, z->img_comp[n].hd)) && (!ac || need_codes(d, true, z->img_comp[n].ha));
+}
+
+// stb_image finds a component by its id, and takes one that the scan names twice.
+static bool take_scan_header(Decoder *d, const JpegSegment *s) {
+  stbi__jpeg *z = d->stb;
+  if (!d->has_frame) return CORRUPT("a scan before the frame header");
+  feed(d, s->body - 2, s->size + 2);
+  stbi__g_failure_reason = "a scan names a component that the frame lacks"; // for which stb_image has no words
+  if (!stbi__process_scan_header(z)) return stb_refuses(d);
+  stbi__g_failure_reason = unexplained;
+  for (int i = 0; i < z->scan_n; i++) {
+    const int n = z->order[i];
+    for (int k = 0; k < i; k++)
+      if (z->order[k] == n) return CORRUPT("a scan names a component twice");
+    if (!need_tables(d, n)) return false;
+    if (z->spec_start > 0) continue; // the component still needs its DC
+    if (!d->has_scan[n]) memcpy(d->quants[n], z->dequant[z->img_comp[n].tq], sizeof d->quants[n]);
+    d->has_scan[n] = true;
+  }
+  return true;
+}
+
+static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, const uint8_t *end) {
+  stbi__jpeg *z = d->stb;
+  if (!take_scan_header(d, s)) return false;
+  d->has_scans = true;
+  int restarts;
+  const uint8_t *data = *at;
+  *at = scan_end(data, end, &restarts);
+  if (*at == end) return fault_set(d->fault, FAULT_CUT, "no end marker");
+  if (restarts < restarts_due(z))
+    return CORRUPT("%d restart markers for %d in the scan at byte %td", restarts, restarts_due(z), data - d->bytes);
+  feed(d, data, (size_t)(*at - data));
+  if (!stbi__parse_entropy_coded_data(z)) return stb_refuses(d);
+  if (d->beyond > (size_t)MAX(z->code_bits, 0) / 8)
+    return CORRUPT("the scan at byte %td ends before the picture does", data - d->bytes);
+  return true;
+}
+
+// ---- the file -------------------------------------------------------------------------------------------------------
+
+static bool take_file(Decoder *d, size_t size) {
+  const uint8_t *at = d->bytes, *end = at + size;
+  JpegSegment s;
+  JpegStep step;
+  while ((step = jpeg_next(&at, end, &s)) == JPEG_SEGMENT)
+    if (!(s.marker == JPEG_SOS ? take_scan(d, &s, &at, end) : take_segment(d, &s))) return false;
+  if (step != JPEG_END) return jpeg_step_fault(step, &s, d->bytes, "end marker", d->fault);
+  const int components = d->input.img_n;
+  int scanned = 0;
+  for (int n = 0; n < components; n++) scanned += d->has_scan[n];
+  if (!d->has_scans) return CORRUPT("no scan: it holds no pixels");
+  if (scanned < components)
+    return CORRUPT("%d of its %d components have no scan%s", components - scanned, components,
+                   d->stb->progressive ? " of their means" : "");
+  if (!d->stb->progressive) return true;
+  for (int n = 0; n < components; n++) {
+    memcpy(d->stb->dequant[n], d->quants[n], sizeof d->quants[n]);
+    d->stb->img_comp[n].tq = n;
+  }
+  stbi__jpeg_finish(d->stb);
+  return true;
+}
+
+// As libjpeg takes them (jdapimin.c): JFIF is YCbCr, then Adobe's marker counts, then the names of the components.
+static JpegColors colors_of(const stbi__jpeg *z) {
+  const int components = z->s->img_n, adobe = z->app14_color_transform; // -1: none
+  if (components == 1) return JPEG_GRAY;
+  if (components == 4) return adobe <= 0 ? JPEG_CMYK : JPEG_YCCK;
+  if (z->jfif) return JPEG_YCC;
+  return adobe == 0 || (adobe < 0 && z->rgb == 3) ? JPEG_RGB : JPEG_YCC;
+}
+
+static bool write_pixels(const stbi__jpeg *z, uint8_t *rgb, Scratch *scratch) {
+  JpegPlanes p = {.h = (int)z->s->img_y, .w = (int)z->s->img_x, .colors = colors_of(z)};
+  for (int n = 0; n < z->s->img_n; n++)
+    p.plane[n] = (JpegPlane){.at = z->img_comp[n].data,
+                             .h = z->img_comp[n].y,
+                             .w = z->img_comp[n].x,
+                             .pitch = z->img_comp[n].w2,
+                             .down = z->img_v_max / z->img_comp[n].v,
+                             .right = z->img_h_max / z->img_comp[n].h};
+  return jpeg_planes_to_rgb(&p, rgb, scratch);
+}
+
+bool jpeg_decode(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
+  Decoder d = {.bytes = bytes, .fault = fault};
+  d.stb = scratch_take(scratch, sizeof *d.stb);
+  if (!d.stb) return fault_set(fault, FAULT_MEMORY, "decoder");
+  stbi_io_callbacks io = {give_zero, skip_nothing, never};
+  d.input.io = io;
+  d.input.io_user_data = &d;
+  d.input.buflen = sizeof d.input.buffer_start;
+  d.stb->s = &d.input;
+  d.stb->marker = STBI__MARKER_none;
+  d.stb->app14_color_transform = -1;
+  d.stb->idct_block_kernel = idct;
+  decoding = scratch;
+  stbi__g_failure_reason = unexplained;
+  const bool ok = take_file(&d, size);
+  decoding = NULL;
+  return ok && (write_pixels(d.stb, rgb, scratch) || fault_set(fault, FAULT_MEMORY, "rows"));
+}

@@ -1,0 +1,109 @@
+#include "data/images/jpeg_rgb.h"
+#include <string.h>
+#include "base/basics.h"
+
+// ---- upsampling: jdsample.c of libjpeg-turbo, whose rounding alternates ---------------------------------------------
+
+static void repeat_samples(const uint8_t *restrict in, int w, int right, uint8_t *restrict out) {
+  for (int x = 0; x < w; x++)
+    for (int i = 0; i < right; i++) *out++ = in[x];
+}
+
+// Every sample becomes two pixels, a quarter of the way to its neighbours.
+static void widen(const uint8_t *restrict in, int w, uint8_t *restrict out) {
+  out[0] = in[0];
+  for (int x = 0; x < w - 1; x++) {
+    out[2 * x + 1] = (uint8_t)((3 * in[x] + in[x + 1] + 2) >> 2);
+    out[2 * x + 2] = (uint8_t)((3 * in[x + 1] + in[x] + 1) >> 2);
+  }
+  out[2 * w - 1] = in[w - 1];
+}
+
+// Three parts of a row and one of the next, times 4 / 3 + 1.
+static void blend_rows(const uint8_t *restrict near, const uint8_t *restrict far, int w, uint16_t *restrict sum) {
+  for (int x = 0; x < w; x++) sum[x] = (uint16_t)(3 * near[x] + far[x]);
+}
+
+static void widen_sums(const uint16_t *restrict in, int w, uint8_t *restrict out) {
+  out[0] = (uint8_t)((4 * in[0] + 8) >> 4);
+  for (int x = 0; x < w - 1; x++) {
+    out[2 * x + 1] = (uint8_t)((3 * in[x] + in[x + 1] + 7) >> 4);
+    out[2 * x + 2] = (uint8_t)((3 * in[x + 1] + in[x] + 8) >> 4);
+  }
+  out[2 * w - 1] = (uint8_t)((4 * in[w - 1] + 7) >> 4);
+}
+
+// Row y of the picture from a component: `out`, or the component's own row. out and sums have room for a row and what
+// the last sample adds.
+static const uint8_t *upsample_row(const JpegPlane *p, int y, uint8_t *out, uint16_t *sums) {
+  const int row = y / p->down, below = y % p->down;
+  const uint8_t *near = p->at + (ptrdiff_t)row * p->pitch;
+  if (p->right == 1 && p->down == 1) return near;
+  const int next = MIN(MAX(below ? row + 1 : row - 1, 0), p->h - 1); // the nearer of the rows beside it
+  const uint8_t *far = p->at + (ptrdiff_t)next * p->pitch;
+  const bool smooth = p->w > 2; // libjpeg repeats narrower rows
+  if (p->right == 1 && p->down == 2) {
+    for (int x = 0; x < p->w; x++) out[x] = (uint8_t)((3 * near[x] + far[x] + 1 + below) >> 2);
+  } else if (p->right == 2 && p->down == 1 && smooth) {
+    widen(near, p->w, out);
+  } else if (p->right == 2 && p->down == 2 && smooth) {
+    blend_rows(near, far, p->w, sums);
+    widen_sums(sums, p->w, out);
+  } else {
+    repeat_samples(near, p->w, p->right, out);
+  }
+  return out;
+}
+
+// ---- colours --------------------------------------------------------------------------------------------------------
+
+static inline uint8_t clamp(int v) { return (uint8_t)MIN(MAX(v, 0), 255); }
+
+// Sixteen bits of fraction; 1.402, 0.71414, 0.34414 and 1.772 (T.871, 7).
+static void ycc_to_rgb(const uint8_t *restrict y, const uint8_t *restrict cb, const uint8_t *restrict cr, int w,
+                       uint8_t *restrict rgb) {
+  for (int x = 0; x < w; x++) {
+    const int b = cb[x] - 128, r = cr[x] - 128;
+    rgb[3 * x] = clamp(y[x] + ((91881 * r + 32768) >> 16));
+    rgb[3 * x + 1] = clamp(y[x] + ((-22554 * b - 46802 * r + 32768) >> 16));
+    rgb[3 * x + 2] = clamp(y[x] + ((116130 * b + 32768) >> 16));
+  }
+}
+
+static void interleave(const uint8_t *restrict a, const uint8_t *restrict b, const uint8_t *restrict c, int w,
+                       uint8_t *restrict rgb) {
+  for (int x = 0; x < w; x++) {
+    rgb[3 * x] = a[x];
+    rgb[3 * x + 1] = b[x];
+    rgb[3 * x + 2] = c[x];
+  }
+}
+
+// Times black, of which 255 is none; the product is rounded. ycck: the colours are those of the print's complement.
+static void darken(uint8_t *restrict rgb, const uint8_t *restrict black, int w, bool ycck) {
+  for (int i = 0; i < 3 * w; i++) {
+    const unsigned t = (ycck ? 255u - rgb[i] : rgb[i]) * black[i / 3] + 128u;
+    rgb[i] = (uint8_t)((t + (t >> 8)) >> 8);
+  }
+}
+
+bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch) {
+  static const int counts[] = {[JPEG_GRAY] = 1, [JPEG_YCC] = 3, [JPEG_RGB] = 3, [JPEG_CMYK] = 4, [JPEG_YCCK] = 4};
+  enum { BEYOND = 4 }; // samples of the last, beside its first
+  const size_t room = (size_t)p->w + BEYOND;
+  uint8_t *rows = scratch_take(scratch, 4 * room);
+  uint16_t *sums = scratch_take(scratch, room * sizeof *sums);
+  if (!rows || !sums) return false;
+  for (int y = 0; y < p->h; y++, rgb += 3 * (ptrdiff_t)p->w) {
+    const uint8_t *row[4];
+    for (int k = 0; k < counts[p->colors]; k++) row[k] = upsample_row(&p->plane[k], y, rows + k * room, sums);
+    if (p->colors == JPEG_GRAY)
+      interleave(row[0], row[0], row[0], p->w, rgb);
+    else if (p->colors == JPEG_RGB || p->colors == JPEG_CMYK)
+      interleave(row[0], row[1], row[2], p->w, rgb);
+    else
+      ycc_to_rgb(row[0], row[1], row[2], p->w, rgb);
+    if (p->colors == JPEG_CMYK || p->colors == JPEG_YCCK) darken(rgb, row[3], p->w, p->colors == JPEG_YCCK);
+  }
+  return true;
+}

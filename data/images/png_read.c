@@ -1,0 +1,283 @@
+#include "data/images/png_read.h"
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
+enum { NONE, SUB, UP, AVERAGE, PAETH, FILTER_LAST = PAETH }; // filters of rows
+enum { SIGNATURE = 8, IHDR_SIZE = 13, CHUNK = 12 };          // bytes; a chunk has so many beside its data
+
+static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
+
+// ---- chunks ---------------------------------------------------------------------------------------------------------
+
+typedef struct Chunk {
+  const uint8_t *type, *data; // four letters
+  uint32_t size;              // of the data
+} Chunk;
+
+static bool is(const Chunk *c, const char *type) { return !memcmp(c->type, type, 4); }
+static bool is_critical(const Chunk *c) { return !(c->type[0] & 0x20); }
+
+bool png_is(const uint8_t *bytes, size_t size) {
+  return size >= SIGNATURE && !memcmp(bytes, "\x89PNG\r\n\x1a\n", SIGNATURE);
+}
+
+bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault *fault) {
+  const uint8_t *chunk = bytes + SIGNATURE, *data = chunk + 8;
+  if (size < SIGNATURE + 8) return fault_set(fault, FAULT_CUT, "ends within its header");
+  if (!memcmp(chunk + 4, "CgBI", 4))
+    return fault_set(fault, FAULT_UNSUPPORTED, "a PNG of Xcode for iPhones; convert it to an ordinary PNG");
+  if (memcmp(chunk + 4, "IHDR", 4) || u32(chunk) != IHDR_SIZE)
+    return fault_set(fault, FAULT_CORRUPT, "its first chunk is no IHDR of %d bytes", IHDR_SIZE);
+  if (size < SIGNATURE + 8 + IHDR_SIZE) return fault_set(fault, FAULT_CUT, "ends within its header");
+  *header = (PngHeader){
+      .w = (int)u32(data), .h = (int)u32(data + 4), .bits = data[8], .color = data[9], .interlaced = data[12] == 1};
+  return true;
+}
+
+// Which depths go with which colour is table 11.1 of the standard.
+static bool header_ok(const PngHeader *h, const uint8_t *bytes, ImageFault *fault) {
+  static const uint8_t depths[] = {[GRAY] = 1 | 2 | 4 | 8 | 16,
+                                   [RGB] = 8 | 16,
+                                   [PALETTE] = 1 | 2 | 4 | 8,
+                                   [GRAY_ALPHA] = 8 | 16,
+                                   [RGB_ALPHA] = 8 | 16};
+  const bool single_bit = (h->bits & (h->bits - 1)) == 0;
+  if (h->color > RGB_ALPHA || !single_bit || !(depths[h->color] & h->bits))
+    return fault_set(fault, FAULT_CORRUPT, "its header says colour type %d of %d bits", h->color, h->bits);
+  const uint8_t *methods = bytes + SIGNATURE + 8 + 10; // compression, filter, interlace
+  if (methods[0] || methods[1] || methods[2] > 1)
+    return fault_set(fault, FAULT_CORRUPT, "its header says methods %d, %d and %d of compression, filter and interlace",
+                     methods[0], methods[1], methods[2]);
+  return true;
+}
+
+typedef struct PngFile {
+  PngHeader header;
+  uint8_t palette[256][3]; // black from its end on
+  bool has_palette;
+  const uint8_t *first; // IDAT chunk; the others follow it
+  uint64_t packed_size; // of all IDAT together
+} PngFile;
+
+// Takes one chunk; `last` is the one before it.
+static bool take_chunk(PngFile *f, const Chunk *c, const Chunk *last, ImageFault *fault) {
+  if (is(c, "IDAT")) {
+    if (f->first && !is(last, "IDAT"))
+      return fault_set(fault, FAULT_CORRUPT, "other chunks lie between its IDAT chunks");
+    if (!f->first) f->first = c->type - 4;
+    f->packed_size += c->size;
+  } else if (is(c, "PLTE")) {
+    if (f->header.color != PALETTE) return true; // a suggestion
+    if (f->first || c->size == 0 || c->size % 3 || c->size > sizeof f->palette)
+      return fault_set(fault, FAULT_CORRUPT, "a palette of %u bytes%s", c->size, f->first ? " after the pixels" : "");
+    memset(f->palette, 0, sizeof f->palette);
+    memcpy(f->palette, c->data, c->size);
+    f->has_palette = true;
+  } else if (is_critical(c) && !is(c, "IHDR") && !is(c, "IEND")) {
+    return fault_set(fault, FAULT_CORRUPT, "an unknown chunk %.4s that is marked as critical", (const char *)c->type);
+  }
+  return true;
+}
+
+// Walks all chunks and verifies their checksums.
+static bool read_chunks(PngFile *f, const uint8_t *bytes, size_t size, ImageFault *fault) {
+  Chunk c = {0}, last;
+  for (size_t at = SIGNATURE; !c.type || !is(&c, "IEND"); at += CHUNK + c.size) {
+    last = c;
+    if (size - at < CHUNK) return fault_set(fault, FAULT_CUT, "ends without an IEND chunk");
+    c = (Chunk){bytes + at + 4, bytes + at + 8, u32(bytes + at)};
+    if (c.size > INT32_MAX)
+      return fault_set(fault, FAULT_CORRUPT, "a length of %u in the chunk at byte %zu", c.size, at);
+    if (c.size > size - at - CHUNK) return fault_set(fault, FAULT_CUT, "ends within the chunk at byte %zu", at);
+    if (crc32(0, c.type, c.size + 4) != u32(c.data + c.size))
+      return fault_set(fault, FAULT_CORRUPT, "wrong checksum of the chunk at byte %zu", at);
+    if (!take_chunk(f, &c, &last, fault)) return false;
+  }
+  if (!f->first) return fault_set(fault, FAULT_CORRUPT, "no IDAT chunk");
+  if (f->header.color == PALETTE && !f->has_palette) return fault_set(fault, FAULT_CORRUPT, "no palette");
+  return true;
+}
+
+// ---- inflating ------------------------------------------------------------------------------------------------------
+
+static voidpf take(voidpf scratch, uInt items, uInt bytes) { return scratch_take(scratch, (size_t)items * bytes); }
+static void give_back(voidpf scratch, voidpf piece) {
+  (void)scratch;
+  (void)piece;
+}
+
+// Inflates the chunks from f->first on into out[want], up to the end of the stream, where zlib compares the Adler-32.
+// What comes after `want` bytes is dropped, as libpng does.
+static int inflate_chunks(z_stream *z, const PngFile *f, uint8_t *out, size_t want) {
+  uint8_t surplus[4096];
+  int status = Z_OK;
+  Chunk c = {f->first + 4, f->first + 8, u32(f->first)};
+  for (; status == Z_OK && is(&c, "IDAT");
+       c = (Chunk){c.data + c.size + 8, c.data + c.size + 12, u32(c.data + c.size + 4)}) {
+    z->next_in = (Bytef *)c.data;
+    z->avail_in = c.size;
+    do {
+      uint8_t *to = want > 0 ? out : surplus;
+      const uInt room = want > 0 ? (uInt)MIN(want, 1u << 30) : sizeof surplus;
+      z->next_out = to;
+      z->avail_out = room;
+      status = inflate(z, Z_NO_FLUSH);
+      if (want == 0) continue;
+      out += room - z->avail_out;
+      want -= room - z->avail_out;
+    } while (status == Z_OK && (z->avail_in > 0 || z->avail_out == 0));
+    if (status == Z_BUF_ERROR) status = Z_OK; // it wants the next chunk
+  }
+  return status == Z_STREAM_END && want > 0 ? Z_BUF_ERROR : status;
+}
+
+static bool inflate_all(const PngFile *f, uint8_t *out, size_t want, Scratch *scratch, ImageFault *fault) {
+  z_stream z = {.zalloc = take, .zfree = give_back, .opaque = scratch};
+  if (inflateInit(&z) != Z_OK) return fault_set(fault, FAULT_MEMORY, "inflate");
+  const int status = inflate_chunks(&z, f, out, want);
+  const char *message = z.msg;
+  inflateEnd(&z);
+  if (status == Z_STREAM_END) return true;
+  if (status == Z_MEM_ERROR) return fault_set(fault, FAULT_MEMORY, "inflate");
+  return fault_set(fault, FAULT_CORRUPT, "its compressed pixels: %s", message ? message : "they end too early");
+}
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+// Of left (a), above (b) and above left (c), the one nearest to a + b - c.
+static inline uint8_t paeth(int a, int b, int c) {
+  const int pa = abs(b - c), pb = abs(a - c), pc = abs(a + b - 2 * c);
+  const int nearest = pb <= pc ? b : c;
+  return (uint8_t)(pa <= pb && pa <= pc ? a : nearest);
+}
+
+// Undoes the filter of a row in place. `up` is the row above, zeros for the first; bpp bytes are a pixel, at least 1.
+static inline void unfilter_pixels(int filter, uint8_t *restrict row, const uint8_t *restrict up, size_t size,
+                                   const size_t bpp) {
+  const size_t first = MIN(bpp, size);
+  switch (filter) {
+  case SUB:
+    for (size_t i = bpp; i < size; i++) row[i] += row[i - bpp];
+    break;
+  case UP:
+    for (size_t i = 0; i < size; i++) row[i] += up[i];
+    break;
+  case AVERAGE:
+    for (size_t i = 0; i < first; i++) row[i] += up[i] / 2;
+    for (size_t i = bpp; i < size; i++) row[i] += (uint8_t)((row[i - bpp] + up[i]) / 2);
+    break;
+  case PAETH:
+    for (size_t i = 0; i < first; i++) row[i] += up[i]; // with nothing to the left, above is the nearest
+    for (size_t i = bpp; i < size; i++) row[i] += paeth(row[i - bpp], up[i], up[i - bpp]);
+    break;
+  default: break;
+  }
+}
+
+static void unfilter_row(int filter, uint8_t *row, const uint8_t *up, size_t size, size_t bpp) {
+  switch (bpp) { // constants make loops that the compiler unrolls
+  case 1: unfilter_pixels(filter, row, up, size, 1); break;
+  case 2: unfilter_pixels(filter, row, up, size, 2); break;
+  case 3: unfilter_pixels(filter, row, up, size, 3); break;
+  case 4: unfilter_pixels(filter, row, up, size, 4); break;
+  default: unfilter_pixels(filter, row, up, size, bpp); break;
+  }
+}
+
+static inline void put(uint8_t *to, uint8_t r, uint8_t g, uint8_t b) {
+  to[0] = r;
+  to[1] = g;
+  to[2] = b;
+}
+
+// The w pixels of a row, `step` bytes apart in the picture.
+static void write_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, ptrdiff_t step) {
+  const PngHeader *h = &f->header;
+  const int sample = h->bits == 16 ? 2 : 1; // bytes, of which the first is the upper
+  const int bits = h->bits, top = (1 << MIN(bits, 8)) - 1;
+  switch (h->color) {
+  case GRAY:
+  case PALETTE:
+    for (int x = 0; x < w; x++, to += step) {
+      int v = bits >= 8 ? row[(size_t)x * sample] : row[(size_t)x * bits / 8] >> (8 - bits - x * bits % 8) & top;
+      if (h->color == PALETTE) {
+        memcpy(to, f->palette[v], 3);
+      } else {
+        v = v * 255 / top;
+        put(to, (uint8_t)v, (uint8_t)v, (uint8_t)v);
+      }
+    }
+    break;
+  case GRAY_ALPHA:
+    for (int x = 0; x < w; x++, to += step, row += 2 * sample) put(to, row[0], row[0], row[0]);
+    break;
+  default:
+    if (h->color == RGB && sample == 1 && step == 3) {
+      memcpy(to, row, (size_t)w * 3);
+      break;
+    }
+    const int pixel = (h->color == RGB ? 3 : 4) * sample;
+    for (int x = 0; x < w; x++, to += step, row += pixel) put(to, row[0], row[sample], row[2 * sample]);
+  }
+}
+
+// ---- passes ---------------------------------------------------------------------------------------------------------
+
+// Every dx-th pixel from x of every dy-th row from y: all of them, or one of Adam7's seven.
+typedef struct PngPass {
+  int x, y, dx, dy;
+} PngPass;
+static const PngPass whole[] = {{0, 0, 1, 1}};
+static const PngPass adam7[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
+                                {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
+
+static int samples(int color) { return color == RGB ? 3 : color == RGB_ALPHA ? 4 : color == GRAY_ALPHA ? 2 : 1; }
+
+static size_t row_size(const PngHeader *h, int w) { return ((size_t)w * samples(h->color) * h->bits + 7) / 8; }
+
+static int pass_w(const PngHeader *h, const PngPass *p) { return (h->w - p->x + p->dx - 1) / p->dx; }
+static int pass_h(const PngHeader *h, const PngPass *p) { return (h->h - p->y + p->dy - 1) / p->dy; }
+
+// With the byte before each row that names its filter. A pass without columns has no rows.
+static size_t pass_size(const PngHeader *h, const PngPass *p) {
+  return pass_w(h, p) > 0 ? (size_t)pass_h(h, p) * (row_size(h, pass_w(h, p)) + 1) : 0;
+}
+
+static bool read_pass(const PngFile *f, const PngPass *p, uint8_t *filtered, const uint8_t *zeros, uint8_t *rgb,
+                      ImageFault *fault) {
+  const PngHeader *h = &f->header;
+  const int w = pass_w(h, p);
+  const size_t size = row_size(h, w), bpp = (size_t)MAX(samples(h->color) * h->bits / 8, 1);
+  const uint8_t *up = zeros;
+  for (int y = 0; w > 0 && y < pass_h(h, p); y++, filtered += size + 1) {
+    if (filtered[0] > FILTER_LAST) return fault_set(fault, FAULT_CORRUPT, "row %d has filter %d", y, filtered[0]);
+    unfilter_row(filtered[0], filtered + 1, up, size, bpp);
+    up = filtered + 1;
+    write_row(f, up, w, rgb + 3 * ((size_t)(p->y + y * p->dy) * h->w + p->x), (ptrdiff_t)3 * p->dx);
+  }
+  return true;
+}
+
+bool png_read(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
+  PngFile f = {0};
+  if (!png_header(bytes, size, &f.header, fault) || !header_ok(&f.header, bytes, fault)) return false;
+  if (!read_chunks(&f, bytes, size, fault)) return false;
+  const PngHeader *h = &f.header;
+  const PngPass *passes = h->interlaced ? adam7 : whole;
+  const int count = h->interlaced ? COUNT(adam7) : COUNT(whole);
+  size_t filtered_size = 0;
+  for (int i = 0; i < count; i++) filtered_size += pass_size(h, &passes[i]);
+  enum { DEFLATE_MOST = 1032 }; // bytes that one can stand for
+  if (filtered_size / DEFLATE_MOST > f.packed_size)
+    return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes cannot be %d×%d pixels",
+                     (unsigned long long)f.packed_size, h->w, h->h);
+  uint8_t *filtered = scratch_resize(scratch, NULL, 0, filtered_size);
+  const uint8_t *zeros = scratch_take(scratch, row_size(h, h->w));
+  if (!filtered || !zeros) return fault_set(fault, FAULT_MEMORY, "pixels");
+  if (!inflate_all(&f, filtered, filtered_size, scratch, fault)) return false;
+  for (int i = 0; i < count; filtered += pass_size(h, &passes[i++]))
+    if (!read_pass(&f, &passes[i], filtered, zeros, rgb, fault)) return false;
+  return true;
+}

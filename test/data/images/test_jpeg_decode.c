@@ -1,0 +1,224 @@
+// Catches JPEGs decoded to other pixels than libjpeg-turbo's, and files without pixels that are taken for pictures.
+#include <dirent.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/images/image.h"
+#include "data/images/jpeg.h"
+#include "test/harness/test.h"
+
+#define FOLDER "test/goldens/images"
+
+static uint8_t *read_bytes(const char *path, size_t *size) {
+  Err err = {""};
+  char *text = file_read(path, size, &err);
+  CHECK(text != NULL);
+  return (uint8_t *)text;
+}
+
+static void expect_pixels(const uint8_t *bytes, size_t size, const char *ppm) {
+  Image im;
+  Err err = {""};
+  size_t n;
+  int w = 0, h = 0, start = 0;
+  char *want = (char *)read_bytes(ppm, &n);
+  CHECK(sscanf(want, "P6 %d %d 255%n", &w, &h, &start) == 2);
+  if (!EXPECT(image_decode(&im, bytes, size, ppm, &err)))
+    printf("    %s\n", err.msg);
+  else if (EXPECT_INT(im.w, w) && EXPECT_INT(im.h, h))
+    EXPECT(!memcmp(im.rgb, want + start + 1, (size_t)h * w * 3));
+  image_free(&im);
+  free(want);
+}
+
+static bool expect_refused(const uint8_t *bytes, size_t size, const char *reason) {
+  Image im;
+  Err err = {""};
+  EXPECT(!image_decode(&im, bytes, size, "x.jpg", &err) && !im.rgb);
+  const bool says = EXPECT(strstr(err.msg, reason) != NULL);
+  if (!says) printf("    %s, not %s\n", err.msg, reason);
+  return says;
+}
+
+// PNGs are among them.
+TEST(jpeg_decode_as_libjpeg_does) {
+  static const char *const refused[][2] = {
+      {"jpeg-missing-scans.jpg", "corrupt (2 of its 3 components have no scan); copy or download it again"},
+      {"jpeg-no-scan-baseline.jpg", "corrupt (no scan: it holds no pixels); copy"},
+      {"jpeg-no-scan-progressive.jpg", "corrupt (no scan: it holds no pixels); copy"},
+      {"jpeg-zero-length.jpg", "corrupt (the segment at byte 20 says that it is 0 bytes long); copy"},
+      {"png-checksums-flipped.png", "corrupt (wrong checksum of the chunk at byte 33); copy"},
+      {"png-checksums-plte.png", "corrupt (wrong checksum of the chunk at byte 33); copy"},
+  };
+  DIR *dir = opendir(FOLDER);
+  CHECK(dir != NULL);
+  int read = 0, refusals = 0;
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    const char *name = entry->d_name, *dot = strrchr(name, '.');
+    if (!dot || (strcmp(dot, ".jpg") && strcmp(dot, ".png"))) continue;
+    char *path = xasprintf(FOLDER "/%s", name), *ppm = xasprintf(FOLDER "/%.*s.ppm", (int)(dot - name), name);
+    size_t size;
+    uint8_t *bytes = read_bytes(path, &size);
+    int k = 0;
+    while (k < COUNT(refused) && strcmp(refused[k][0], name)) k++;
+    if (k < COUNT(refused) && expect_refused(bytes, size, refused[k][1])) refusals++;
+    if (k == COUNT(refused)) {
+      expect_pixels(bytes, size, ppm);
+      read++;
+    }
+    free(bytes);
+    free(path);
+    free(ppm);
+  }
+  closedir(dir);
+  EXPECT_INT(refusals, COUNT(refused));
+  EXPECT(read >= 15);
+}
+
+// The first segment of that marker, from the marker on; NULL without one.
+static uint8_t *find_segment(uint8_t *bytes, size_t size, int marker, size_t *length) {
+  const uint8_t *at = bytes;
+  for (JpegSegment s; jpeg_next(&at, bytes + size, &s) == JPEG_SEGMENT;) {
+    if (s.marker != marker) continue;
+    *length = s.size + 4;
+    return bytes + (s.body - 4 - bytes);
+  }
+  return NULL;
+}
+
+static size_t remove_segments(uint8_t *bytes, size_t size, int marker) {
+  size_t length;
+  for (uint8_t *s; (s = find_segment(bytes, size, marker, &length)); size -= length)
+    memmove(s, s + length, (size_t)(bytes + size - s) - length);
+  return size;
+}
+
+// Both tables of each class; a file that brings its own for luminance only has the other filled in.
+TEST(jpeg_decode_without_huffman_tables) {
+  size_t size, length;
+  uint8_t *bytes = read_bytes(FOLDER "/420.jpg", &size), *first = find_segment(bytes, size, JPEG_DHT, &length);
+  CHECK(first != NULL);
+  uint8_t *kept = memcpy(xmalloc(length), first, length);
+  const size_t kept_length = length;
+  size = remove_segments(bytes, size, JPEG_DHT);
+  expect_pixels(bytes, size, FOLDER "/420.ppm");
+  uint8_t *scan = find_segment(bytes, size, JPEG_SOS, &length);
+  uint8_t *both = xmalloc(size + kept_length);
+  const size_t before = (size_t)(scan - bytes);
+  memcpy(both, bytes, before);
+  memcpy(both + before, kept, kept_length);
+  memcpy(both + before + kept_length, scan, size - before);
+  expect_pixels(both, size + kept_length, FOLDER "/420.ppm");
+  scan[6] = 0x22; // tables that are nowhere
+  expect_refused(bytes, size, "corrupt (no DC Huffman table 2, which a scan uses)");
+  free(both);
+  free(kept);
+  free(bytes);
+  bytes = read_bytes(FOLDER "/420-progressive.jpg", &size);
+  expect_refused(bytes, remove_segments(bytes, size, JPEG_DHT), "corrupt (no DC Huffman table 0, which a scan uses)");
+  free(bytes);
+}
+
+TEST(jpeg_decode_refuses_by_cause) {
+  size_t size, length;
+  uint8_t *bytes = read_bytes(FOLDER "/420.jpg", &size), *copy = xmalloc(size + 100);
+#define AGAIN() memcpy(copy, bytes, size)
+  AGAIN();
+  expect_refused(copy, remove_segments(copy, size, JPEG_DQT),
+                 "corrupt (no quantization table 0, which component 1 uses)");
+  AGAIN();
+  expect_refused(copy, remove_segments(copy, size, JPEG_SOF0), "corrupt (no frame header before its end marker)");
+  AGAIN();
+  find_segment(copy, size, JPEG_SOS, &length)[5] = 9;
+  expect_refused(copy, size, "corrupt (a scan names a component that the frame lacks)");
+  AGAIN();
+  find_segment(copy, size, JPEG_SOS, &length)[7] = 1;
+  expect_refused(copy, size, "corrupt (a scan names a component twice)");
+  static const struct {
+    int marker;
+    const char *reason;
+  } frames[] = {{0xc3, "a lossless JPEG; convert it to PNG"},
+                {0xc5, "a hierarchical JPEG; convert it"},
+                {0xc9, "an arithmetic-coded JPEG; convert it"}};
+  for (int i = 0; i < COUNT(frames); i++) {
+    AGAIN();
+    find_segment(copy, size, JPEG_SOF0, &length)[1] = (uint8_t)frames[i].marker;
+    expect_refused(copy, size, frames[i].reason);
+  }
+  AGAIN();
+  find_segment(copy, size, JPEG_SOF0, &length)[4] = 12;
+  expect_refused(copy, size, "a JPEG with more than 8 bits per sample; convert it to PNG");
+  AGAIN();
+  memset(find_segment(copy, size, JPEG_SOF0, &length) + 5, 0, 2);
+  expect_refused(copy, size, "a JPEG that says its height at the end only (DNL); convert it");
+  AGAIN();
+  uint8_t *frame = find_segment(copy, size, JPEG_SOF0, &length);
+  memmove(frame + length, frame, size - (size_t)(frame - copy));
+  expect_refused(copy, size + length, "corrupt (two frame headers)");
+  AGAIN();
+  find_segment(copy, size, JPEG_DHT, &length)[1] = 0xf5;
+  expect_refused(copy, size, "corrupt (an unknown marker at byte");
+  for (size_t cut = 1; cut < size; cut += 7) {
+    uint8_t *prefix = memcpy(xmalloc(cut), bytes, cut);
+    expect_refused(prefix, cut, cut < 2 ? "not a JPEG or PNG file" : "the file is truncated (no ");
+    free(prefix);
+  }
+  free(copy);
+  free(bytes);
+}
+
+// What an end marker in the midst of the pixels leaves is no picture, though the file ends as it should.
+TEST(jpeg_decode_refuses_short_scans) {
+  static const char *const files[] = {FOLDER "/420.jpg", FOLDER "/444-progressive.jpg", FOLDER "/gray.jpg"};
+  for (int i = 0; i < COUNT(files); i++) {
+    size_t size, length;
+    uint8_t *bytes = read_bytes(files[i], &size), *data = find_segment(bytes, size, JPEG_SOS, &length);
+    CHECK(data != NULL);
+    for (uint8_t *cut = data + length + 1; cut < data + length + 10; cut++) {
+      if (cut[-1] == 0xff || cut[0] == 0xff || cut[1] == 0xff) continue;
+      const uint8_t kept[2] = {cut[0], cut[1]};
+      memcpy(cut, "\xff\xd9", 2);
+      expect_refused(bytes, (size_t)(cut + 2 - bytes), "corrupt (");
+      memcpy(cut, kept, 2);
+    }
+    free(bytes);
+  }
+}
+
+// Bytes that belong to nothing, before a marker or after the pixels, are skipped, as libjpeg skips them.
+TEST(jpeg_decode_skips_stray_bytes) {
+  static const uint8_t stray[] = {1, 2, 3};
+  static const int before[] = {JPEG_DQT, JPEG_SOS, JPEG_EOI};
+  size_t size, length;
+  uint8_t *bytes = read_bytes(FOLDER "/422.jpg", &size), *copy = xmalloc(size + sizeof stray);
+  for (int i = 0; i < COUNT(before); i++) {
+    const uint8_t *at = before[i] == JPEG_EOI ? bytes + size - 2 : find_segment(bytes, size, before[i], &length);
+    const size_t head = (size_t)(at - bytes);
+    memcpy(copy, bytes, head);
+    memcpy(copy + head, stray, sizeof stray);
+    memcpy(copy + head + sizeof stray, at, size - head);
+    expect_pixels(copy, size + sizeof stray, FOLDER "/422.ppm");
+  }
+  free(copy);
+  free(bytes);
+}
+
+// Of a scan with restart markers none may be missing: what comes after it would stay undecoded.
+TEST(jpeg_decode_misses_restart_markers) {
+  size_t size;
+  uint8_t *bytes = read_bytes("test/corpus/image/restart.jpg", &size);
+  Image im;
+  Err err = {""};
+  EXPECT(image_decode(&im, bytes, size, "restart.jpg", &err));
+  image_free(&im);
+  int markers = 0;
+  for (size_t i = 0; i + 1 < size; i++) {
+    if (bytes[i] != 0xff || bytes[i + 1] < JPEG_RST0 || bytes[i + 1] > JPEG_RST7) continue;
+    const uint8_t kept = bytes[i + 1];
+    bytes[i + 1] = 0;
+    expect_refused(bytes, size, " restart markers for ");
+    bytes[i + 1] = kept;
+    markers++;
+  }
+  EXPECT(markers > 0);
+  free(bytes);
+}
