@@ -1,0 +1,160 @@
+"""Compares our decoding of JPEGs with libjpeg-turbo's. Not part of `make test`: it needs Python packages.
+
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy pillow
+    /tmp/venv/bin/python test/peers/compare_libjpeg.py [--data ../shared/data] [--pictures 100] [--out FILE]
+        [--library FILE]   a shared object with image_decode; without it, data/images is compiled
+
+Pictures of DATA/coco/val2017 and all of DATA/odd_images that Pillow reads, cut to odd sizes, and noise of widths from 1
+on are encoded by Pillow with chroma at full, half and quarter resolution (4:4:4, 4:2:2, 4:2:0), baseline and
+progressive, at three qualities; then the files of both folders as they are. Each file is decoded by us and by Pillow,
+which links libjpeg-turbo. Prints one line a kind: files, mean and largest difference of a channel's levels. Exits 1 when
+the mean over all re-encoded files is above 0.1, that of a file above 0.2, or a channel is more than 5 levels off where
+chroma is at least three samples wide (libjpeg smooths wider rows only).
+"""
+import argparse
+import ctypes
+import datetime
+import glob
+import io
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from PIL import Image, features
+
+SUBSAMPLINGS = ["4:4:4", "4:2:2", "4:2:0"]
+QUALITIES = [50, 75, 95]
+LIMIT_SET, LIMIT_FILE, LIMIT_PIXEL = 0.1, 0.2, 5
+
+
+class Picture(ctypes.Structure):
+    _fields_ = [("h", ctypes.c_int), ("w", ctypes.c_int), ("rgb", ctypes.POINTER(ctypes.c_uint8))]
+
+
+def compile_library(folder):
+    path = os.path.join(folder, "images.so")
+    sources = glob.glob("data/images/*.c") + [f"base/{name}.c" for name in ("alloc", "error", "file", "scratch")]
+    subprocess.check_call([os.environ.get("CC", "cc"), "-std=c11", "-D_DEFAULT_SOURCE", "-D_POSIX_C_SOURCE=200809L", "-I.",
+                           "-O3", "-march=native", "-fPIC", "-shared", "-o", path, *sources, "-lz", "-lm"])
+    return path
+
+
+class Decoder:
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path, os.RTLD_LAZY)  # decoding does not call all that base/ needs
+        self.library.image_decode.restype = ctypes.c_bool
+
+    def decode(self, data):
+        """Pixels as int16 [h, w, 3], or the message of the refusal."""
+        picture, error = Picture(), ctypes.create_string_buffer(4096)
+        if not self.library.image_decode(ctypes.byref(picture), data, ctypes.c_size_t(len(data)), b"FILE", error):
+            return error.value.decode()
+        pixels = np.ctypeslib.as_array(picture.rgb, (picture.h, picture.w, 3)).astype(np.int16)
+        self.library.image_free(ctypes.byref(picture))
+        return pixels
+
+
+def pillow(data):
+    """The same by Pillow, None where it refuses."""
+    try:
+        return np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(np.int16)
+    except Exception:
+        return None
+
+
+class Tally:
+    def __init__(self):
+        self.files, self.sum, self.worst_mean, self.worst, self.worst_file = 0, 0.0, 0.0, 0, ""
+
+    def add(self, name, difference):
+        mean, most = float(difference.mean()), int(difference.max())
+        self.files += 1
+        self.sum += mean
+        if mean > self.worst_mean or most > self.worst:
+            self.worst_file = name
+        self.worst_mean, self.worst = max(self.worst_mean, mean), max(self.worst, most)
+
+    def line(self, kind):
+        return (f"{kind:32} {self.files:5} files, mean difference {self.sum / max(self.files, 1):.5f}, of a file at most "
+                f"{self.worst_mean:.5f}, of a pixel at most {self.worst}")
+
+
+def sources(data, count):
+    """(name, picture) to encode: photographs of odd sizes, the odd images, noise."""
+    for i, path in enumerate(sorted(glob.glob(f"{data}/coco/val2017/*.jpg"))[:count]):
+        im = Image.open(path).convert("RGB")
+        yield os.path.basename(path), im.crop((i % 3, i % 2, im.width - i % 17, im.height - i % 13))
+    for i, path in enumerate(sorted(glob.glob(f"{data}/odd_images/*.*"))):
+        try:
+            im = Image.open(path).convert("RGB")
+        except Exception:
+            continue
+        yield os.path.basename(path), im.crop((0, 0, max(1, im.width - i % 5), max(1, im.height - i % 3)))
+    random = np.random.default_rng(0)
+    for w in [1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33]:
+        h = 1 + (7 * w) % 29
+        yield f"noise{w}x{h}", Image.fromarray(random.integers(0, 256, (h, w, 3), dtype=np.uint8))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", default="../shared/data")
+    parser.add_argument("--pictures", type=int, default=100)
+    parser.add_argument("--library")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    failed, lines = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        decoder = Decoder(args.library or compile_library(folder))
+    total, kinds, narrow, as_is = Tally(), {}, Tally(), Tally()
+    for name, im in sources(args.data, args.pictures):
+        for subsampling in SUBSAMPLINGS:
+            for progressive in (False, True):
+                for quality in QUALITIES:
+                    out = io.BytesIO()
+                    im.save(out, "JPEG", quality=quality, subsampling=subsampling, progressive=progressive)
+                    what = f"{subsampling} {'progressive' if progressive else 'baseline'}"
+                    ours, theirs = decoder.decode(out.getvalue()), pillow(out.getvalue())
+                    if isinstance(ours, str) or ours.shape != theirs.shape:
+                        failed.append(f"{name} {what} {quality}: {ours if isinstance(ours, str) else ours.shape}")
+                        continue
+                    difference = np.abs(ours - theirs)
+                    chroma_width = im.width if subsampling == "4:4:4" else (im.width + 1) // 2
+                    if chroma_width < 3:
+                        narrow.add(name, difference)
+                    else:
+                        kinds.setdefault(what, Tally()).add(name, difference)
+                        if difference.max() > LIMIT_PIXEL:
+                            failed.append(f"{name} {what} {quality}: a pixel is {difference.max()} off")
+                    total.add(name, difference)
+                    if difference.mean() > LIMIT_FILE:
+                        failed.append(f"{name} {what} {quality}: {difference.mean():.3f} off on average")
+    for path in sorted(glob.glob(f"{args.data}/coco/*2017/*.jpg") + glob.glob(f"{args.data}/odd_images/*.jpg")):
+        with open(path, "rb") as f:
+            data = f.read()
+        ours, theirs = decoder.decode(data), pillow(data)
+        if isinstance(ours, str) or theirs is None:
+            if not isinstance(ours, str) or theirs is not None:
+                lines.append(f"only {'Pillow' if isinstance(ours, str) else 'ours'} reads {os.path.basename(path)}"
+                             f"{': ' + ours if isinstance(ours, str) else ''}")
+            continue
+        as_is.add(os.path.basename(path), np.abs(ours - theirs))
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    lines = [f"commit {commit}, {datetime.date.today()}; Pillow {Image.__version__}, libjpeg-turbo "
+             f"{features.version('libjpeg_turbo')}",
+             *(tally.line(kind) for kind, tally in kinds.items()), narrow.line("chroma of 1 or 2 samples a row"),
+             total.line("all of these"), as_is.line("files as they are"), *lines]
+    if total.sum / max(total.files, 1) > LIMIT_SET or total.files < 1000:
+        failed.append("the mean over all is above the limit, or there are fewer than 1,000 files")
+    lines += [f"FAILED {line}" for line in failed] or ["all within the limits"]
+    print("\n".join(lines))
+    if args.out:
+        with open(args.out, "w") as f:
+            f.write("\n".join(lines) + "\n")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
