@@ -68,7 +68,7 @@ bool classify_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void
   memory_for(NULL, NULL);
   const bool complete = engine_distribute_batches(e, d, threads, work, err);
   for (int i = 0; complete && gathers && i < d->num_images; i++)
-    if (!out->read[i]) atomic_store(&d->reported[i], 1); // known to be bad here, too, where another rank met it
+    if (!out->read[i]) dataset_tell_bad(d, i, NULL, "another process could not read it");
   return complete;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/categories.h"
 #include "engine/identity.h"
 #include "evaluation/task.h"
+#include "inference/defect_list.h"
 #include "inference/networks.h"
 #include "inference/score_file.h"
 
@@ -64,8 +65,9 @@ static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoi
 }
 
 // With the model's classes, whose numbers are by their names.
-static void open_data(const InferRun *run, Dataset *d) {
+static void open_data(Sink *sink, Dataset *d) {
   Err err;
+  const InferRun *run = sink->run;
   const InferOptions *o = run->o;
   const ModelConfig *config = run->config;
   const int n = model_names(config);
@@ -73,6 +75,7 @@ static void open_data(const InferRun *run, Dataset *d) {
   ClassOptions options = {.size = {config->size, config->size},
                           .view = config->view,
                           .upright = o->exif,
+                          .strict = o->strict,
                           .patience = STORAGE_PATIENCE,
                           .limit = o->limit,
                           .like = &known};
@@ -101,7 +104,8 @@ static void plan(Sink *sink) {
   if (d) infer_spare_folder(o, o->data);
   if (d && d->folder) infer_spare_folder(o, d->folder);
   if (!class_results_spare(o->json, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (d && !score_file_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (d && (!score_file_spares(o, &images->inputs, &err) || !defect_list_spares(o, &images->inputs, &err)))
+    die(EXIT_USAGE, "%s", err.msg);
   if (d && run->job->launch.rank == 0 && !folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
@@ -127,6 +131,8 @@ static void begin(Sink *sink) {
     die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
   file_set_add(&images->outputs, s->results.lines.partial ? s->results.lines.partial : json);
   file_set_add(&images->outputs, json);
+  if (s->sink.rank == 0 && s->sink.images->set)
+    defect_list_open(s->sink.run->o, s->sink.images->set, &(Examination){0});
 }
 
 static void commit(Sink *sink) {

@@ -94,7 +94,7 @@ void evaluation_add(Evaluation *v, int image, CocoResult *found, int n) {
 
 void evaluation_end(const Evaluation *v, const Dataset *d) {
   for (int i = 0; i < d->num_images; i++)
-    if (!v->read[i]) atomic_store(&d->reported[i], 1);
+    if (!v->read[i]) dataset_tell_bad(d, i, NULL, "another process could not read it");
 }
 
 bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Evaluation *out, Err *err) {

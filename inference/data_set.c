@@ -85,7 +85,7 @@ static int find_and_score(SetRun *s) {
   const InferOptions *o = s->run->o;
   const InferTask *task = s->task;
   const LoaderOptions options = {
-      .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = NETWORKS_UNDER_WAY};
+      .batch = o->batch, .threads = o->threads, .prefetch = PREFETCH, .held = NETWORKS_UNDER_WAY, .strict = o->strict};
   const BatchWork work = {.context = s,
                           .ahead = NETWORKS_UNDER_WAY,
                           .start = start,
@@ -149,7 +149,7 @@ int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *w
   SetRun s = {.run = run, .task = task, .d = &d, .images.set = &d, .sink = task->open(run)};
   s.sink->run = run;
   s.sink->images = &s.images;
-  task->open_data(run, &d);
+  task->open_data(s.sink, &d);
   if (!o->benchmark) plan_outputs(&s);
   agreement_check(job->comm, o, run->config, run->weights, &d);
   job_start(job, wanted);

@@ -7,10 +7,13 @@
 #include "base/output.h"
 #include "base/run_folder.h"
 #include "data/coco/choice.h"
+#include "data/survey/examination.h"
+#include "data/survey/mask_forms.h"
 #include "engine/categories.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/gathered.h"
 #include "evaluation/task.h"
+#include "inference/defect_list.h"
 #include "inference/detection_output.h"
 #include "inference/extras.h"
 #include "inference/networks.h"
@@ -23,7 +26,8 @@ typedef struct DetectionSink {
   ResultChoice choice;  // of results and pictures alike
   DetectionOutput output;
   Extras extras;
-  Evaluation all; // of a data set; on the first rank
+  Evaluation all;       // of a data set; on the first rank
+  Examination examined; // of what is scored against
 } DetectionSink;
 
 static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
@@ -69,20 +73,32 @@ static void take_categories(const InferRun *run, Dataset *d) {
   if (run->job->launch.rank == 0) dataset_print_notes(d, stderr);
 }
 
-static void open_data(const InferRun *run, Dataset *d) {
+// What is to be scored against.
+static void examine(DetectionSink *s, const Dataset *d) {
   Err err;
+  const InferOptions *o = s->sink.run->o;
+  if (!mask_forms_check(&d->coco, &err)) die(EXIT_USAGE, "%s", err.msg);
+  examination_take(&s->examined, o->split, true, d, NULL);
+  if (o->strict && !examination_passes(&s->examined, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
+
+static void open_data(Sink *sink, Dataset *d) {
+  Err err;
+  const InferRun *run = sink->run;
   const InferOptions *o = run->o;
   DatasetOptions options = {.resize = resize_of(run->config),
                             .patience = STORAGE_PATIENCE,
                             .upright = o->exif,
                             .crowd = (CrowdChoice)o->crowd,
                             .max_canvases = o->canvases,
+                            .strict = o->strict,
                             .keep_empty = true,
                             .limit = o->limit,
                             .index = o->benchmark ? NULL : o->out};
   if (!o->benchmark) share_folder(run);
   if (!dataset_open(d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval) take_categories(run, d);
+  if (o->eval) examine(of(sink), d);
 }
 
 static int top(const InferRun *run, const Dataset *d) {
@@ -113,9 +129,16 @@ static void plan(Sink *sink) {
   InferImages *images = sink->images;
   const int pictures = o->overlays >= 0 ? o->overlays : images->each_named ? images->n : OF_MANY;
   if (o->eval && !score_file_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (images->set && !defect_list_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!detection_output_open(&s->output, o->json, o->out, pictures, images->file, images->n, &images->inputs, &err))
     die(EXIT_USAGE, "%s", err.msg);
   file_set_add(&images->outputs, o->json);
+}
+
+// Once nothing can be wrong with what was asked for.
+static void report_defects(const DetectionSink *s, const Dataset *d) {
+  examination_print(&s->examined, stderr);
+  defect_list_open(s->sink.run->o, d, &s->examined);
 }
 
 static void begin(Sink *sink) {
@@ -130,6 +153,7 @@ static void begin(Sink *sink) {
   if (!extras_open(&s->extras, sink->run->o, &s->form.classes, &err) ||
       !detection_output_begin(&s->output, &s->form, &err))
     die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
+  if (d) report_defects(s, d);
 }
 
 static void count_failed(DetectionSink *s) { s->sink.failed = s->output.failed + s->extras.failed; }
@@ -155,6 +179,7 @@ static void close_sink(Sink *sink) {
   DetectionSink *s = of(sink);
   extras_close(&s->extras);
   evaluation_free(&s->all);
+  examination_free(&s->examined);
   choice_close(&s->choice);
   free(s->classes);
   free(s);
@@ -340,8 +365,8 @@ static void score(Sink *sink) {
   const Dataset *d = sink->images->set;
   Evaluation *all = &of(sink)->all;
   if (all->left_out)
-    fprintf(stderr, "%d of %d images left out because they could not be read\n", all->left_out,
-            all->images + all->left_out);
+    line_print(stderr, "%d of %d images left out because they could not be read; %s lists them", all->left_out,
+               all->images + all->left_out, bad_images_path(d->bad));
   if (!run->o->eval) return;
   if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
   print_scores(all, &m);

@@ -44,7 +44,7 @@ typedef struct InferTask {
   void (*fit)(InferOptions *o, const ModelConfig *config);
   Sink *(*open)(const InferRun *run);
   // The data set of --data, and the folder of the run, unless it takes `plan` to know that it can be taken.
-  void (*open_data)(const InferRun *run, Dataset *d);
+  void (*open_data)(Sink *s, Dataset *d);
   int (*top)(const InferRun *run, const Dataset *d); // classes of an image that a handle's results name; 0: all
   void (*plan)(Sink *s);                             // what will be written; nothing of it is, yet
   void (*begin)(Sink *s);                            // the first rank's has the result file

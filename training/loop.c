@@ -266,7 +266,7 @@ static void gather_bad_images(TrainingRun *r) {
   const bool gathered = comm_gather(r->comm, mine, (size_t)n, part);
   for (int k = 0; gathered && k < world; k++) {
     for (int i = 0; i < n; i++)
-      if (part[k].data[i]) atomic_store(&d->reported[i], 1);
+      if (part[k].data[i]) dataset_tell_bad(d, i, NULL, "another process could not read it");
     free(part[k].data);
   }
   free(part);
@@ -274,10 +274,12 @@ static void gather_bad_images(TrainingRun *r) {
 }
 
 static void note_bad_images(TrainingRun *r) {
+  const char *list = bad_images_path(r->train->bad);
   int bad = dataset_bad_images(r->train), bad_val = r->val ? dataset_bad_images(r->val) : 0;
   if (bad || bad_val)
-    log_note(&r->files.log, "unreadable images: %d of %d in training (replaced by others), %d in evaluation (left out)",
-             bad, r->train->num_images + r->train->bad_images, bad_val);
+    log_note(&r->files.log,
+             "unreadable images: %d of %d in training (replaced by others), %d in evaluation (left out)%s%s", bad,
+             r->train->num_images + r->train->bad_images, bad_val, list ? "; listed in " : "", list ? list : "");
 }
 
 static const char *state_of(Outcome outcome) {

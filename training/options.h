@@ -64,7 +64,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .note = "0 for IDX data", .needs = MODEL_CLASSIFIER, .settle = settle_crop, .key = "crop")                         \
   X(INT, threads, 0, 1, 256, "N", "number of threads that decode images", .usual = "one per core", .local = true,      \
     .settle = settle_threads)                                                                                          \
-  X(FLAG, strict, false, "stop at an unreadable image instead of replacing it with another")                           \
+  X(FLAG, strict, false,                                                                                               \
+    "stop at an unreadable image instead of replacing it, and at a defect of the split to evaluate on")                \
   X(HEADING, "Model")                                                                                                  \
   X(STRING, model, NULL, "NAME", "network to train, one of those listed below",                                        \
     .usual = DEFAULT_MODEL, .note = "the model of --weights if given", .first = true,                                  \

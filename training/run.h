@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "nn/optim.h"
 #include "training/divergence.h"
+#include "training/examined.h"
 #include "training/options.h"
 #include "training/run_files.h"
 #include "training/step_parts.h"
@@ -21,6 +22,7 @@ typedef struct TrainingRun {
   const Model *model;
   Engine engine;
   Dataset *train, *val;                  // val NULL: nothing to evaluate on
+  const TrainExamined *examined;         // both; n is 0 where nothing is trained
   double build_seconds;                  // of the engine
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   int64_t done;                          // when the loop ended

@@ -152,23 +152,17 @@ static void add_warning(RecordList *l, const char *fmt, ...) {
   record_list_add(l);
 }
 
-// What is wrong with a split, by what training does about it.
-static void warn_of_data(RecordList *l, const char *split, const Dataset *d) {
-  const struct {
-    int n;
-    const char *what;
-  } odd[] = {{dataset_bad_images(d), "images that cannot be used: left out, in training replaced"},
-             {d->missing, "image files that were missing at the start"},
-             {d->dropped_boxes, "boxes without area: left out"},
-             {d->unlabelled, "annotations of an unknown category: left out"},
-             {d->coco.unknown_image, "annotations of an unknown image: left out"},
-             {d->coco.duplicate_images, "images whose id comes again: left out"},
-             {d->coco.duplicate_categories, "categories whose id comes again: left out"},
-             {d->coco.bad_segmentation, "masks that cannot be used in whole or in part"},
-             {d->box_masks, "objects without a usable mask: their box stands in"},
-             {d->others, "files that are no images: not read"}};
-  for (int i = 0; i < COUNT(odd); i++)
-    if (odd[i].n > 0) add_warning(l, "%s: %d %s", split, odd[i].n, odd[i].what);
+// What is wrong with a split, as it was said when the run began, and what came to light since.
+static void warn_of_data(RecordList *l, const char *use, const Examination *e, const Dataset *d) {
+  const int bad = dataset_bad_images(d);
+  for (int k = 0; e && k < DEFECTS; k++) {
+    if (!e->defects.found[k].count) continue;
+    char *line = defects_line(&e->defects, (Defect)k, e->scored);
+    add_warning(l, "%s: %s", use, line);
+    free(line);
+  }
+  if (bad) add_warning(l, "%s: %d images that cannot be used: %s", use, bad, e && e->scored ? "left out" : "replaced");
+  if (d->others) add_warning(l, "%s: %d files that are no images: not read", use, d->others);
   for (int i = 0; i < d->notes.n; i++) add_warning(l, "%s", d->notes.line[i]);
 }
 
@@ -180,8 +174,9 @@ static void record_warnings(Record *j, const TrainingRun *r, const char *warning
     if (repair) record_str(&l.item, "command", repair);
     record_list_add(&l);
   }
-  warn_of_data(&l, "training", r->train);
-  if (r->val) warn_of_data(&l, "evaluation", r->val);
+  const TrainExamined *e = r->examined;
+  warn_of_data(&l, "training", e->n ? &e->split[0] : NULL, r->train);
+  if (r->val) warn_of_data(&l, "evaluation", e->n ? &e->split[1] : NULL, r->val);
   if (!r->val && r->o.eval_every >= 0) add_warning(&l, "nothing to evaluate on");
   record_list_end(&l, j, "warnings");
 }

@@ -23,13 +23,17 @@
 typedef struct TrainingData {
   Dataset train, val;
   bool has_val;
+  TrainExamined examined;
 } TrainingData;
 
 static void open_data(const TrainSpec *o, TrainingData *d) {
   d->has_val = train_open_data(o, &o->config, &d->train, &d->val);
+  if (!o->plan && !o->benchmark && !o->benchmark_loader)
+    train_examine(o, &d->train, d->has_val ? &d->val : NULL, &d->examined);
 }
 
 static void close_data(TrainingData *d) {
+  train_examined_free(&d->examined);
   dataset_close(&d->train);
   if (d->has_val) dataset_close(&d->val);
 }
@@ -59,6 +63,7 @@ static void report(const TrainingRun *r) {
   print_ranks(r->comm);
   dataset_print(r->train, stderr);
   if (r->val) dataset_print_notes(r->val, stderr);
+  if (r->examined->n && !r->rollbacks) train_examined_report(&r->o, r->examined, r->train, r->val);
 }
 
 static void open_engine(TrainingRun *r) {
@@ -222,6 +227,7 @@ static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFold
                      .comm = job->comm,
                      .train = &data->train,
                      .val = data->has_val ? &data->val : NULL,
+                     .examined = &data->examined,
                      .rollbacks = rollbacks,
                      .left = left};
     const Outcome outcome = session(&r);

@@ -324,6 +324,7 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   CHECK(o->val_fraction >= 0 && o->val_fraction < 1);
   *d = (Dataset){.upright = o->upright,
+                 .bad = bad_images_open(),
                  .patience = o->patience,
                  .type = &objects_of_classes,
                  .view = o->view > 0 ? o->view : 1,

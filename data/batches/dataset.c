@@ -91,8 +91,10 @@ Rle dataset_mask(const Dataset *d, int i, const Object *o) {
 
 bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err) {
   if (strict) return err_set(err, "%s", bad->msg);
-  fprintf(stderr, "unusable image left out: %s\n", bad->msg);
+  bad_images_add(d->bad, &d->coco.images[image], "left out", bad->msg);
   d->left_out[image] = true;
+  if (!d->why) d->why = xcalloc((size_t)d->coco.num_images, sizeof *d->why);
+  d->why[image] = xstrdup(bad->msg);
   d->bad_images++;
   return true;
 }
@@ -122,12 +124,20 @@ bool dataset_take_categories(Dataset *d, const CategoryList *known, Err *err) {
   return ok;
 }
 
+void dataset_tell_bad(const Dataset *d, int i, const char *how, const char *reason) {
+  if (!atomic_exchange(&d->reported[i], 1)) bad_images_add(d->bad, &d->coco.images[d->image[i]], how, reason);
+}
+
 void dataset_close(Dataset *d) {
+  for (int i = 0; d->why && i < d->coco.num_images; i++) free(d->why[i]);
+  free(d->why);
+  bad_images_close(d->bad);
   coco_free(&d->coco);
   category_notes_free(&d->notes);
   free(d->folder);
   free(d->left_out);
   free(d->absent);
+  free(d->file_bytes);
   free(d->image);
   free(d->image_canvas);
   free(d->object);

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "data/batches/bad_images.h"
 #include "data/batches/object_type.h"
 #include "data/coco/categories_match.h"
 #include "data/coco/crowds.h"
@@ -36,6 +37,8 @@ typedef struct Dataset {
   int64_t max_bytes;      // of the largest decoded image
   int64_t max_words;      // of the bitmaps and polygons of one image, at most
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
+  BadImages *bad;         // what is said of them
+  int64_t *file_bytes;    // [coco.num_images] length of an image's file when the set was opened; 0: not looked for
   bool *absent;           // [coco.num_images] whether an image's file was not there when the set was opened
   double patience;        // of DatasetOptions
   float view;             // how much of an image a map shows: augment_map
@@ -47,6 +50,7 @@ typedef struct Dataset {
   int num_listed;      // images of the file that were looked at, from its first: fewer with a limit
   CategoryNotes notes; // on its categories
   bool *left_out;      // [coco.num_images] the next
+  char **why;          // [coco.num_images] why it was; NULL where it was not
   int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
   int missing;         // files of usable images that are not there: the loader will meet them
   int without_objects; // images with nothing to train on
@@ -54,7 +58,6 @@ typedef struct Dataset {
   int former_crowds;   // taken as objects though they are marked as crowds
   int dropped_boxes;   // … because their box has no area inside the image
   int unlabelled;      // … because their category is not in the file
-  int box_masks;       // objects without a usable segmentation: the mask is the box
 } Dataset;
 
 enum { STORAGE_PATIENCE = 10 }; // seconds, of runs
@@ -115,6 +118,9 @@ Size dataset_size(const Dataset *d, int i);
 void dataset_pixels(const Dataset *d, int i, uint8_t *rgb);
 // Says why an image (index into coco.images) is bad and leaves it out, or returns false with that where `strict`.
 bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err);
+// Says, once a program, that usable image i is bad, and what becomes of it: "replaced", "left out"; NULL: it is listed
+// alone, of another process. From any thread.
+void dataset_tell_bad(const Dataset *d, int i, const char *how, const char *reason);
 // Images that turned out bad so far, those left out from the start among them.
 int dataset_bad_images(const Dataset *d);
 // A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/parallel.h"
@@ -40,7 +41,6 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
     d->dropped_boxes++;
     return false;
   }
-  d->box_masks += !coco_ann_has_mask(a, im->h, im->w);
   return true;
 }
 
@@ -119,6 +119,7 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
   d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
   d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);
+  d->file_bytes = xcalloc((size_t)c->num_images, sizeof *d->file_bytes);
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
@@ -143,7 +144,10 @@ static void look_for_file(void *of, int i, int thread) {
   (void)thread;
   Dataset *d = of;
   char *path = dataset_path(d, i);
-  d->absent[d->image[i]] = !path_is_file(path);
+  struct stat st;
+  const bool there = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+  d->absent[d->image[i]] = !there;
+  d->file_bytes[d->image[i]] = there ? st.st_size : 0;
   free(path);
 }
 
@@ -260,6 +264,7 @@ static void choose_canvases(Dataset *d, int max) {
 
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
   *d = (Dataset){.type = &objects_with_masks,
+                 .bad = bad_images_open(),
                  .resize = options->resize,
                  .sizes = options->sizes,
                  .upright = options->upright,

@@ -202,8 +202,7 @@ static void report_bad(Loader *l, Slot *slot, int position, int i, const Err *er
   keep_bad(l, slot, position, false, err);
   if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
-  if (!l->options.strict && !atomic_exchange(&l->data->reported[i], 1))
-    fprintf(stderr, "unusable image %s: %s\n", l->options.train ? "replaced" : "left out", err->msg);
+  if (!l->options.strict) dataset_tell_bad(l->data, i, l->options.train ? "replaced" : "left out", err->msg);
 }
 
 // The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.

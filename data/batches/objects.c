@@ -75,17 +75,11 @@ static void print_set(const Dataset *d, FILE *out) {
   const struct {
     int n;
     const char *what;
-  } odd[] = {{d->bad_images, "unusable images left out"},
-             {d->missing, "image files missing"},
-             {d->without_objects, "images without objects"},
-             {d->crowds, "crowd annotations left out"},
-             {d->dropped_boxes, "empty boxes left out"},
-             {d->unlabelled, "annotations with an unknown category left out"},
-             {d->coco.unknown_image, "annotations with an unknown image left out"},
-             {d->coco.duplicate_images, "images with a duplicate id left out"},
-             {d->coco.duplicate_categories, "categories with a duplicate id left out"},
-             {d->coco.bad_segmentation, "masks that are invalid in whole or in part"},
-             {d->box_masks, "objects without a valid mask, trained with their box as mask"}};
+  } odd[] = {
+      {d->bad_images, "unusable images left out"},
+      {d->without_objects, "images without objects"},
+      {d->crowds, "crowd annotations left out"},
+  };
   for (int i = 0; i < COUNT(odd); i++)
     if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
   fprintf(out, "\n");

@@ -170,7 +170,8 @@ static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
     if (list[i].bytes != h->array[i].bytes || checksum(NULL, fd, h->array[i].at, list[i].bytes) != h->array[i].sum)
       return false;
   }
-  // Names, and later sizes of images from their files and crowds that are objects, are all that a process has of its own.
+  // Names, and later the sizes of images that come from their files and what becomes of crowds, are all that a process
+  // has of its own.
   if (mprotect(c->images, h->array[PART_POINTS].at - h->array[IMAGES].at, PROT_READ | PROT_WRITE) != 0) return false;
   for (int i = 0; i < c->num_images; i++) c->images[i].file_name = name_at(&names, c->images[i].file_name);
   for (int i = 0; i < c->num_categories; i++) c->categories[i].name = name_at(&names, c->categories[i].name);

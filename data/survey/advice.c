@@ -128,19 +128,12 @@ static uint64_t *sorted_keys(const Split *s, int *n) {
   return keys;
 }
 
-static void advise_files(Advice *a, const Split *t, const Split *v) {
-  int n, m = 0, again = 0, leaked = 0;
-  uint64_t *keys = sorted_keys(t, &n), *others = v ? sorted_keys(v, &m) : NULL;
+static void advise_files(Advice *a, const Split *t) {
+  int n, again = 0;
+  uint64_t *keys = sorted_keys(t, &n);
   for (int i = 1; i < n; i++) again += keys[i] == keys[i - 1];
-  for (int i = 0, j = 0; i < m; i++) {
-    while (j < n && keys[j] < others[i]) j++;
-    leaked += j < n && keys[j] == others[i];
-  }
   free(keys);
-  free(others);
   if (again) hurt(a, "image files of %s that are copies of another one there: %d", t->name, again);
-  if (leaked)
-    hurt(a, "image files of %s that are also in %s, so that its scores are too good: %d", v->name, t->name, leaked);
   if (t->defects.turned && !t->data.upright)
     hurt(a,
          "images with an EXIF orientation, which training ignores as torchvision does: %d; where --html shows that "
@@ -228,7 +221,7 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
   advise_sizes(a, train);
   advise_categories(a, train, val);
   advise_room(a, train, canvases);
-  advise_files(a, train, val);
+  advise_files(a, train);
   advise_amount(a, train, keep_empty);
   advise_ids(a, train);
   if (val) advise_ids(a, val);

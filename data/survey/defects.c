@@ -1,11 +1,11 @@
 #include "data/survey/defects.h"
 #include <math.h>
 #include <stdlib.h>
-#include <zlib.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "data/survey/mask_forms.h"
+#include "data/survey/shared_files.h"
 #include "data/survey/twice.h"
 
 const DefectInfo defect_info[DEFECTS] = {
@@ -40,12 +40,12 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as of bitmaps or fractions",
                           "taken as pixels: the mask is at most one; COCO's polygons are x y x y … in pixels",
                           .of = "annotation"},
-    [DEFECT_MISSING] = {"missing", "image files that are not there",
-                        "replaced by another image in training, left out in evaluation; --strict stops",
+    [DEFECT_SHARED] = {"shared", "image files that are in the training split, too", "learnt and scored",
+                       "scored all the same, so that scores are too good", "image"},
+    [DEFECT_MISSING] = {"missing", "image files that are not there", "replaced by another image; --strict stops",
                         "left out, with their objects", "image"},
     [DEFECT_FILE] = {"file", "image files that cannot be decoded or have another size than the annotations say",
-                     "replaced by another image in training, left out in evaluation; --strict stops",
-                     "left out, with their objects", "image"},
+                     "replaced by another image; --strict stops", "left out, with their objects", "image"},
 };
 
 // ---- one annotation -------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
   char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // a pipe would be waited for
   if (bytes) {
     look->turned = image_orientation((const uint8_t *)bytes, size) > 1;
-    f->file_key[i] = (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size);
+    f->file_key[i] = file_key(bytes, size);
   }
   free(bytes);
   free(path);
@@ -262,7 +262,10 @@ void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progre
   for (int i = 0; i < d->num_images; i++)
     count(f, d->image[i], c->images[d->image[i]].id,
           d->absent[d->image[i]] ? bit(DEFECT_MISSING, true) : bit(DEFECT_FILE, f->reason[d->image[i]] != NULL));
-  for (int i = 0; i < c->num_images; i++) count(f, i, c->images[i].id, bit(DEFECT_FILE, d->left_out[i]));
+  for (int i = 0; i < c->num_images; i++) {
+    if (d->left_out[i] && !f->reason[i]) f->reason[i] = xstrdup(d->why[i]);
+    count(f, i, c->images[i].id, bit(DEFECT_FILE, d->left_out[i]));
+  }
   count_annotations(f);
 }
 
@@ -270,6 +273,14 @@ void defects_find_annotations(Defects *f, const Coco *c) {
   begin(f, c);
   look_at_all_annotations(f, c->num_images, NULL, 0);
   count_annotations(f);
+}
+
+void defects_find_shared(Defects *f, const Dataset *d, const Dataset *train) {
+  bool *shared = xcalloc((size_t)d->num_images, sizeof *shared);
+  shared_files_find(d, train, shared);
+  for (int i = 0; i < d->num_images; i++)
+    count(f, d->image[i], d->coco.images[d->image[i]].id, bit(DEFECT_SHARED, shared[i]));
+  free(shared);
 }
 
 void defects_free(Defects *f) {

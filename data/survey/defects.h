@@ -1,4 +1,4 @@
-// What is wrong with a data set, kind by kind: how often, where first, and what training does about it.
+// What is wrong with a data set, type by type: how often, where first, and what training does about it.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,6 +21,7 @@ typedef enum Defect {
   DEFECT_MASK_SIZE,   // its runs are for another image size
   DEFECT_MASK_EMPTY,  // its mask covers no pixel
   DEFECT_MASK_UNIT,   // no coordinate of its polygons lies outside 0 to 1
+  DEFECT_SHARED,      // an image file is in the training split, too
   DEFECT_MISSING,     // an image file is not there
   DEFECT_FILE,        // an image file cannot be decoded, or has another size than the annotations say
   DEFECTS
@@ -62,6 +63,8 @@ typedef enum DefectDepth { DEPTH_ANNOTATIONS, DEPTH_HEADERS, DEPTH_FILES } Defec
 void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progress)(int done, int total));
 // The same of an annotation file without images.
 void defects_find_annotations(Defects *f, const Coco *c);
+// Adds the images of d whose file one of `train` is, too.
+void defects_find_shared(Defects *f, const Dataset *d, const Dataset *train);
 void defects_free(Defects *f);
 
 bool defects_any(const Defects *f);

@@ -1,0 +1,76 @@
+#include "data/batches/bad_images.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "base/output.h"
+
+struct BadImages {
+  pthread_mutex_t lock;
+  int said;
+  char *split, *path;
+};
+
+BadImages *bad_images_open(void) {
+  BadImages *b = xcalloc(1, sizeof *b);
+  pthread_mutex_init(&b->lock, NULL);
+  return b;
+}
+
+void bad_images_close(BadImages *b) {
+  if (!b) return;
+  pthread_mutex_destroy(&b->lock);
+  free(b->split);
+  free(b->path);
+  free(b);
+}
+
+void bad_images_list_in(BadImages *b, const char *split, const char *path) {
+  free(b->split);
+  free(b->path);
+  b->split = xstrdup(split);
+  b->path = path ? xstrdup(path) : NULL;
+}
+
+const char *bad_images_path(const BadImages *b) { return b ? b->path : NULL; }
+
+static void say(BadImages *b, const char *how, const char *reason) {
+  const int n = b->said++;
+  if (n < BAD_IMAGES_SAID)
+    line_print(stderr, "unusable image %s: %s", how, reason);
+  else if (n == BAD_IMAGES_SAID && b->path)
+    line_print(stderr, "unusable images %s: more than %d; all are listed in %s", how, BAD_IMAGES_SAID, b->path);
+  else if (n == BAD_IMAGES_SAID)
+    line_print(stderr, "unusable images %s: more than %d; from here on they are only counted", how, BAD_IMAGES_SAID);
+}
+
+// That it cannot be written ends no run.
+static void list(const BadImages *b, const CocoImage *im, const char *reason) {
+  FILE *f = fopen(b->path, "a");
+  if (!f) return;
+  if (fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0) fputs(defect_rows_head, f);
+  defect_row(f, b->split, "file", "image", im->id, im->file_name, reason);
+  fclose(f);
+}
+
+void bad_images_add(BadImages *b, const CocoImage *im, const char *how, const char *reason) {
+  if (!b) return; // a set that nobody reads files of
+  pthread_mutex_lock(&b->lock);
+  if (how) say(b, how, reason);
+  if (b->path) list(b, im, reason);
+  pthread_mutex_unlock(&b->lock);
+}
+
+const char defect_rows_head[] = "split\tdefect\tof\tid\tfile\treason\n";
+
+// A name with a tab or the end of a line in it would be two.
+static void cell(FILE *f, const char *text, char after) {
+  for (; text && *text; text++) fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
+  fputc(after, f);
+}
+
+void defect_row(FILE *f, const char *split, const char *defect, const char *of, int64_t id, const char *file,
+                const char *reason) {
+  fprintf(f, "%s\t%s\t%s\t%lld\t", split, defect, of, (long long)id);
+  cell(f, file, '\t');
+  cell(f, reason, '\n');
+}

@@ -1,0 +1,82 @@
+#include "data/survey/examination.h"
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/output.h"
+#include "data/batches/objects.h"
+
+void examination_take(Examination *e, const char *split, bool scored, const Dataset *d, const Dataset *train) {
+  *e = (Examination){.split = split, .scored = scored};
+  if (d->type != &objects_with_masks) return;
+  defects_find(&e->defects, d, scored ? DEPTH_HEADERS : DEPTH_ANNOTATIONS, NULL);
+  if (train) defects_find_shared(&e->defects, d, train);
+  for (int i = 0; scored && i < d->num_images; i++) // said here, and not again when it is read
+    if (e->defects.reason[d->image[i]]) atomic_store(&d->reported[i], 1);
+}
+
+void examination_free(Examination *e) { defects_free(&e->defects); }
+
+void examination_print(const Examination *e, FILE *out) {
+  for (int k = 0; k < DEFECTS; k++) {
+    if (!e->defects.found[k].count) continue;
+    char *line = defects_line(&e->defects, (Defect)k, e->scored);
+    line_print(out, "%s: %s", e->split, line);
+    free(line);
+  }
+}
+
+bool examination_passes(const Examination *e, Err *err) {
+  const Defects *f = &e->defects;
+  int types = 0, first = -1;
+  for (int k = DEFECTS - 1; k >= 0; k--)
+    if (f->found[k].count) {
+      types++;
+      first = k;
+    }
+  if (first < 0) return true;
+  char *line = defects_line(f, (Defect)first, e->scored), more[64] = "";
+  if (types > 1) snprintf(more, sizeof more, "; types of defects in all: %d", types);
+  err_set(err, "%s: %s%s; correct the file, or leave out --strict", f->coco->path, line, more);
+  free(line);
+  return false;
+}
+
+// ---- the file -------------------------------------------------------------------------------------------------------
+
+static void write_row(FILE *f, const Examination *e, int type, int image, int64_t id) {
+  const CocoImage *im = image >= 0 ? &e->defects.coco->images[image] : NULL;
+  const char *reason = type == DEFECT_FILE ? e->defects.reason[image] : NULL;
+  defect_row(f, e->split, defect_info[type].key, defect_info[type].of, id, im ? im->file_name : NULL, reason);
+}
+
+static void write_rows(FILE *f, const Examination *e, int image, int64_t id, uint32_t defects) {
+  for (int k = 0; defects; k++, defects >>= 1)
+    if (defects & 1) write_row(f, e, k, image, id);
+}
+
+static void write_all(FILE *f, const Examination *e) {
+  const Coco *c = e->defects.coco;
+  const uint32_t of_files = 1u << DEFECT_MISSING | 1u << DEFECT_FILE | 1u << DEFECT_SHARED;
+  for (int k = 0; k < DEFECTS; k++) // of what is not in memory the first is known
+    if (e->defects.found[k].count && e->defects.found[k].image < 0) write_row(f, e, k, -1, e->defects.found[k].id);
+  for (int i = 0; i < c->num_images; i++) {
+    const CocoImage *im = &c->images[i];
+    if (!e->defects.of_image[i]) continue;
+    write_rows(f, e, i, im->id, e->defects.of_image[i] & of_files);
+    for (int a = im->first_ann; a < im->first_ann + im->anns; a++)
+      write_rows(f, e, i, c->anns[a].id, e->defects.of_ann[a]);
+  }
+}
+
+bool examination_write(const Examination *e, int n, const char *path, Err *err) {
+  AtomicFile a;
+  bool any = false;
+  for (int i = 0; i < n; i++) any |= defects_any(&e[i].defects);
+  if (!any) unlink(path); // of a run before
+  if (!any || !file_begin(&a, path, err)) return !any;
+  fputs(defect_rows_head, a.f);
+  for (int i = 0; i < n; i++)
+    if (defects_any(&e[i].defects)) write_all(a.f, &e[i]);
+  return file_commit(&a, err);
+}

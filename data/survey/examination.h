@@ -1,0 +1,22 @@
+// What train, infer and cocoeval say of a data set before they use it: a line for each type of defect, and a file that
+// lists every one of them.
+#pragma once
+#include "data/survey/defects.h"
+
+typedef struct Examination {
+  const char *split; // as it is called in messages; borrowed
+  bool scored;       // a ground truth to evaluate against; false: a set to train on
+  Defects defects;
+} Examination;
+
+// Looks at a data set; of one that is scored at the headers of its image files, too, which are then known to be bad
+// where they do not fit. Of a set of classes it finds nothing. train: the set that is trained on, for images that are
+// in both; may be NULL.
+void examination_take(Examination *e, const char *split, bool scored, const Dataset *d, const Dataset *train);
+void examination_free(Examination *e);
+// "val: boxes without area inside their image: 12; scored as …; first: annotation 7, file 3.png", line by line.
+void examination_print(const Examination *e, FILE *out);
+// For --strict: false where a ground truth has a defect, naming the first, how many types there are and what to do.
+bool examination_passes(const Examination *e, Err *err);
+// Writes the rows of data/batches/bad_images.h for n examinations to a file; without a defect there is no such file.
+bool examination_write(const Examination *e, int n, const char *path, Err *err);

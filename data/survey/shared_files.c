@@ -1,0 +1,93 @@
+#include "data/survey/shared_files.h"
+#include <stdlib.h>
+#include <zlib.h>
+#include "base/alloc.h"
+#include "base/parallel.h"
+
+uint64_t file_key(const char *bytes, size_t size) {
+  return (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size);
+}
+
+typedef struct SharedFile {
+  int64_t bytes;
+  int h, w;
+  int set, image; // 0: of a, 1: of b; usable image
+  bool read;      // another set has a file of that length and size
+  uint64_t key;
+} SharedFile;
+
+typedef struct SharedFiles {
+  const Dataset *set[2];
+  SharedFile *item;
+  int n;
+} SharedFiles;
+
+static int compare_sizes(const SharedFile *p, const SharedFile *q) {
+  if (p->bytes != q->bytes) return p->bytes < q->bytes ? -1 : 1;
+  return p->h != q->h ? compare_int(&p->h, &q->h) : compare_int(&p->w, &q->w);
+}
+
+static int compare_files(const void *a, const void *b) {
+  const SharedFile *p = a, *q = b;
+  const int by_size = compare_sizes(p, q);
+  if (by_size || p->key == q->key) return by_size;
+  return p->key < q->key ? -1 : 1;
+}
+
+static void list_files(SharedFiles *f, int set) {
+  const Dataset *d = f->set[set];
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    const int64_t bytes = d->file_bytes[d->image[i]];
+    if (bytes > 0) f->item[f->n++] = (SharedFile){.bytes = bytes, .h = im->h, .w = im->w, .set = set, .image = i};
+  }
+}
+
+static void read_file(void *of, int i, int thread) {
+  (void)thread;
+  const SharedFiles *f = of;
+  SharedFile *s = &f->item[i];
+  if (!s->read) return;
+  char *path = dataset_path(f->set[s->set], s->image);
+  size_t size;
+  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // a pipe would be waited for
+  if (bytes) s->key = file_key(bytes, size);
+  free(bytes);
+  free(path);
+}
+
+// Calls `take` for each run of items that compare as equal.
+static void each_run(SharedFiles *f, int (*compare)(const SharedFile *, const SharedFile *),
+                     void (*take)(SharedFile *run, int n, bool *shared), bool *shared) {
+  for (int i = 0, k; i < f->n; i = k) {
+    for (k = i + 1; k < f->n && compare(&f->item[i], &f->item[k]) == 0;) k++;
+    bool of[2] = {false, false};
+    for (int m = i; m < k; m++) of[f->item[m].set] = true;
+    if (of[0] && of[1]) take(&f->item[i], k - i, shared);
+  }
+}
+
+static void mark_to_read(SharedFile *run, int n, bool *shared) {
+  (void)shared;
+  for (int i = 0; i < n; i++) run[i].read = true;
+}
+
+static void mark_shared(SharedFile *run, int n, bool *shared) {
+  for (int i = 0; i < n; i++)
+    if (run[i].set == 0 && run[i].key) shared[run[i].image] = true;
+}
+
+static int compare_keys(const SharedFile *p, const SharedFile *q) { return compare_files(p, q); }
+
+void shared_files_find(const Dataset *a, const Dataset *b, bool *shared) {
+  SharedFiles f = {.set = {a, b}};
+  f.item = xmalloc(((size_t)a->num_images + (size_t)b->num_images) * sizeof *f.item);
+  list_files(&f, 0);
+  list_files(&f, 1);
+  qsort(f.item, (size_t)f.n, sizeof *f.item, compare_files);
+  each_run(&f, compare_sizes, mark_to_read, NULL);
+  parallel_for(f.n, parallel_threads(f.n), read_file, &f);
+  qsort(f.item, (size_t)f.n, sizeof *f.item, compare_files);
+  each_run(&f, compare_keys, mark_shared, shared);
+  free(f.item);
+}

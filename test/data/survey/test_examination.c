@@ -1,0 +1,133 @@
+// Catches defects of a set that train and infer do not tell, that their list lacks, or that --strict lets pass.
+#include <string.h>
+#include <unistd.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/survey/examination.h"
+#include "test/harness/child.h"
+#include "test/harness/small_set.h"
+#include "test/harness/test.h"
+
+#define IMAGES_OF(w1)                                                                                                  \
+  "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,"           \
+  "\"width\":" w1                                                                                                      \
+  "},{\"id\":2,\"file_name\":\"2.png\",\"height\":42,\"width\":60},{\"id\":3,\"file_name\":\"no.png\",\"height\":42,"  \
+  "\"width\":60}],\"annotations\":["
+#define ANN(id, image, box)                                                                                            \
+  "{\"id\":" #id ",\"image_id\":" #image ",\"category_id\":1,\"bbox\":" box                                            \
+  ",\"segmentation\":[[20,10,40,10,40,30,20,30]]}"
+#define FINE "[20,10,20,20]"
+
+static const char *set_of(const char *name, const char *text) {
+  const char *dir = small_set(name);
+  char path[1024];
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  write_text(path, text);
+  return dir;
+}
+
+static char *printed(const Examination *e) {
+  char *text;
+  size_t size;
+  FILE *f = open_memstream(&text, &size);
+  CHECK(f);
+  examination_print(e, f);
+  CHECK(!fclose(f));
+  return text;
+}
+
+TEST(examination_tells_and_lists) {
+  Dataset d;
+  Examination e;
+  Err err;
+  // Annotation 5 is negative, 6 is 7's box read as corners, 8 is 4 again; image 1 is 60 wide in truth, 3 is not there.
+  if (!open_set(&d,
+                set_of("examined", IMAGES_OF("59") ANN(4, 2, FINE) "," ANN(5, 2, "[20,10,-20,-20]") "," ANN(
+                                       6, 2, "[20,10,40,30]") "," ANN(8, 2, FINE) "," ANN(9, 99, FINE) "]}"),
+                &(DatasetOptions){.resize = small_options.resize, .max_canvases = 2, .keep_empty = true}))
+    return;
+  examination_take(&e, "val", true, &d, NULL);
+  char *text = printed(&e);
+  static const char *const lines[] = {
+      "val: annotations of an image that is not in the file: 1; left out; first: annotation 9\n",
+      "val: boxes without area inside their image: 1; scored as objects that no box matches; first: annotation 5, file "
+      "2.png\n",
+      "val: boxes that lie elsewhere than their masks: 1; both are taken as they are; first: annotation 6, file 2.png; "
+      "most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height\n",
+      "val: objects that are annotated twice in their image: 1; all of them are scored, but a detection matches only "
+      "one; first: annotation 8, file 2.png\n",
+      "val: image files that are not there: 1; left out, with their objects; first: image 3, file no.png\n",
+      "1.png: the image has 60 x 41 pixels, but 59 x 41 in "};
+  for (int i = 0; i < COUNT(lines); i++)
+    if (!EXPECT(strstr(text, lines[i]))) printf("  no %s  in %s", lines[i], text);
+  free(text);
+  EXPECT(!examination_passes(&e, &err) &&
+         strstr(err.msg, "; types of defects in all: 6; correct the file, or leave out "
+                         "--strict"));
+  EXPECT_INT(dataset_bad_images(&d), 1); // it is known, and nobody will say so again
+
+  char *path = xasprintf("%s/examined.tsv", test_tmp());
+  EXPECT(examination_write(&e, 1, path, &err));
+  bad_images_list_in(d.bad, "val", path);
+  bad_images_add(d.bad, &d.coco.images[1], NULL, "a\tb\nc");
+  char *list = file_read(path, &(size_t){0}, NULL);
+  static const char *const rows[] = {"split\tdefect\tof\tid\tfile\treason\n",
+                                     "val\tno-image\tannotation\t9\t\t\n",
+                                     "val\tbox-empty\tannotation\t5\t2.png\t\n",
+                                     "val\tbox-apart\tannotation\t6\t2.png\t\n",
+                                     "val\ttwice\tannotation\t8\t2.png\t\n",
+                                     "val\tmissing\timage\t3\tno.png\t\n",
+                                     "val\tfile\timage\t1\t1.png\t",
+                                     "val\tfile\timage\t2\t2.png\ta b c\n"};
+  for (int i = 0; i < COUNT(rows); i++)
+    if (!EXPECT(list && strstr(list, rows[i]))) printf("  no %s  in %s", rows[i], list ? list : "nothing");
+  free(list);
+  examination_free(&e);
+  dataset_close(&d);
+
+  // Of a sound set there is no list, also where one was.
+  if (!open_set(&d, set_of("examined", IMAGES_OF("60") ANN(4, 2, FINE) "]}"), &small_options)) return;
+  examination_take(&e, "train", false, &d, NULL);
+  text = printed(&e);
+  EXPECT(!*text && examination_passes(&e, &err) && examination_write(&e, 1, path, &err) && !path_is_file(path));
+  free(text);
+  free(path);
+  examination_free(&e);
+  dataset_close(&d);
+}
+
+// Files are the same whatever their names; of those of one length only equal ones are.
+TEST(examination_tells_images_of_both_splits) {
+  const char *dir = small_set("both-splits");
+  char command[2048], path[1024];
+  snprintf(command, sizeof command,
+           "cd %s && mkdir val && cp train/3.png val/x.png && cp train/5.png val/y.png && cp train/6.png val/z.png && "
+           "printf X | dd of=val/y.png bs=1 seek=60 conv=notrunc 2>dd",
+           dir);
+  CHECK(system(command) == 0);
+  snprintf(path, sizeof path, "%s/annotations/instances_val.json", dir);
+  Dataset train, val;
+  Examination e;
+  Err err;
+  if (!open_set(&train, dir, &small_options)) return;
+  char text[1024];
+  int used = snprintf(text, sizeof text, "{\"categories\":[],\"annotations\":[],\"images\":[");
+  for (int i = 0; i < 3; i++)
+    used += snprintf(text + used, sizeof text - (size_t)used,
+                     "%s{\"id\":%d,\"file_name\":\"%c.png\",\"height\":%d,\"width\":%d}", i ? "," : "", i + 1, 'x' + i,
+                     image_size(i ? i + 4 : 3).h, image_size(i ? i + 4 : 3).w);
+  snprintf(text + used, sizeof text - (size_t)used, "]}");
+  write_text(path, text);
+  DatasetOptions options = small_options;
+  options.keep_empty = true;
+  if (!EXPECT(dataset_open(&val, dir, "val", &options, &err))) return;
+  examination_take(&e, "val", true, &val, &train);
+  char *said = printed(&e);
+  EXPECT_STR(said, "val: image files that are in the training split, too: 2; scored all the same, so that scores are "
+                   "too good; first: image 1, file x.png\n");
+  EXPECT(e.defects.of_image[0] && !e.defects.of_image[1] && e.defects.of_image[2]);
+  free(said);
+  examination_free(&e);
+  dataset_close(&train);
+  dataset_close(&val);
+}
