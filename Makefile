@@ -102,7 +102,7 @@ tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty
 page_files := $(sort $(wildcard page/*.css page/*.js))
 fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 
-# The kinds of device that a program knows: nn/device.c compiles for the CPU alone and, as device.cuda.o, with the GPU.
+# The device types of a program: nn/device.c is compiled twice, for the CPU alone and, as device.cuda.o, with the GPU.
 host := $B/nn/device.o
 devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
 described := $B/nn/device.cuda.o $B/lab/machine/no_kernels.o $(patsubst %,$B/cuda/%.cu.o,device machine timing)

@@ -22,7 +22,7 @@
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-// X(KIND, …) is a row; here is what follows each kind. The field is the option's name, an underscore for each dash.
+// X(KIND, …) is a row; the arguments of each type follow. The field is the option's name, an underscore for each dash.
 // VALUE stands for the value in --help. `lowest` to `highest` is accepted, both included, INFINITY for no limit; 0, 0
 // is any number. With `alone` the value is optional: --amp is --amp=bf16; where one is given it needs the '=', or, a
 // number, to be the next argument and begin with a digit. The row ends with its sentence for --help, behind which

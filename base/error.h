@@ -37,7 +37,7 @@ NORETURN void die_unforeseen(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void die_context(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void die_about(char *text, size_t room); // what die_context said last, for any thread
 
-// What die and die_unforeseen do first when a program fails while running, once: to end what goes on beside, which the
+// What die and die_unforeseen do first when a program fails while running, once: to end concurrent work, which the
 // message may tell of. For programs of one run; NULL: nothing.
 void die_first(void (*settle)(void *context), void *context);
 

@@ -348,7 +348,7 @@ double json_number(Json *j) {
   return 0;
 }
 
-// A number such as -12.75 at p, where at least MOST_DIGITS + 3 bytes can be read; NULL for any other kind.
+// A number such as -12.75 at p, where at least MOST_DIGITS + 3 bytes can be read; NULL for any other number.
 static const char *plain_number(const char *p, double *value) {
   bool negative = *p == '-';
   const char *begin = p += negative, *point = NULL;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 
 typedef struct ClockRecord { // what matters of a record
-  bool eval;                 // its kind
+  bool eval;                 // whether it is an evaluation's
   int64_t step;
   int64_t session; // 0: the first, or it does not say
   double at;       // since the log was opened; NaN: it does not say

@@ -7,7 +7,7 @@
 // Of this build, written by the Makefile: include/maskrcnn.h's version; what `git describe --always --dirty` says.
 extern const char build_version[], build_commit[];
 
-// What a kind of device knows about itself. A number that nobody could tell is 0, a text empty; both become null.
+// What a device driver reports. Unknown numbers are 0, unknown texts are empty; both become null in JSON.
 typedef struct GpuFacts {
   char name[96], driver[64];
   char runtime[16], toolkit[32]; // CUDA's versions: of the library that runs, of the compiler that built

@@ -14,14 +14,14 @@
 bool collective_open(Comm *c, Device *dev, int ctas, Err *err);
 void collective_close(Comm *c); // before the device is; nothing where nothing was opened
 
-// Where collectives queue: with the ops, or beside them (device_fork and device_join stand around those). None of them
-// waits for the device, or does anything while that measures.
+// The stream on which a collective is queued: that of the ops, or the side stream, between device_fork and device_join.
+// None of them waits for the device, or does anything while that measures.
 typedef enum CommQueue { COMM_WITH_OPS, COMM_SIDE_STREAM } CommQueue;
 
 // p[n] of every rank becomes the mean over ranks: over TCP the sum in the order of ranks, divided by their number, of
 // BF16 in float; over NCCL a sum of n-ths in NCCL's order. F32, BF16, or the CPU's F64.
 void collective_mean(Comm *c, Device *dev, CommQueue queue, void *p, size_t n, DType dtype);
-// all[world][n] of every rank: mine of each, which may stand at its place in all. Of the same types.
+// all[world][n] of every rank: `mine` of every rank; `mine` may be this rank's part of `all`. Same types as above.
 void collective_all_gather(Comm *c, Device *dev, CommQueue queue, const void *mine, void *all, size_t n, DType dtype);
 // The ranks as a graph knows them, whose all_gather is the one above, with the ops; NULL: alone.
 const RankGroup *collective_group(Comm *c);

@@ -131,7 +131,7 @@ bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err) {
   return err_set(err, "%s", verdict.msg);
 }
 
-// ---- beside -------------------------------------------------------------------------------------------------------
+// ---- control connection -------------------------------------------------------------------------------------------
 
 void comm_at(Comm *c, int64_t step) {
   if (c) watch_at(c->watch, step);

@@ -1,7 +1,7 @@
-// Comm: the ranks of a run, and what they tell each other beside the arithmetic. Every rank holds two connections to
-// rank 0: one for collectives over bytes in host memory, which all ranks call in the same order; and one on which a
-// thread tells that it lives, asks all ranks to stop, and learns that the run ends (comm/watch.h). Collectives over
-// device memory: comm/collective.h. A NULL Comm is a run of one rank: everything returns at once.
+// Comm: the ranks of a run and their control messages. Every rank holds two connections to rank 0: one for collectives
+// over bytes in host memory, which all ranks call in the same order; and one on which a thread tells that it lives,
+// asks all ranks to stop, and learns that the run ends (comm/watch.h). Collectives over device memory:
+// comm/collective.h. A NULL Comm is a run of one rank: everything returns at once.
 //
 // A collective whose peer is gone does not return: the watch ends the process, by one line on one rank.
 #pragma once
@@ -50,7 +50,7 @@ typedef struct CommPart {
 // and false returned: alone there is nothing to gather.
 bool comm_gather(Comm *c, const void *mine, size_t bytes, CommPart *part);
 
-// ---- beside: lives, stops, ends -----------------------------------------------------------------------------------
+// ---- control: liveness, stops, ends ---------------------------------------------------------------------------------
 
 void comm_at(Comm *c, int64_t step); // that is under way, for messages about this rank
 // Whether any rank, or the supervisor, was asked to stop. Ranks see it at different moments: agree on when.

@@ -133,7 +133,7 @@ static int first_of(const CpuSet *s) {
   return -1;
 }
 
-// ---- places: CPUs that ranks divide ---------------------------------------------------------------------------------
+// ---- groups of CPUs that ranks divide -------------------------------------------------------------------------------
 
 typedef struct CoreGroup {
   CpuSet cpus;
@@ -151,7 +151,7 @@ static void one_group(CoreGroups *p, const CpuSet *allowed, int ranks) {
   for (int r = 0; r < ranks; r++) p->of_rank[r] = 0;
 }
 
-// The place with these CPUs, new if need be; -1 when they overlap with another's.
+// The group with these CPUs, created if necessary; -1 if they overlap with another group's.
 static int group_with(CoreGroups *p, const CpuSet *cpus) {
   for (int i = 0; i < p->n; i++) {
     if (cpus_same(&p->group[i].cpus, cpus)) return i;
@@ -198,7 +198,7 @@ static void give_rest(CoreGroups *p, const char *sys, const CpuSet *allowed) {
   }
 }
 
-// ---- shares of a place ----------------------------------------------------------------------------------------------
+// ---- shares of a group ----------------------------------------------------------------------------------------------
 
 // The k-th of n parts: a run of cores, or of hardware threads where there are fewer cores than parts.
 static void part_of(CpuSet *part, const char *sys, const CpuSet *cpus, int n, int k) {
@@ -230,7 +230,7 @@ void cores_share(CpuSet *share, const char *sys, const CpuSet *allowed, const ch
   else
     one_group(&p, allowed, ranks);
   const int mine = p.of_rank[rank];
-  int before = 0; // ranks that divide the place with this one
+  int before = 0; // lower ranks that share the group with this one
   for (int r = 0; r < rank; r++) before += p.of_rank[r] == mine;
   part_of(share, sys, &p.group[mine].cpus, p.group[mine].ranks, before);
   free(p.group);

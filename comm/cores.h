@@ -19,8 +19,7 @@ void cpus_print(const CpuSet *s, char *text, int room);
 // CPUs near no GPU go where cores are fewest for a rank, of the same socket first. Where the machine does not tell for
 // every GPU, or tells of sets that overlap, all of `allowed` is divided so. Hardware threads of a core stay together as
 // long as there is a core for every rank. Every rank gets at least one CPU, which ranks share where there are too few.
-// sys: "/sys", or a tree like it. bus_id: [ranks] of the GPUs' places on the bus, as "0000:1b:00.0"; NULL or "": not
-// known.
+// sys: "/sys", or a tree like it. bus_id: [ranks] PCI bus ids of the GPUs, as "0000:1b:00.0"; NULL or "": not known.
 void cores_share(CpuSet *share, const char *sys, const CpuSet *allowed, const char *const *bus_id, int ranks, int rank);
 
 // Takes this rank's share of the CPUs that the process may use: for it and every thread that it starts from here on,

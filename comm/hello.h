@@ -8,7 +8,8 @@
 // A rank, as all know it after they met.
 typedef struct Peer {
   char host[64];
-  char namespaces[40]; // kernel and namespaces: in the same place, and nowhere else, processes can signal each other
+  char namespaces
+      [40]; // ids of kernel, PID and network namespace: processes can signal each other only if these are equal
   pid_t pid;
 } Peer;
 

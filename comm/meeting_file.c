@@ -33,7 +33,7 @@ MeetingFile meeting_file_here(const char *token, const char *namespaces, int por
   snprintf(m.nonce, sizeof m.nonce, "%016llx%016llx", (unsigned long long)random[0], (unsigned long long)random[1]);
   snprintf(m.token, sizeof m.token, "%s", token);
   snprintf(m.namespaces, sizeof m.namespaces, "%s", namespaces);
-  m.at[m.addresses++] = (Address){"127.0.0.1", port}; // for ranks of the same place, which try it first
+  m.at[m.addresses++] = (Address){"127.0.0.1", port}; // for ranks in the same namespaces, which try it first
   struct ifaddrs *all = NULL;
   if (getifaddrs(&all)) all = NULL;
   for (struct ifaddrs *each = all; each; each = each->ifa_next) add_address(&m, each, AF_INET, port);

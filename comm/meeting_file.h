@@ -15,7 +15,7 @@ typedef struct MeetingFile {
 
 // What rank 0 tells: all addresses of this host at this port.
 MeetingFile meeting_file_here(const char *token, const char *namespaces, int port);
-// In place of what is at the path, which has to be such a file, empty or nothing; at no moment is half of it there.
+// Replaces the file at the path atomically. What is there must be such a file, an empty one, or nothing.
 bool meeting_file_write(const MeetingFile *m, const char *path, Err *err);
 // False: there is none, with the reason.
 bool meeting_file_read(MeetingFile *m, const char *path, Err *err);

@@ -79,6 +79,6 @@ void nccl_end(Nccl *nccl);
 
 // Ends the program unless the call, named for the message, was one that NCCL took.
 void nccl_check(Nccl *nccl, NcclResult result, const char *call);
-// For comm_check: false with a message when the communicator has failed beside the calls. One that was just found is
-// held back for two calls more: where a rank ended, that rank's end is what is to be said, and ends this one, too.
+// For comm_check: false, with a message, if the communicator failed asynchronously. One that was just found is held
+// back for two calls more: where a rank ended, that rank's end is what is to be said, and ends this one, too.
 bool nccl_async_ok(Nccl *nccl, Err *err);

@@ -22,7 +22,7 @@ static bool rank_0_has_company(const Watch *w) {
   return false;
 }
 
-// Whether this rank is the first of its place, rank 0 left aside.
+// Whether this rank is the lowest in its namespaces, not counting rank 0.
 static bool first_in_namespaces(const Watch *w) {
   for (int i = 1; i < w->rank; i++)
     if (watch_same_namespaces(w, i, w->rank)) return false;

@@ -64,7 +64,7 @@ static bool process_stopped(pid_t pid) {
   return name_end && !strncmp(name_end, ") T", 3);
 }
 
-// Ranks of this place that are stopped would be left, and so would a supervisor.
+// Otherwise stopped ranks on this host would be left behind, and so would a supervisor.
 static void end_stopped(const Watch *w) {
   for (int i = 0; i < w->world; i++)
     if (w->handle[i] >= 0 && process_stopped(w->peer[i].pid)) watch_kill_rank(w, i);

@@ -43,7 +43,7 @@ typedef struct Watch {
   char line[DIE_LINE];
   // The thread's own.
   Other *other; // [world]; those without a connection have no socket
-  int *handle;  // [world] pidfds of the ranks of this place, or -1
+  int *handle;  // [world] pidfds of the ranks in these namespaces, or -1
   double turn, beaten, checked;
   bool stop_told;
   int gone; // a rank that vanished, of which another may speak; NOBODY
@@ -58,9 +58,9 @@ typedef struct Watch {
 
 // ---- the end: comm/watch_end.c --------------------------------------------------------------------------------------
 
-// Whether two ranks are of one place: a host's processes that see each other.
+// Whether two ranks share a host and its namespaces, so that their processes see each other.
 bool watch_same_namespaces(const Watch *w, int a, int b);
-// Ends a rank of this place that is stopped; of others, and where it is not known, does nothing.
+// Kills a rank in these namespaces that is stopped; does nothing for other ranks or if that is unknown.
 void watch_kill_rank(const Watch *w, int rank);
 // That the process ends is this thread's business from here on: others that fail wait for it. False: one of them has
 // begun to end it, for which watch_look_at_dying is there.

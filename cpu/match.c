@@ -36,8 +36,8 @@ static Match best_match(const ImageTruth *objects, Box box, real *reached) {
 // ---- sampling -------------------------------------------------------------------------------------------------------
 
 // A random sample of an image's candidates without replacement: a positive or negative is taken if its random number is
-// among the smallest of its kind, which one heap per kind finds in a single pass. At most objects.k positives;
-// negatives fill the rest of the batch.
+// among the smallest of its class (positive or negative), which one heap per class finds in a single pass. At most
+// objects.k positives; negatives fill the rest of the batch.
 typedef struct BalancedSampler {
   uint64_t key;
   int batch;

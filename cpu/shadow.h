@@ -1,4 +1,4 @@
-// The shadow that an optimiser's step leaves beside the weights that it has updated.
+// The shadow weights that an optimizer step writes along with the weights.
 #pragma once
 #include "cpu/reference.h"
 

@@ -16,7 +16,8 @@ void cuda_failed(cudaError_t error, const char *expression, const char *file, in
 
 extern "C" void cuda_describe(Device *dev, GpuFacts *facts); // machine.cu
 
-// A queue of copies beside the computation: of what the next step reads (dev->stage), of what is saved (dev->save).
+// A stream for copies that overlap with computation: of the next step's inputs (dev->stage), or of a snapshot
+// (dev->save).
 struct CopyQueue {
   cudaStream_t stream;
   cudaEvent_t staged; // all copies so far have arrived
@@ -38,10 +39,10 @@ static void stage_close(CopyQueue *s) {
   free(s);
 }
 
-// The events by which the ops' queue and the one beside it wait for each other: each has so far done …
+// Events with which the main stream and the side stream wait for each other: each has so far finished …
 struct Turns {
   cudaEvent_t fork; // … ops,
-  cudaEvent_t join; // … what is beside them
+  cudaEvent_t join; // … the side stream's work
 };
 
 // With the highest priority: its threadblocks, which other GPUs wait for, take the next multiprocessors that are free.

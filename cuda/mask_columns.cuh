@@ -146,8 +146,8 @@ static __device__ int band_change(const PastedMask &m, int band, float upper, fl
 
 // ---- columns --------------------------------------------------------------------------------------------------------
 
-// Calls toggle(place) for every change of colour of column x, in order; the first may be from the column before's, the
-// last is that to what lies behind the column.
+// Calls toggle(position) for every change of colour of column x, in order; the first may be from the column before's,
+// the last is that to what lies behind the column.
 template <class Toggle> static __device__ void walk_column(const PastedMask &m, int x, Toggle toggle) {
   const Tap column = paste_tap(&m.xs, x);
   const uint32_t base = (uint32_t)x * (uint32_t)m.h;

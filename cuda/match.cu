@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(SAMPLE_THREADS, 1)
   for (int list = 0; list < LISTS; list++) bins_add(bins[list], work.bins + ((size_t)image * LISTS + list) * BINS);
 }
 
-// Compaction: of either kind the anchors whose random numbers are small enough by the histogram, as keys into work.key
+// Compaction: positives and negatives whose random numbers are small enough by the histogram, as keys into work.key
 // [images, LISTS, anchors], in no order. The grid of the classification; one global atomic per warp that keeps any. How
 // many negatives are wanted depends on the positives sampled; never more than the batch.
 __global__ void __launch_bounds__(SAMPLE_THREADS)

@@ -74,7 +74,7 @@ static __device__ __forceinline__ int group_of(const NormTiling &m, int set, int
   return set * m.groups + (m.group_size == 1 ? channel : channel / m.group_size);
 }
 
-// A sweep, by the thread: its first place, from one place to its next, and how many there are. A sweep from the end
+// A thread's part of a sweep: its first position, the stride between positions, and their number. A sweep from the end
 // finds in L2 what was written or passed last.
 struct Sweep {
   int first, step, positions;

@@ -8,7 +8,7 @@
 enum {
   RESIDENT_THREADS = 512, // of one threadblock on a multiprocessor, at most 128 registers each
   RESIDENT_WARPS = RESIDENT_THREADS / 32,
-  RESIDENT_BYTES = 208 << 10, // of a threadblock's slice at most; the sums and what the GPU keeps are beside it
+  RESIDENT_BYTES = 208 << 10, // at most, of a threadblock's slice; sums and the GPU's reserved memory come on top
   RESIDENT_TOTAL = 20 << 20,  // of all that is kept: above, L2 serves the second read sooner than clusters begin
   MAX_VECTORS = 8,            // of eight channels in a slice
   MAX_CHANNELS = 8 * MAX_VECTORS,

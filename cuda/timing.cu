@@ -47,7 +47,7 @@ static double copy_speed(Device *dev, void *to, const void *from, size_t bytes) 
   return best;
 }
 
-// A buffer many times the cache, or as large a one as is left beside the model; 0 where that would be none.
+// A buffer many times the cache, or as large as the model leaves room for; 0 if there is no room.
 static double memory_speed(Device *dev) {
   for (size_t bytes = (size_t)1 << 30; bytes >= (size_t)1 << 27; bytes /= 2) {
     void *from = device_alloc(dev, bytes), *to = from ? device_alloc(dev, bytes) : NULL;

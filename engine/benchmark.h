@@ -1,4 +1,4 @@
-// Benchmark: how fast steps are and where their time goes.
+// Benchmark: step times, and a breakdown of them.
 #pragma once
 #include "base/trace.h"
 #include "engine/engine.h"
@@ -18,7 +18,7 @@ typedef struct BenchSetting {
 // What making a step brought to light, loader included: sums over the steps whose results came. Seconds; all but wait
 // only of steps that are timed node by node.
 typedef struct BenchStep {
-  int images;                // that the batch held: places may be empty
+  int images;                // that the batch held: slots may be empty
   double wait;               // for the loader
   double transfer;           // of the batch to the device
   double update;             // of the parameters; training

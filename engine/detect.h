@@ -1,5 +1,5 @@
-// Detections on the host: what a detector's results are made into. Masks come as runs, which the device makes and
-// writes into page-locked memory, behind the network and without being asked (ops mask_runs and detections_write).
+// Detections on the host. The device run-length encodes the masks and writes all results into page-locked memory at the
+// end of each batch, without the host's involvement (ops mask_runs and detections_write).
 #pragma once
 #include "data/coco/rle.h"
 #include "engine/engine.h"
@@ -7,7 +7,7 @@
 #include "nn/ops.h"
 
 typedef struct Detection {
-  int image; // place in the batch
+  int image; // index in the batch
   int label; // 1 … classes-1
   float score;
   float box[4]; // x1 y1 x2 y2, pixels of the decoded image

@@ -1,5 +1,6 @@
 // Inputs: device memory for one batch, each array twice, because the next batch is copied to the device while the graph
-// still reads this one. A batch crosses to `staged` beside the computation; its step begins by moving it to `data`.
+// still reads this one. A batch is copied to `staged` while the previous step computes; its own step begins by moving
+// it to `data`.
 #pragma once
 #include <stdbool.h>
 #include "base/error.h"

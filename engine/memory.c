@@ -19,7 +19,7 @@ static double mb(size_t bytes) { return (double)bytes / 1e6; }
 
 // ---- where it comes from --------------------------------------------------------------------------------------------
 
-// Memory that several places share: the GPU's, or the host's.
+// Memory that several spaces share: the GPU's, or the host's.
 typedef struct MemoryPool {
   const char *name;
   bool space[MEMORY_SPACES]; // that it holds from the start

@@ -1,5 +1,5 @@
-// The memory that an engine and what feeds it take: one table, which --plan prints, which is compared with what is free
-// before any of it is taken, and which names the options that shrink it.
+// All memory that an engine and its loaders use, as one table. --plan prints it; before anything is allocated it is
+// compared with what is free; and each row names the options that shrink it.
 #pragma once
 #include <stdio.h>
 #include "base/error.h"
@@ -30,7 +30,7 @@ typedef struct MemoryPlan { // zero-initialise
 // Adds a row, unless it is of 0 bytes; the strings are not copied.
 void memory_add(MemoryPlan *m, const char *name, MemorySpace space, size_t bytes, const char *options);
 size_t memory_sum(const MemoryPlan *m, MemorySpace space);
-// The table, and what of it is on the device and on the host beside what is free there.
+// The table, followed by the totals on the device and on the host and what is free there.
 void memory_print(const MemoryPlan *m, Device *dev, FILE *out);
 // Whether what is free is enough; of what comes later, stderr gets a warning where it is not. False with a message that
 // names the largest row of what is too much. A device that is the CPU shares the host's memory.

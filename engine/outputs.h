@@ -1,4 +1,4 @@
-// Outputs: how what a network computes comes to the host. A model's row points to its own.
+// Outputs: how a network's results are copied to the host. Each model's row points to its implementation.
 #pragma once
 #include "models/model.h"
 

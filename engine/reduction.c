@@ -52,7 +52,7 @@ static bool bucket_is_full(const Reduction *r, size_t gradients) {
 
 static void *element(void *base, size_t i, DType dtype) { return (char *)base + i * dtype_size(dtype); }
 
-// Behind the ops that made it, beside those that follow.
+// After the ops that produced it, concurrently with those that follow.
 static void mean_on_side_stream(const Reduction *r, void *p, size_t n, DType dtype) {
   device_fork(r->dev);
   collective_mean(r->o.comm, r->dev, COMM_SIDE_STREAM, p, n, dtype);
@@ -139,8 +139,8 @@ static size_t complete_after(const Params *p, int step) {
 
 // ---- what runs beside what ---------------------------------------------------------------------------------------
 
-// About how long things take, to tell beside which nodes reductions run: rates that an H200 reaches in 16 bits, and
-// NCCL over NVLink with a CTA (results/scaling-h200.jsonl). Where they are others, kernels wait for multiprocessors, or
+// Rough durations, to estimate which nodes reductions overlap with: rates that an H200 reaches in 16 bits, and NCCL
+// over NVLink with a CTA (results/scaling-h200.jsonl). Where they are others, kernels wait for multiprocessors, or
 // leave some idle.
 static const double NODE_FLOPS = 5e14, NODE_BYTES = 2.5e12, NODE_SECONDS = 4e-6;
 static const double CTA_BYTES = 16e9, REDUCE_SECONDS = 40e-6;

@@ -1,13 +1,13 @@
-// Reduction: what the ranks of a run agree on in every training step, queued with the step and recorded with it.
-// Gradients become their means over ranks in buckets, in the order in which the backward walk completes them, each
-// beside the rest of the walk (Li et al., "PyTorch Distributed", 2020). So do the losses, and with them what ranks have
-// to decide together: whether one is asked to stop, and whether one has no batch, which makes the step void. Finite or
-// not, the norm and the update follow from these, and are the same on every rank.
+// Reduction: what ranks exchange in a training step. It is queued with the step and recorded with it. Gradients become
+// their means over ranks in buckets, in the order in which the backward walk completes them, each overlapping with the
+// rest of the walk (Li et al., "PyTorch Distributed", 2020). So do the losses, and with them what ranks have to decide
+// together: whether one is asked to stop, and whether one has no batch, which makes the step void. Finite or not, the
+// norm and the update follow from these, and are the same on every rank.
 #pragma once
 #include "comm/collective.h"
 #include "models/model.h"
 
-// What is agreed on besides gradients, by place: the losses, then
+// What is reduced besides gradients, by index: the losses, then
 enum {
   AGREED_STOP = MAX_LOSSES, // more than 0: a rank was asked to stop before this step
   AGREED_VOID,              // 0, or not finite: a rank had no batch, and nothing is updated
@@ -27,7 +27,7 @@ typedef struct ReductionOptions {
   double bucket_mb; // of gradients at least, but for the last bucket
   int ctas;         // thread blocks that collectives take at most; 0: NCCL's choice
   // Multiprocessors that persistent kernels of the backward walk leave to collectives; -1: as many as those take, and
-  // only while some are expected to run beside them.
+  // only while reductions are expected to run concurrently.
   int reserve;
 } ReductionOptions;
 
@@ -48,7 +48,7 @@ typedef struct BucketWatch {
   Reduction *reduction;
   const Network *network;
   size_t *complete; // [nodes]: how many gradients, from the first on, are complete after a node's backward
-  bool *overlaps;   // [nodes]: reductions are expected to run beside a node's backward
+  bool *overlaps;   // [nodes]: reductions are expected to overlap with the node's backward
 } BucketWatch;
 
 void reduction_init(Reduction *r, const ReductionOptions *o, Device *dev, Params *params);

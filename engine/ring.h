@@ -1,5 +1,5 @@
-// A loader's batches in memory that the device copies from by itself, taken when the engine opens: a loader that is
-// opened later, as that of an evaluation, asks for no more.
+// Page-locked memory for loaders' batches, allocated when the engine opens, so that a loader opened later, such as an
+// evaluation's, needs no more.
 #pragma once
 #include "data/batches/loader.h"
 #include "nn/device.h"

@@ -1,4 +1,4 @@
-// Slots: what the training steps under way will leave on the host.
+// Slots: host memory for the results of training steps that are still in flight.
 #pragma once
 #include "engine/reduction.h"
 #include "models/model.h"
@@ -20,7 +20,7 @@ enum {
   REAL_STATS,
   REAL_SCALE = REAL_STATS + 2,
   REAL_HYPER = REAL_SCALE + 3,
-  REAL_ASK = REAL_HYPER + 4, // of this rank, by place in the agreement: AGREED_STOP, AGREED_VOID
+  REAL_ASK = REAL_HYPER + 4, // of this rank, by index into the reduced values: AGREED_STOP, AGREED_VOID
   REAL_AGREED = REAL_ASK + AGREED - AGREED_STOP,
   SLOT_REALS = REAL_AGREED + AGREED
 };

@@ -1,5 +1,5 @@
-// Snapshot: parameters and moments as they stood after a step, on the host: what a checkpoint is written from. It is
-// copied beside the steps that follow.
+// Snapshot: a host copy of parameters and optimizer state after a step, from which a checkpoint is written. It is
+// copied while the following steps run.
 #pragma once
 #include "base/error.h"
 #include "nn/params.h"
@@ -8,7 +8,7 @@ typedef struct Snapshot {
   const Params *params;
   size_t masters, momentum, second; // bytes; second: Adam's second moments and its state
   size_t staged_bytes, host_bytes;  // of the next two
-  void *staged;  // of a GPU: a copy there, made between two steps, from which the host's is made beside them
+  void *staged;  // GPUs only: a device copy made between two steps, from which the host's copy is made while they run
   char *host;    // pinned: masters, momentum, second, then
   float *values; // one parameter, as files have it
 } Snapshot;

@@ -1,4 +1,4 @@
-// What a file of ours is known by, for those who write it and those who read it.
+// Names and keys in our checkpoint files, for writers and readers.
 #pragma once
 #include "engine/snapshot.h"
 

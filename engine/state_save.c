@@ -14,7 +14,7 @@ static void declare_tensor(CkptWriter *w, const char *prefix, const Param *q) {
   free(name);
 }
 
-// torch.nn.BatchNorm2d also keeps how many batches its running statistics have seen, as an integer beside each of them.
+// torch.nn.BatchNorm2d also keeps how many batches its running statistics have seen, as an integer for each of them.
 // Returns NULL for other parameters and other norms, else malloc'ed.
 static char *batches_name(const Engine *e, const Param *q) {
   static const char mean[] = "running_mean";

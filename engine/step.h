@@ -1,4 +1,4 @@
-// What a training step queues, for who times its parts. The steps themselves are engine/engine.h's.
+// The parts of a training step, for code that times them. engine/engine.h runs whole steps.
 #pragma once
 #include "engine/engine.h"
 

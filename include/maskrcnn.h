@@ -1,9 +1,9 @@
-// Mask R-CNN's inference as a library: weights and RGB images in memory in, boxes, scores, labels and masks out; of the
-// weights of a classification network, classes and their probabilities.
+// Mask R-CNN inference as a library: it takes weights and RGB images in memory, and returns boxes, scores, labels and
+// masks, or, for a classification network, classes and their probabilities.
 //
-// Plain C, for C++ and foreign-function interfaces, too. What is set here once stays: enumerators and members are only
-// ever added behind the others, and structs that grow are either made by the library, which hands out pointers to them,
-// or carry their size (maskrcnn_options).
+// Plain C, usable from C++ and through foreign-function interfaces. The ABI is stable: enumerators and members are only
+// ever appended, and structs that may grow are either allocated by the library, which returns pointers to them, or
+// carry their size (maskrcnn_options).
 //
 // Threads: any call may come from any thread, for one handle from several at a time. Each handle has one thread of its
 // own that computes, so that no call changes what belongs to the caller's: CUDA's current device, the locale, signal

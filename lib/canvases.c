@@ -56,7 +56,7 @@ CanvasSet canvases_for(const CanvasSet *s, int h, int w) {
   return of_list(&s->resize, &(Canvas){.h = round_up(rh), .w = round_up(rw)}, 1);
 }
 
-// The place of the smallest that holds h × w; -1: none does.
+// The index of the smallest that holds h × w; -1: none does.
 static int smallest(const CanvasSet *s, int h, int w) {
   int best = -1;
   int64_t least = INT64_MAX;

@@ -20,6 +20,6 @@ CanvasSet canvases_given(const Resize *r, bool square, const Canvas *canvas, int
 // By the same rule, one canvas: the least that holds an image of h × w pixels.
 CanvasSet canvases_for(const CanvasSet *s, int h, int w);
 
-// The image's size on its canvas, and the place of that, the smallest which holds it; -1: none does. An image so thin
-// that maskrcnn-benchmark's rounding takes it past max_size ends there, unless a canvas is as large.
+// Returns the index of the smallest canvas that holds the image, and the image's size on it; -1: none does. An image so
+// thin that maskrcnn-benchmark's rounding takes it past max_size ends there, unless a canvas is as large.
 int canvases_fit(const CanvasSet *s, int h, int w, int *rh, int *rw);

@@ -1,6 +1,7 @@
-// A handle: what its callers and its thread share. Callers copy images into batches (lib/submit.c), the thread computes
-// them and makes results (lib/worker.c). All that the engine does, opening, page-locked memory and closing included, is
-// done by that thread, so that CUDA's current device, OpenMP's threads, locale and rounding are its own.
+// Handle: the state that callers share with the handle's thread. Callers copy images into batches (lib/submit.c), the
+// thread computes them and makes results (lib/worker.c). That thread makes every call to the engine, including opening,
+// closing and page-locked memory, so that the caller's current CUDA device, OpenMP settings, locale and rounding mode
+// are neither used nor changed.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +13,7 @@ typedef struct Submission {
   struct Submission *next; // younger
   maskrcnn_results *results;
   bool in_order;    // handed out by maskrcnn_next, after those that were staged before
-  int staged, done; // images that have a place or had one, and that have results
+  int staged, done; // images that were ever given a slot, and images that have results
 } Submission;
 
 typedef struct Inspection { // of lib/inspect.h
@@ -34,7 +35,7 @@ struct maskrcnn {
   Staging staging;
   bool copying;                  // a submission's pixels are on their way: the thread stays awake
   atomic_bool asked;             // something has changed that the thread looks at
-  int waiting;                   // images that have a place and no results
+  int waiting;                   // images that have a slot but no results yet
   Submission *first, *last;      // in order, oldest first, not yet handed out
   StagedBatch *grow;             // to get room, on the host and on the device, for …
   size_t grow_bytes;             // … so many bytes, or where there is no memory for them …
@@ -65,6 +66,6 @@ void worker_end(maskrcnn *h);
 
 // Whether n images can be used.
 maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n);
-// Copies n images that can be used as those of `s` from its place `first` on. MASKRCNN_FULL, and after a failure, too:
+// Copies n images that can be used as images `first`, `first` + 1, … of `s`. MASKRCNN_FULL, and after a failure, too:
 // none of them.
 maskrcnn_status submit_stage(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n);

@@ -1,4 +1,4 @@
-// What the library does not tell its callers: programs of this repository look inside a handle to measure it.
+// Internals of the library for this repository's own benchmarks and tests. Not part of the API.
 #pragma once
 #include "engine/engine.h"
 #include "include/maskrcnn.h"

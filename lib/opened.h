@@ -1,4 +1,4 @@
-// A model on its device, as a handle keeps it; the handle's thread alone calls what is here.
+// A handle's model on its device. Only the handle's thread calls these functions.
 #pragma once
 #include "engine/engine.h"
 #include "include/maskrcnn.h"
@@ -23,9 +23,10 @@ typedef struct Opened {
 bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *status, Err *err);
 void opened_close(Opened *o);
 
-// Where an image goes: its size and that on its canvas, whose place is returned; -1, with why: it cannot be used.
+// Returns the index of the canvas for an image, and the image's size on it; -1, with a message, if it cannot be used.
 int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);
-// By what both sides of an image that has a place are divided as it is copied: the size above is that of the quotient.
+// The factor by which an image is scaled down as it is copied; the size above is the scaled-down one.
 int opened_shrink(const Opened *o, const maskrcnn_image *image);
-// What the canvas shows of an image of that size (nn/batch.h, affine), where the kind maps images; else nothing.
+// The affine map from an image of that size to the canvas (nn/batch.h), for models that use one; otherwise does
+// nothing.
 void opened_map(const Opened *o, const ImageInfo *size, float map[6]);

@@ -1,4 +1,4 @@
-// What a caller asks for, checked and completed.
+// The caller's options, validated and with defaults filled in.
 #pragma once
 #include "base/error.h"
 #include "include/maskrcnn.h"

@@ -1,4 +1,4 @@
-// Kinds: what a handle makes of a batch, a row for each of include/maskrcnn.h's.
+// Result types: how a handle turns a batch into results. One row for each maskrcnn_kind.
 #pragma once
 #include "engine/engine.h"
 #include "include/maskrcnn.h"
@@ -6,13 +6,13 @@
 
 typedef struct ResultType {
   maskrcnn_kind kind;
-  // Whether the options are such as models of the kind have; false with what is wrong.
+  // Checks the options for models of this type; false, with a message, if one does not apply.
   bool (*check)(const maskrcnn_options *o, Err *err);
-  // Fills in what is the kind's own.
+  // Fills in the fields that depend on the type.
   void (*describe)(const ModelConfig *c, maskrcnn_description *d);
   int usual_canvases; // pixels of a usual image, as a multiple of the largest canvas's
-  // Of models that see squares; otherwise NULL. By what both sides of an image are divided while it is copied, and what
-  // the canvas shows of the quotient: nn/batch.h, affine.
+  // Of models that see squares; otherwise NULL. shrink: the integer factor by which an image is scaled down while it is
+  // copied. map: the affine map from the scaled-down image to the canvas (nn/batch.h).
   int (*shrink)(Size image, Size canvas);
   void (*map)(const ModelConfig *c, Size image, Size canvas, float map[6]);
   void (*begin)(Engine *e, const Batch *batch); // into the engine's pipeline

@@ -1,5 +1,5 @@
-// Images on their way to the device: copied into batches that form, one for each canvas, so that they wait in the
-// memory which the device reads. No locks: who calls has one.
+// Staging: images are copied into batches as they arrive, one forming batch per canvas, in memory that the device reads
+// directly. Not thread-safe: callers hold a lock.
 #pragma once
 #include "nn/batch.h"
 #include "nn/device.h"
@@ -30,16 +30,16 @@ typedef struct Staging {
   uint64_t age;    // of the next batch
 } Staging;
 
-// So many batches that `queue` images on `canvases` canvases always have a place while `running` batches are computed.
-// False when there is no page-locked memory; follow with staging_free in any case.
+// Allocates enough batches for `queue` images on `canvases` canvases while `running` batches are computed. False when
+// there is no page-locked memory; follow with staging_free in any case.
 bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, int running);
 void staging_free(Staging *s, Device *dev);
 
-// One that forms for that canvas and has a place left, or begins to.
+// The batch that is forming for that canvas and has a free slot; starts one if there is none.
 StagedBatch *staging_forming(Staging *s, int canvas);
-// Gives an image of h × w pixels (rh × rw on the canvas) the next place; its bytes are in the batch's room.
+// Gives an image of h × w pixels (rh × rw on the canvas) the next slot; its bytes are in the batch's memory.
 void staging_append(StagedBatch *b, StageSlot slot, const ImageInfo *size);
-// Takes back the places that were given to `owner` for images from `first` on, the last ones of every batch.
+// Releases the slots given to `owner` for images from `first` on, which are the last ones of every batch.
 void staging_withdraw(Staging *s, const void *owner, int first);
 StagedBatch *staging_filling(const Staging *s); // the oldest that is; NULL: none
 // Of all batches that were filling.

@@ -1,4 +1,4 @@
-// Images of callers: looked at, given places in batches, copied.
+// Submitting images: they are checked, given slots in batches, and copied.
 #include <string.h>
 #include "base/parallel.h"
 #include "data/images/shrink.h"
@@ -15,7 +15,7 @@ maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
   return MASKRCNN_OK;
 }
 
-// ---- places ---------------------------------------------------------------------------------------------------------
+// ---- slots ----------------------------------------------------------------------------------------------------------
 
 // What a batch of that canvas is given at once: images as large as the canvas all fit, and so does this one; after that
 // it doubles, as far as the device has room, and together with that up to the largest images.
@@ -39,7 +39,7 @@ static bool make_room(maskrcnn *h, StagedBatch *b, size_t need) {
   return h->grown;
 }
 
-// All of them have places, or none.
+// All of them are given slots, or none is.
 static maskrcnn_status slot(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
   for (int i = 0; i < n; i++) {
     ImageInfo size;

@@ -1,5 +1,5 @@
 // The thread of a handle: opens, computes, closes.
-#define _GNU_SOURCE // pthread_attr_setstacksize beside uselocale
+#define _GNU_SOURCE // pthread_attr_setstacksize and uselocale
 #include <fenv.h>
 #include <locale.h>
 #include <omp.h>

@@ -25,7 +25,7 @@ typedef struct ModelConfig {
 #define FLOATS(name, count, ...) float name[count];
 #define ENUM(name, type, ...) type name;
 #include "models/config.def"
-  int model;       // whose configuration it is: a place in models/model.h's list, by name in a checkpoint
+  int model;       // whose configuration it is: an index into models/model.h's list; stored by name in a checkpoint
   bool full_masks; // benchmarks only, in no checkpoint: as many RoIs as the mask head has rows for
 } ModelConfig;
 

@@ -1,4 +1,4 @@
-// A convolution without bias and the norm behind it, as ModelConfig.norm says: y = relu?(norm(w · x) + addend?).
+// A convolution without bias, followed by the norm that ModelConfig.norm selects: y = relu?(norm(w · x) + addend?).
 #pragma once
 #include "models/config.h"
 #include "nn/layers.h"

@@ -64,7 +64,7 @@ static void append_mask_select(Network *network) {
   node_out(n, m->mask_probs);
 }
 
-enum { PREDICT_FILTER, PREDICT_BIAS, PREDICT_CLASSES, PREDICT_CLASS_BIAS }; // places of its parameters
+enum { PREDICT_FILTER, PREDICT_BIAS, PREDICT_CLASSES, PREDICT_CLASS_BIAS }; // indices of its parameters
 
 // Inputs: x, detections.
 static void mask_predict_forward(Graph *g, Node *n) {

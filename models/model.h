@@ -1,5 +1,5 @@
-// Model: a row a kind of network, and Network: what its `build` makes for one canvas and batch size. The engine steps,
-// records, saves and times any of them by what stands here.
+// Model: one row per network architecture. Network: what its `build` creates for one canvas and batch size. The engine
+// steps, records, saves and times any of them through this interface.
 #pragma once
 #include "models/config.h"
 #include "nn/graph.h"
@@ -33,7 +33,7 @@ typedef enum Purpose { FOR_TRAINING, FOR_INFERENCE, FOR_VALIDATION } Purpose;
 typedef struct ModelLoss {
   const char *name;  // its key in the log
   const char *label; // of its curve
-  int drawn;         // place of its curve in the legend, from 0
+  int drawn;         // position of its curve in the legend, from 0
 } ModelLoss;
 
 // One of a model's sizes, as --model names it.
@@ -58,7 +58,7 @@ typedef struct Learning {
 
 // How files of torchvision's that hold a model are known, tensors under the names that we use (models/torchvision.h).
 typedef struct Published {
-  bool (*holds)(const struct Checkpoint *weights); // whether it is a network of this kind, with its head
+  bool (*holds)(const struct Checkpoint *weights); // whether it is a network of this architecture, with its head
   // Its configuration: variant, widths and classes as the tensors have them, all else as the variant's default.
   bool (*configure)(const struct Checkpoint *weights, ModelConfig *c, Err *err);
   const char *(*category)(int classes, int label); // the name of one; NULL: the files do not tell them
@@ -123,7 +123,7 @@ struct Network {
   void *parts;                       // the model's own
 };
 
-// All there are, NULL at the end; ModelConfig.model is a place in it.
+// All models, terminated by NULL; ModelConfig.model is an index into it.
 extern const Model *const models[];
 const Model *model_of(const ModelConfig *c);
 // Makes c a configuration of the model of that name; false, with a message that lists them, when there is none.

@@ -1,4 +1,4 @@
-// Weights that torchvision made: its names, older and newer, and the configuration that their shapes tell.
+// Weights from torchvision: its current and older parameter names, and the configuration inferred from their shapes.
 #pragma once
 #include "models/model.h"
 #include "weights/checkpoint.h"

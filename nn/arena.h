@@ -16,5 +16,5 @@ typedef struct ArenaBlock {
 // management for deep neural net inference", 2020: greedy by size). Deterministic.
 size_t arena_plan(ArenaBlock *blocks, int n);
 
-// The map, largest blocks first, and the lower bound (the most bytes alive at any step) beside the size reached.
+// The map, largest blocks first, and the lower bound (the most bytes alive at any step) and the size reached.
 void arena_print(const ArenaBlock *blocks, int n, size_t total, FILE *out);

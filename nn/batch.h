@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an empty place
+typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an empty slot
   int64_t offset;          // its bytes in the batch's buffer: RGB [h, w, 3]
   int h, w;                // as decoded
   int rh, rw;              // after resizing; the rest of the canvas is zero
@@ -31,8 +31,7 @@ typedef enum BatchExtent {
   PER_WORD,   // of all bitmaps and polygons, without gaps
 } BatchExtent;
 
-// Every array, in this one place: X(constant, member, element, extent, elements for each). Floats become reals of the
-// device.
+// The list of all arrays: X(constant, member, element, extent, elements for each). Floats become reals of the device.
 // clang-format off
 #define EACH_BATCH_ARRAY(X)                                                                                            \
   X(BATCH_INFO,   info,   ImageInfo, PER_IMAGE,  1)                                                                    \
@@ -48,7 +47,7 @@ typedef enum BatchExtent {
 #define BATCH_CONSTANT(constant, member, element, extent, each) constant,
 typedef enum BatchArray { EACH_BATCH_ARRAY(BATCH_CONSTANT) BATCH_ARRAYS } BatchArray;
 
-// `images` places of which `used` hold an image. An empty place has index -1, a zero ImageInfo and no objects; it can
+// `images` slots, of which `used` hold an image. An empty slot has index -1, a zero ImageInfo and no objects; it can
 // stand anywhere: past the end of an evaluation, or where a file could not be read and nothing may replace it. Rows
 // past an image's count are zero. On the host; whoever makes a batch owns its arrays.
 typedef struct Batch {
@@ -83,5 +82,5 @@ size_t batch_elements(const BatchSize *size, BatchArray array);
 
 void *batch_array(const Batch *b, BatchArray array);
 void batch_set_array(Batch *b, BatchArray array, void *p);
-// Zeroes the rows of one place: its image has no objects and is not there.
+// Empties one slot: its rows become zero.
 void batch_clear(Batch *b, int position);

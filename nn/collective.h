@@ -6,8 +6,8 @@
 typedef struct RankGroup RankGroup; // NULL: this rank is alone
 struct RankGroup {
   int rank, world;
-  // all[world][n] of every rank: mine of each, which may stand at its place in all. Queued with the ops; nothing while
-  // the device measures.
+  // all[world][n] of every rank: `mine` of every rank; `mine` may be this rank's part of `all`. Queued with the ops;
+  // nothing while the device measures.
   void (*all_gather)(const RankGroup *group, Device *dev, const void *mine, void *all, size_t n, DType dtype);
 };
 

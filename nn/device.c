@@ -29,14 +29,14 @@ static const struct {
 #endif
 };
 
-// Whether this build knows a kind of GPU.
+// Whether this build supports any type of GPU.
 static bool knows_gpu(void) {
   for (int i = 0; i < COUNT(types); i++)
     if (types[i].gpu) return true;
   return false;
 }
 
-// "cuda:1" is the second of the kind "cuda"; of the others there is one, without a number.
+// "cuda:1" is the second device of type "cuda"; the other types have one device and take no number.
 static bool parse_name(const char *name, int *type, int *index) {
   size_t length = strcspn(name, ":");
   const char *digits = name[length] ? name + length + 1 : NULL;

@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct Ops Ops;
 typedef struct Rung Rung;     // one implementation of the convolution ops; nn/rung.h
-typedef struct Memory Memory; // how a kind of device allocates and copies; cpu/device.c, cuda/device.cu
+typedef struct Memory Memory; // how a type of device allocates and copies; cpu/device.c, cuda/device.cu
 typedef struct Timing Timing; // how it is measured; nn/timing.h
 typedef struct Record Record;
 typedef struct GpuFacts GpuFacts;
@@ -31,7 +31,7 @@ typedef struct Device {
   void *stream;        // CUDA: every op and copy is queued here, in order …
   void *stage;         // … but for copies of what the next step will read, which have a queue of their own
   void *save;          // … and so have copies of what is to be saved
-  void *side_stream;   // … and collectives that run beside ops, first where multiprocessors become free: device_fork
+  void *side_stream;   // … and so have collectives that overlap with the ops, at a high priority: device_fork
   void *turns;         // the events by which this queue and the ops' wait for each other
   int multiprocessors; // GPU: how many there are
   int granted; // GPU: how many of them kernels that stay on theirs for all tiles (persistent) may take; the others are
@@ -87,7 +87,7 @@ bool device_idle(Device *dev); // nothing is left of what was queued
 // Adds when, by which build and on which machine a record is made (base/machine.h), the GPU included where this is one.
 void device_origin(Device *dev, Record *r);
 
-// Copies beside the computation. They need host memory that the device reads and writes by itself (pinned):
+// Copies that overlap with computation. They need host memory that the device reads and writes by itself (pinned):
 void *device_host_alloc(Device *dev, size_t bytes); // NULL when there is not enough
 void device_host_free(Device *dev, void *p);
 // Queues a copy to the host; it is there once something queued later is known to have run.
@@ -114,9 +114,9 @@ void device_mark_set(Device *dev, void *mark);
 bool device_mark_reached(Device *dev, void *mark);
 void device_mark_wait(Device *dev, void *mark); // until it is reached
 
-// A queue beside the ops, for collectives: dev->beside waits, from device_fork on, for all ops queued so far; ops
-// queued after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be
-// recorded; what is then forked has to be joined before the record ends.
+// A side stream for collectives: from device_fork on, dev->side_stream waits for all ops queued so far; ops queued
+// after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be recorded;
+// what is then forked has to be joined before the record ends.
 void device_fork(Device *dev);
 void device_join(Device *dev);
 
@@ -132,7 +132,7 @@ void *device_record_end(Device *dev); // the program
 void device_replay(Device *dev, void *program);
 void device_forget(Device *dev, void *program);
 
-// For the back ends: one row per kind of device.
+// For the back ends: one row per device type.
 struct Memory {
   bool (*open)(Device *dev, Err *err); // describes the device; err: why it cannot be used
   void (*close)(Device *dev);
@@ -152,7 +152,7 @@ struct Memory {
   void (*stage)(Device *dev, void *dst, const void *host, size_t bytes);
   void (*stage_wait)(Device *dev);
   void (*stage_next)(Device *dev);
-  void (*fork)(Device *dev); // NULL, and join too: no queue beside the ops
+  void (*fork)(Device *dev); // NULL, as is join: the device has no side stream
   void (*join)(Device *dev);
   size_t (*available)(Device *dev); // NULL: not known
   bool (*record)(Device *dev);      // NULL, and the following too: it cannot

@@ -1,5 +1,5 @@
-// Faults of a GPU in the words of whoever runs the program: what happened, what was being computed, what to do. Written
-// from the name of CUDA's error, without CUDA, so that every machine can test what is said.
+// GPU faults explained to the user: what happened, what was being computed, what to do. The text is derived from the
+// name of CUDA's error, without CUDA, so that it can be tested on any machine.
 #pragma once
 #include <stdbool.h>
 #include "base/error.h"
@@ -24,7 +24,7 @@ bool fault_opening(const GpuOffer *offer, const char *error, const char *text, E
 // that was queued last; otherwise it may be of any that was queued before. fmt NULL: nothing.
 void fault_context(bool exact, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-// Ends the program with exit code 1, as die_unforeseen: `call`, at that place, reported the error.
+// Ends the program with exit code 1, as die_unforeseen: `call`, at that file and line, reported the error.
 NORETURN void fault_die(const char *error, const char *text, const char *call, const char *file, int line);
 
 #ifdef __cplusplus

@@ -114,17 +114,17 @@ typedef struct Work {
   double flops, bytes;
 } Work;
 
-// One row per kind of node.
+// One row per type of node.
 typedef struct NodeType {
   const char *name;
-  size_t attr_size; // of the kind's own struct, NODE_ATTR
+  size_t attr_size; // of the type's own struct, NODE_ATTR
   void (*forward)(Graph *g, Node *n);
   void (*backward)(Graph *g, Node *n);       // NULL: nothing flows back
   bool source;                               // starts the backward walk (a loss)
   bool reads_in;                             // backward reads x of its FLOW_DENSE inputs
   double (*flops)(const Node *n, Pass pass); // of its matrix products, every row holding data; NULL = none
   int (*window)(const Node *n); // pixels of input i that one of output i looks at; NULL = the input is read whole
-  bool gathers;                 // reads a few places of its inputs
+  bool gathers;                 // reads a few elements of its inputs
   bool slices;                  // its one output and the gradient of that may be slices, if it has one input
   bool concat;                  // its inputs stand side by side in its output
   bool recomputed; // its output, of the graph's images alone, is computed anew for backward rather than kept
@@ -142,14 +142,14 @@ struct Node {
   Input in[MAX_IN];
   Value *out[MAX_OUT];
   Value *save[MAX_SAVED];   // of the node alone: written by forward, read by backward
-  Value *aside[MAX_ASIDES]; // what one node's forward tells another's, beside the data flow: no gradient, not saved
-  ParamUse use[MAX_USES];   // at the places that the kind gives them
+  Value *aside[MAX_ASIDES]; // what one node's forward passes to another's outside the data flow: no gradient, not saved
+  ParamUse use[MAX_USES];   // indexed by the type's own enum
   bool runs_backward;
   bool in_place;   // a concatenation whose parts have been written where they belong: nothing is left to do
   Node *recompute; // whose forward is run again before this node's backward, the first that reads its output; or NULL
   int copies;
   GradCopy copy[MAX_COPIES];
-  void *attr; // the kind's own struct, zeroed
+  void *attr; // the type's own struct, zeroed
 };
 void *node_attr(const Node *n, size_t size);
 #define NODE_ATTR(node, type) ((type *)node_attr(node, sizeof(type)))
@@ -211,7 +211,7 @@ void node_in(Node *n, Value *v, Flow flow);
 void node_out(Node *n, Value *v); // several nodes may write parts of one value that has no gradient
 void node_save(Node *n, Value *v);
 void node_aside(Node *n, Value *v); // of the node that writes it and of those that read it
-void node_use(Node *n, Param *p);   // NULL leaves the place empty
+void node_use(Node *n, Param *p);   // NULL leaves the slot empty
 
 // Whether node i is the first of its part.
 bool graph_begins_part(const Graph *g, int i);
@@ -239,7 +239,7 @@ typedef struct Touch {
 } Touch;
 void node_touches(const Node *n, Pass pass, const Touch *t);
 
-// The list, a node a line: its part, kind and name, and the values that it reads, writes and keeps for backward.
+// The list, one node per line: its part, type and name, and the values that it reads, writes and keeps for backward.
 // Parameters have the node's name.
 void graph_print(const Graph *g, FILE *out);
 

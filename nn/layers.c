@@ -6,11 +6,11 @@ typedef struct ConvAttr {
   Conv conv;
   int pairs;
   bool relu, addend, folded;
-  const FilterJoin *join; // NULL, or the filter and the one beside it
+  const FilterJoin *join; // NULL, or this filter joined with its sibling's
 } ConvAttr;
 
 // Inputs: x of every pair, then the addend, if there is one. Outputs: y of every pair.
-// Places of a convolution's parameters; there may be no bias, and none beside.
+// Indices of a convolution's parameters; bias and sibling are optional.
 enum { CONV_FILTER, CONV_BIAS, CONV_SIBLING, CONV_SIBLING_BIAS };
 
 enum { CONV_MOMENTS }; // what it tells the batch norm behind it, where it can
@@ -118,7 +118,7 @@ static const NodeType conv_node = {.name = "conv",
                                    .flops = conv_flops,
                                    .window = conv_window};
 
-// The transpose of a convolution: forward is that one's dgrad, dx its forward, and in wgrad x and dy change places.
+// The transpose of a convolution: forward is the convolution's dgrad, dx is its forward, and wgrad swaps x and dy.
 static void transposed_forward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Dest y[MAX_LEVELS];
@@ -165,7 +165,7 @@ static void declare_fold(Graph *g, Param *filter, const ConvLayer *c) {
   param_fold(p, filter, gamma, beta, mean, var, c->fold_eps);
 }
 
-// The layer beside is declared first: it stands first in torchvision's head, and so in checkpoints.
+// The sibling is declared first, since torchvision's head, and so every checkpoint, lists it first.
 static void append_sibling(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
   Param *filter[2], *bias[2];
   CHECK(!g->training && c->bias && !c->fold && !c->transposed && !c->connected);
@@ -283,9 +283,9 @@ static Value *conv_moments(Graph *g, const Value *x) {
 // ---- normalisation ----------------------------------------------------------------------------------------------
 
 // Inputs: x, then the addend, if there is one.
-enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // places of its parameters; the last two are batch norm's
+enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // indices of its parameters; the last two are batch norm's
 
-enum { NORM_STATS, NORM_PARTS }; // places of what it saves; the second is batch norm's over ranks
+enum { NORM_STATS, NORM_PARTS }; // indices of what it saves; the second is for batch norm over ranks
 
 // Batch norm over ranks. Each has three numbers of every channel for the others: they meet in the parts [world, 3, c],
 // where this rank's stand at its place.

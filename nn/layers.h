@@ -55,7 +55,7 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *n);
 // p = 0.
 Value *layer_dropout(Graph *g, const char *name, Value *x, float p);
 
-// Writes a classifier's loss to place `place` of losses [1, …] real, a result of several nodes perhaps, and its hits,
+// Writes a classifier's loss to element `index` of losses [1, …] real, a result of several nodes perhaps, and its hits,
 // from logits [n, 1, 1, classes] and VALUE_LABELS.
 void layer_class_loss(Graph *g, const char *name, Value *logits, Value *labels, const ClassLoss *p, Value *losses,
                       int index, Value *hits);

@@ -60,7 +60,7 @@ static void print_row(const char *name, const char *type, const EnergyRow *r, co
             100 * r->joules / all->joules, r->megacycles / r->seconds);
 }
 
-// Of all nodes of a kind; NULL: of any.
+// The sum over all nodes of a type; NULL: over all nodes.
 static EnergyRow sum_nodes(const NodeEnergy *e, const Graph *g, const NodeType *type) {
   EnergyRow sum = {0};
   for (int i = 0; i < g->nodes; i++)

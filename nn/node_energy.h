@@ -1,6 +1,6 @@
-// Joules of inference, node by node: an observer that, when a node has run, has it run for long, back to back
-// (nn/sustained.h), while what it reads is still there. The walk takes as long as all of that. Not of training, where a
-// batch norm that runs again moves its running statistics again.
+// Energy of inference, node by node: an observer that, after each node, runs it again back to back for a while
+// (nn/sustained.h) on the same inputs. The walk takes accordingly long. It does not suit training, where repeating a
+// batch norm would update its running statistics again.
 #pragma once
 #include <stdio.h>
 #include "nn/graph.h"
@@ -18,6 +18,6 @@ typedef struct NodeEnergy {
 void node_energy_start(NodeEnergy *e, Graph *g, double seconds);
 void node_energy_free(NodeEnergy *e, Graph *g);
 
-// A row per node, per kind of node and for all: time of a call from rest and for long, watts, joules, clock. Nothing
+// One row per node, per type of node, and for all: time of a call from rest and for long, watts, joules, clock. Nothing
 // when no walk was measured.
 void node_energy_print(const NodeEnergy *e, const Graph *g, FILE *out);

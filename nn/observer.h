@@ -1,6 +1,6 @@
-// Observers of a walk over a graph's list: what times, poisons, dumps or checks a step is called around every node and
-// nowhere else. A graph with observers runs node by node, and is not recorded as one program unless all of them say
-// that they only queue work, as communication beside the backward walk does.
+// Observers of a walk over a graph's list. Whatever times, poisons, dumps or checks a step is called before and after
+// every node. A graph with observers runs node by node, and is not recorded as one program unless all of them say that
+// they only queue work, as gradient communication during the backward walk does.
 #pragma once
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-// The names of all ops, once, for whoever fills in a table: EACH_OP(X) expands X(op) for every member of struct Ops.
+// The list of all ops, for code that builds a table of them: EACH_OP(X) expands X(op) for every member of struct Ops.
 #pragma once
 
 // clang-format off

@@ -240,7 +240,7 @@ typedef struct MaskRuns {
   int *count;     // [rows] runs of each; 0: probabilities
   int64_t *first; // [rows] word with which each begins
   int *toggles;   // [rows, RUN_SLICES] changes of colour; with `last` what mask_runs leaves to detections_write
-  uint32_t *last; // [rows, RUN_SLICES] place of the last of them in the image, x·h + y; 0 without one
+  uint32_t *last; // [rows, RUN_SLICES] position of the last of them in the image, x·h + y; 0 if there is none
 } MaskRuns;
 
 // Detections of a batch, compacted, in memory of the host that the device writes (device_host_alloc).
@@ -501,7 +501,7 @@ struct Ops {
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
                      void *stats);
   // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as
-  // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's kind. w, g and v are flat
+  // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's role. w, g and v are flat
   // buffers, of which the parts are updated; their shadows become what filter_shadow makes of the new w. Nothing at all
   // is written when stats say not finite.
   void (*sgd)(Device *dev, const Sgd *p, void *w, const void *g, void *v);

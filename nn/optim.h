@@ -1,5 +1,5 @@
-// Learning-rate schedules, pure functions of the step, so that a resumed run needs no state, and what an update is made
-// by. The updates are ops: sgd, adam.
+// Learning-rate schedules, which are pure functions of the step so that a resumed run needs no state, and the
+// optimizer's settings. The updates are ops: sgd, adam.
 #pragma once
 #include <stdint.h>
 #include "nn/ops.h"

@@ -41,7 +41,7 @@ typedef struct Param {
   bool buffer;       // running statistics: not counted as a parameter, never trained
   bool moves;        // a buffer that every rank moves by its own images in training: param_moves
   Init init;
-  float fan_in;                  // of the weight beside which a bias stands (INIT_LINEAR)
+  float fan_in;                  // of a bias: that of its layer's weight (INIT_LINEAR)
   NormFold *fold;                // of a filter; NULL = none
   FilterJoin *join;              // of the first filter of one; NULL = none
   bool plain;                    // some convolution reads it without the fold
@@ -71,5 +71,5 @@ typedef struct Params {
   UpdatePart *part; // device, [parts]: what is trained, with the shadows that training reads
   int parts;
   size_t rest_bytes, bytes; // of rest; of all of it
-  int *order;               // [n] once laid out: places in list, as the flat buffers have them
+  int *order;               // [n] once laid out: indices into list, in the order of the flat buffers
 } Params;

@@ -157,7 +157,7 @@ static int sort_by_use(const Params *p, int *order) {
   return trained;
 }
 
-// Gives every parameter its place in the flat buffers.
+// Assigns every parameter its offsets in the flat buffers.
 static void place(Params *p, char *master, char *grad, char *momentum, char *second, char *at) {
   const size_t real = dtype_size(p->dev->real);
   for (int i = 0; i < p->n; i++) {
@@ -350,7 +350,7 @@ static float draw(const Param *q, uint64_t key, uint64_t i) {
   return 0;
 }
 
-// What an element is follows from its parameter's name and its place: threads share them.
+// An element depends only on its parameter's name and its index, so threads can divide the work.
 static void draw_values(const Param *q, uint64_t key, size_t n, float *values) {
 #pragma omp parallel for schedule(static)
   for (size_t j = 0; j < n; j++) values[j] = draw(q, key, j);

@@ -1,5 +1,5 @@
-// Params: every learned or stored number of a model, by torchvision's state_dict name, over flat buffers, so that the
-// optimiser is one pass and an all-reduce takes contiguous memory.
+// Params: all parameters and buffers of a model, under torchvision's state_dict names. They live in flat buffers, so
+// that the optimizer is one pass and an all-reduce works on contiguous memory.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -218,7 +218,7 @@ static void print_node(const Profile *p, const Graph *g, const Node *n, const Ce
   fprintf(out, "\n");
 }
 
-// A sum has no rate of its own; in its place stands its floor, the sum of those of its nodes.
+// A sum has no rate of its own; it shows a lower bound of the time instead, the sum of its nodes' bounds.
 static void print_sum(const char *name, const ProfileRow r[2], bool known, double total, int walks, FILE *out) {
   fprintf(out, "%-64s %5.1f%%", name, 100 * (r[0].seconds + r[1].seconds) / total);
   for (int pass = 0; pass < 2 && r[pass].seconds > 0; pass++) {
@@ -241,7 +241,7 @@ static void print_ceiling(const Graph *g, const Ceiling *c, FILE *out) {
   fprintf(out, "; above 100%%: data came from a cache\n");
 }
 
-// Of all nodes of a part and of a kind; NULL: of any.
+// The sum over all nodes of a part and of a type; NULL: any.
 static void sum_nodes(const Profile *p, const Graph *g, const char *part, const NodeType *type, const Ceiling *c,
                       ProfileRow sum[PASSES]) {
   memset(sum, 0, PASSES * sizeof *sum);
@@ -254,7 +254,7 @@ static void sum_nodes(const Profile *p, const Graph *g, const char *part, const 
   }
 }
 
-// Whether node i is the first of its kind.
+// Whether node i is the first of its type.
 static bool begins_type(const Graph *g, int i) {
   for (int k = 0; k < i; k++)
     if (g->node[k]->type == g->node[i]->type) return false;

@@ -26,6 +26,6 @@ void profile_start(Profile *p, Graph *g, Trace *trace);
 void profile_stop(Profile *p, Graph *g);
 void profile_free(Profile *p, Graph *g);
 
-// A row per node, per part, per kind of node and for all: mean time of a walk, share of all the time, and for each pass
-// the rate in what bounds it and the share of the ceiling that it reaches. Nothing when no walk was timed.
+// One row per node, per part, per type of node, and for all: mean time of a walk, share of all the time, and for each
+// pass the rate in what bounds it and the share of the ceiling that it reaches. Nothing when no walk was timed.
 void profile_print(const Profile *p, const Graph *g, FILE *out);

@@ -1,5 +1,5 @@
-// One implementation of the three convolution ops. A device that has several offers them as `Device.conv_rungs`, and
-// `device_choose_rung` asks for one by name; cuda/conv/ is such a ladder of rungs.
+// One implementation of the three convolution ops. A device with several implementations lists them in
+// `Device.conv_rungs`, and `device_choose_rung` selects one by name. cuda/conv/ holds these rungs of a ladder.
 #pragma once
 #include <stdio.h>
 #include <string.h>

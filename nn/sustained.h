@@ -1,6 +1,6 @@
-// What a piece of work takes when it runs for long, back to back: time, energy and clock. A GPU at its power limit
-// lowers its clock, so that what is fastest from rest need not be what is fastest then: that is what takes the least
-// energy.
+// Time, energy and clock of a piece of work under sustained load, that is when it runs back to back for long. A GPU at
+// its power limit lowers its clock, so the implementation that is fastest from idle need not be the fastest under load;
+// there, the one that needs the least energy is.
 #pragma once
 #include "nn/timing.h"
 

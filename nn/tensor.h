@@ -1,4 +1,4 @@
-// Tensor: dense NHWC with a channel pitch and, for RoIs, a device-side count of valid rows.
+// Tensor: dense NHWC with a channel pitch and, for RoIs, the number of valid rows in device memory.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What measuring asks of a device: time on its own clock, and how fast it could be at best.
+// What a benchmark needs from a device: time stamps on the device's clock, and its peak rates.
 #pragma once
 #include "nn/device.h"
 
@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-// A place in the device's queue. Zero-initialise; used again and again.
+// A time stamp in the device's queue. Zero-initialise; used again and again.
 typedef struct Mark {
   double seconds; // CPU
   void *event;    // CUDA
@@ -23,7 +23,7 @@ typedef struct MeterReading {
   int mhz;       // of the multiprocessors, now; 0: not known
 } MeterReading;
 
-// For the back ends: one row per kind of device.
+// For the back ends: one row per device type.
 typedef struct Timing {
   void (*mark)(Device *dev, Mark *m);
   double (*elapsed)(Device *dev, const Mark *from, const Mark *to); // seconds; waits for `to`

@@ -230,7 +230,7 @@ static int split_k_extent(int gemm_k, int tiles) {
   return MAX(blocks_for(gemm_k, MAX(slices, 1) * TILE_K), 1) * TILE_K;
 }
 
-// Of a chunk of rows. Forward splits by K alone: what is found in an image must not depend on those beside it.
+// Of a chunk of rows. Forward splits only K, because an image's result must not depend on the rest of the batch.
 template <bool BACKWARD> static int chunk_slice_k(const GemmProblem &p) {
   int blocks = BACKWARD ? tiles(chunk_rows(p.view), p.out.t.ldc) : FILL_BLOCKS;
   return split_k_extent(view_columns(p.view), blocks);

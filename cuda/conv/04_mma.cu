@@ -339,7 +339,7 @@ template <class T, bool BACKWARD> static void launch(Device *dev, const GroupedG
   if constexpr (std::is_same_v<T, float>) {
     const Im2colView &view = p.problem[0].view;
     // Dense layers alone, a row an image. Of maps of several pixels a few images more would be too many rows, as would
-    // RoIs (rung 05's few_dense_rows), and change the bits of those beside them.
+    // RoIs (rung 05's few_dense_rows), and change the bits of the other rows.
     bool dense = p.problems == 1 && view.area.by == 1 && !view.in.count;
     int rows = dense ? view_capacity(view) : INT_MAX;
     if (rows <= Low::TILE_M) return launch_split_k<Low, BACKWARD>(dev, p);

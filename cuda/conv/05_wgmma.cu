@@ -406,7 +406,8 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   cudaLaunchConfig_t config = launch_config(dev, MIN(tiles, clusters) * Tile::CLUSTER, Tile::BYTES);
   cudaLaunchAttribute attributes[2] = {};
   config.attrs = attributes;
-  // Sets itself up while the launch before it ends; not beside collectives, whose multiprocessors it would take early.
+  // Sets itself up while the launch before it ends; but not while collectives run, whose multiprocessors it would
+  // occupy early.
   if (begin > 0 || dev->granted == dev->multiprocessors) attributes[config.numAttrs++] = dependent_launch_attribute();
   if (Tile::CLUSTER > 1) attributes[config.numAttrs++] = cluster_attribute(Tile::CLUSTER);
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));

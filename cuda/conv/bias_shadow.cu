@@ -1,5 +1,5 @@
-// What stands beside the filter's gradient: that of the bias (db, the columns of dy summed up) and the filter's shadow,
-// its master rounded to the type that the convolutions read. Both are bound by memory.
+// What accompanies the filter's gradient: the bias's gradient (db, the column sums of dy) and the filter's shadow, its
+// master rounded to the type that the convolutions read. Both are bound by memory.
 #include "cuda/conv/bias_shadow.cuh"
 
 enum {

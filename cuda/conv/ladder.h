@@ -1,7 +1,6 @@
-// The ladder: several implementations of the convolution ops, from the shortest to read to the fastest. Each is a file
-// NN_NAME.cu that exports rung_NAME; the ops (conv.cu) hand every problem to the rung that was asked for, or to the
-// fastest that supports it. A rung gets problems checked and simplified by conv.cu: a fully connected layer comes as a
-// 1 × 1 convolution.
+// The ladder: several implementations of the convolution ops, from the simplest to the fastest. Each is a file
+// NN_NAME.cu that exports rung_NAME; conv.cu dispatches every problem to the requested rung or to the fastest that
+// supports it. Problems are checked and simplified first: a fully connected layer arrives as a 1 × 1 convolution.
 #pragma once
 #include "nn/rung.h"
 

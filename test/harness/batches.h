@@ -9,7 +9,7 @@ static inline LoaderOptions training(int batch) {
       .batch = batch, .world = 1, .seed = 9, .train = true, .flip = 0.5f, .threads = 2, .prefetch = 2, .masks = true};
 }
 
-// Memory that begins as zeros: what a place keeps of an earlier batch is a wrong value, then, but never a wild one.
+// Memory that begins as zeros: a stale value of an earlier batch is then wrong, but never out of range.
 static inline void *zeroed_alloc(void *context, size_t bytes) {
   (void)context;
   return calloc(1, bytes);

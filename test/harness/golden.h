@@ -22,7 +22,7 @@ float *golden_weights(const Golden *g, const Param *q); // as drawn, in torch's 
 Loader *golden_loader(const Golden *g, bool train);
 const Batch *golden_batch(Loader *loader); // the next one
 
-// Each reports one failed check at most, which names case, tensor, place in torch's shape, our number and
+// Each reports one failed check at most, which names case, tensor, index in torch's shape, our number and
 // torchvision's. n numbers in torch's order; `shape` is for the message.
 void golden_values(const Golden *g, const char *name, const double *v, size_t n, const Tensor *shape);
 void golden_ints(const Golden *g, const char *name, const int *v, int n);

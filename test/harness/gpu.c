@@ -326,7 +326,7 @@ static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tenso
       op(gpu ? gpu_device() : cpu_device(), gpu, context, &d);
     }
   }
-  // Up to five additions on either side count in F32; in 16 bits they are little beside the last rounding.
+  // Up to five additions on either side count in F32; in 16 bits they are negligible against the last rounding.
   bool ok = twin_check(&out[0], total.data, factor + (dtype == F32 ? 10 : 1.01));
   ok &= EXPECT(same_rows(&out[0], &out[1]) && "the same bits twice");
   if (!ok)

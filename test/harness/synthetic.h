@@ -7,7 +7,7 @@
 // tiny, with channels and heads scaled down until every gradient can be checked.
 ModelConfig synthetic_config(int canvas_h, int canvas_w, int classes);
 
-enum { SYNTHETIC_EMPTY = -1 }; // instead of a number of objects: the place holds no image
+enum { SYNTHETIC_EMPTY = -1 }; // instead of a number of objects: the slot holds no image
 
 // Place i is decoded at other sizes than it is resized to, every other one mirrored, with objects[i] ≤ capacity of
 // them. Free with synthetic_free.
