@@ -33,12 +33,14 @@ static void end_job(Job *job, int status) {
 }
 
 // Of the model as it was trained, but for the options, which are made to fit it.
-static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category) {
+static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category,
+                                    float *scored_from) {
   Err err;
   if (!state_config(c, config, category, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
   const InferTask *task = model_of(config)->infer;
   task->fit(o, config);
-  config->min_score = o->score;
+  *scored_from = config->min_score;
+  config->min_score = o->eval ? MIN(o->score, *scored_from) : o->score;
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
   if (!config_check(config, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -57,10 +59,16 @@ int main(int argc, char **argv) {
   Checkpoint c;
   ModelConfig config;
   Category *category;
+  float scored_from;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
-  const InferTask *task = read_config(&o, &c, &config, &category);
-  const InferRun run = {
-      .o = &o, .config = &config, .category = category, .weights = &c, .job = &job, .draw = page_draw_scores};
+  const InferTask *task = read_config(&o, &c, &config, &category, &scored_from);
+  const InferRun run = {.o = &o,
+                        .config = &config,
+                        .scored_from = scored_from,
+                        .category = category,
+                        .weights = &c,
+                        .job = &job,
+                        .draw = page_draw_scores};
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_ends_waits();
   interrupt_catch();

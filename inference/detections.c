@@ -117,7 +117,7 @@ static Sink *open_sink(const InferRun *run) {
   s->classes = xcalloc((size_t)n, sizeof *s->classes);
   for (int i = 0; i < n; i++) s->classes[i] = (ResultClass){run->category[i].id, run->category[i].name};
   s->form = (ResultForm){.format = (ResultFormat)o->format, .polygons = o->polygons, .classes = {s->classes, n}};
-  if (!choice_open(&s->choice, o->classes, o->top, &s->form.classes, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!choice_open(&s->choice, o->classes, o->top, o->score, &s->form.classes, &err)) die(EXIT_USAGE, "%s", err.msg);
   return &s->sink;
 }
 
@@ -318,13 +318,24 @@ static void record(DetectionSink *s, int i, const CocoResult *found, int n) {
   free(wanted);
 }
 
+// Of n detections those that training scores, too; the others are freed.
+static int keep_scored(const InferRun *run, CocoResult *found, int n) {
+  int kept = 0;
+  for (int i = 0; i < n; i++)
+    if (found[i].score > run->scored_from)
+      found[kept++] = found[i];
+    else
+      rle_free(&found[i].rle);
+  return kept;
+}
+
 static bool unpack(Sink *sink, ByteReader *from, int *image) {
   DetectionSink *s = of(sink);
   CocoResult *found;
   int n;
   if (!gathered_take(from, sink->images->set->num_images, image, &found, &n)) return false;
   record(s, *image, found, n);
-  evaluation_add(&s->all, *image, found, n);
+  evaluation_add(&s->all, *image, found, keep_scored(sink->run, found, n));
   sink->done++;
   return true;
 }

@@ -13,6 +13,7 @@
 typedef struct InferRun { // what a run is of; constant
   const InferOptions *o;
   const ModelConfig *config; // as trained, but for the options
+  float scored_from;         // the score that a detection has to exceed for --eval: the model's own min_score
   const Category *category;  // of the model's classes
   const Checkpoint *weights;
   Job *job;

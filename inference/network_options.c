@@ -9,7 +9,6 @@ maskrcnn_options network_options(const InferOptions *o, const char *device) {
   options.amp = amp_names[o->amp];
   options.tf32 = o->tf32;
   options.conv = o->conv;
-  options.min_score = o->score;
   options.image_size = o->size;
   options.max_image_size = o->max_size;
   options.top = (size_t)o->top;

@@ -20,6 +20,7 @@ struct Networks {
   const InferOptions *o;
   const char *device;
   int top;            // classes of an image that results name; 0: all
+  float min_score;    // of a detection
   CanvasSet canvases; // of ordinary images: a group each
   int64_t pixels;     // of an ordinary image, at most
   maskrcnn *many;     // NULL: not open
@@ -83,6 +84,7 @@ static maskrcnn_status open_handle(Networks *h, maskrcnn **handle, int batch, in
   for (int i = 0; i < s->n; i++) size[i] = (maskrcnn_size){s->canvas[i].h, s->canvas[i].w};
   const double start = now_seconds();
   maskrcnn_options options = network_options(h->o, h->device);
+  options.min_score = h->min_score;
   options.batch = batch;
   options.top = (size_t)h->top;
   options.queue = h->queue;
@@ -336,6 +338,7 @@ Runner networks_runner(Networks *h) {
 static Networks *networks_new(const InferRun *run, int batch) {
   Networks *h = xcalloc(1, sizeof *h);
   h->o = run->o;
+  h->min_score = run->config->min_score;
   h->batch = batch;
   h->queue = NETWORKS_UNDER_WAY * batch;
   return h;

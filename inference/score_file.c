@@ -23,11 +23,13 @@ static void record_number(Record *r, const char *name, double value) {
   record_str(r, name, number_text(value, text));
 }
 
-static void record_settings(Record *head, const InferOptions *o, const ModelConfig *config) {
+static void record_settings(Record *head, const InferRun *run) {
   static const char *const yes[] = {"no", "yes"};
+  const InferOptions *o = run->o;
+  const ModelConfig *config = run->config;
   Record settings = {0};
   record_begin(&settings);
-  record_number(&settings, "score", float_decimal(config->min_score));
+  record_number(&settings, "score", float_decimal(run->scored_from));
   record_number(&settings, "size", config->size);
   record_number(&settings, "max-size", config->max_size);
   if (o->limit)
@@ -60,7 +62,7 @@ bool score_file_write(const InferRun *run, const Metrics *m, const EvaluationRep
   record_str(&head, "name", o->weights);
   record_str(&head, "state", state);
   record_facts(&head, o, model_of(run->config), m);
-  record_settings(&head, o, run->config);
+  record_settings(&head, run);
   const bool ok = report_write(
       &(ReportFile){
           .folder = o->out, .name = SCORES, .series = "scores-", .stem = "scores", .head = &head, .scores = m},

@@ -63,8 +63,8 @@ static bool unknown(const ResultClasses *classes, const char *text, size_t lengt
       n > 2 ? names[2] : "");
 }
 
-bool choice_open(ResultChoice *c, const char *list, int top, const ResultClasses *classes, Err *err) {
-  *c = (ResultChoice){.classes = *classes, .top = top};
+bool choice_open(ResultChoice *c, const char *list, int top, double above, const ResultClasses *classes, Err *err) {
+  *c = (ResultChoice){.classes = *classes, .top = top, .above = above};
   if (!list) return true;
   c->chosen = xcalloc((size_t)classes->n, sizeof *c->chosen);
   for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
@@ -80,9 +80,10 @@ bool choice_open(ResultChoice *c, const char *list, int top, const ResultClasses
   return true;
 }
 
-static bool wanted(const ResultChoice *c, int64_t category_id) {
+static bool wanted(const ResultChoice *c, const CocoResult *r) {
+  if (!(r->score > c->above)) return false;
   for (int i = 0; c->chosen && i < c->classes.n; i++)
-    if (c->classes.items[i].id == category_id) return c->chosen[i];
+    if (c->classes.items[i].id == r->category_id) return c->chosen[i];
   return !c->chosen;
 }
 
@@ -90,7 +91,7 @@ int choice_apply(const ResultChoice *c, CocoResult *found, int n) {
   CocoResult *rest = xmalloc((size_t)n * sizeof *rest);
   int kept = 0, left = 0;
   for (int i = 0; i < n; i++) {
-    const bool keep = (c->top == 0 || kept < c->top) && wanted(c, found[i].category_id);
+    const bool keep = (c->top == 0 || kept < c->top) && wanted(c, &found[i]);
     if (keep)
       found[kept++] = found[i];
     else

@@ -1,6 +1,7 @@
 // Catches training that depends on the number of threads, or differs after a resume.
 #include <unistd.h>
 #include "base/json.h"
+#include "base/run_folder.h"
 #include "data/coco/coco.h"
 #include "data/images/image.h"
 #include "test/harness/command.h"
@@ -86,6 +87,32 @@ static void expect_scored_as_trained(const char *log, const char *found) {
   if (!EXPECT(last_number(said, "\"AP\":") == trained)) printf("  %.17g in training; %s\n", trained, said);
 }
 
+// --score limits what is written, from either side of the model's own 0.05, and no score of --eval.
+static void expect_scored_alike(double trained) {
+  static const double least[] = {0, 0.06, 0.9};
+  static const char *const key = "\"bbox_AP\":";
+  int written[COUNT(least)];
+  for (int i = 0; i < COUNT(least); i++) {
+    const char *said;
+    CocoResults found;
+    Err err;
+    EXPECT_INT(command(&said, "%s --weights %s --data %s --out %s-%d --overlays 0 --eval --score %g", tool("infer"),
+                       in_tmp("short/model.safetensors"), shapes_set(), in_tmp("scored"), i, least[i]),
+               0);
+    EXPECT(strstr(said, "page: "));
+    EXPECT_INT(command(&said, "cat %s-%d/" SCORES, in_tmp("scored"), i), 0);
+    EXPECT_NEAR(last_number(said, key), trained, 0);
+    EXPECT_INT(command(&said, "echo %s-%d/detections.json", in_tmp("scored"), i), 0);
+    char path[512];
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(said, "\n"), said);
+    if (!EXPECT(coco_results_load(&found, path, NULL, &err))) return;
+    for (int k = 0; k < found.n; k++) EXPECT(found.items[k].score > least[i]);
+    written[i] = found.n;
+    coco_results_free(&found);
+  }
+  EXPECT(written[0] > written[1] && written[1] > written[2]);
+}
+
 TEST_TIER(program_train_infer_score, 1) {
   const char *said;
   int status = command(&said,
@@ -100,6 +127,9 @@ TEST_TIER(program_train_infer_score, 1) {
   EXPECT(strstr(said, "Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ]"));
   EXPECT(strstr(said, "bbox AP 0."));
   expect_scored_as_trained("short/log.jsonl", "found/detections.json");
+  char *log = file_read(in_tmp("short/log.jsonl"), &(size_t){0}, NULL);
+  if (EXPECT(log)) expect_scored_alike(last_number(log, "\"bbox_AP\":"));
+  free(log);
   CocoResults found;
   Err err;
   if (EXPECT(coco_results_load(&found, in_tmp("found/detections.json"), NULL, &err))) {

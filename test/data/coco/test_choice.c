@@ -8,13 +8,13 @@ static const ResultClass class_list[] = {{1, "person"}, {18, "dog"}, {30, "traff
 static const ResultClasses classes = {class_list, COUNT(class_list)};
 
 // Ids of the detections that are wanted of one of each class, as text.
-static void expect_chosen(const char *list, int top, const char *want) {
+static void expect_chosen_above(double above, const char *list, int top, const char *want) {
   CocoResult found[COUNT(class_list)];
   ResultChoice c;
   Err err;
   char text[200] = "";
-  for (int i = 0; i < COUNT(found); i++) found[i] = (CocoResult){.category_id = class_list[i].id};
-  if (!EXPECT(choice_open(&c, list, top, &classes, &err))) return;
+  for (int i = 0; i < COUNT(found); i++) found[i] = (CocoResult){.category_id = class_list[i].id, .score = 1 - i / 8.};
+  if (!EXPECT(choice_open(&c, list, top, above, &classes, &err))) return;
   const int n = choice_apply(&c, found, COUNT(found));
   for (int i = 0; i < COUNT(found); i++) // the others follow, in their order
     snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld",
@@ -24,6 +24,14 @@ static void expect_chosen(const char *list, int top, const char *want) {
              (long long)found[i].category_id);
   EXPECT_STR(text, want);
   choice_close(&c);
+}
+
+static void expect_chosen(const char *list, int top, const char *want) { expect_chosen_above(0, list, top, want); }
+
+TEST(choice_of_scores) {
+  expect_chosen_above(0.5, NULL, 0, "1 18 30 31 | 50 7 8"); // 50 has just that
+  expect_chosen_above(0.4, "dog", 0, "18 31 | 1 30 50 7 8");
+  expect_chosen_above(0.7, "dog", 2, "18 | 1 30 31 50 7 8");
 }
 
 TEST(choice_of_classes) {
@@ -48,6 +56,6 @@ TEST(choice_says_what_is_near) {
   for (int i = 0; i < COUNT(cases); i++) {
     ResultChoice c;
     Err err;
-    if (EXPECT(!choice_open(&c, cases[i][0], 0, &classes, &err))) EXPECT_STR(err.msg, cases[i][1]);
+    if (EXPECT(!choice_open(&c, cases[i][0], 0, 0, &classes, &err))) EXPECT_STR(err.msg, cases[i][1]);
   }
 }
