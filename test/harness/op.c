@@ -151,13 +151,14 @@ static double addend_value(const Dest *d, const Tensor *a, int n, int y, int x, 
 }
 
 // `before` holds what stood in the destination, for accumulate and for an addend that is the destination itself.
-static void expect_dest(const Dest *d, const Tensor *plain, const Tensor *before) {
+static void expect_dest(const Dest *d, const Tensor *plain, const Tensor *off, const Tensor *before) {
   const Tensor *addend = d->addend == &d->t ? before : d->addend;
   for (int n = 0; n < valid_rows(plain); n++)
     for (int y = 0; y < plain->h; y++)
       for (int x = 0; x < plain->w; x++)
         for (int c = 0; c < plain->c; c++) {
           double v = get(plain, n, y, x, c), magnitude = fabs(v), of_plain = stored_rounding(plain->dtype, v);
+          if (off) of_plain += get(off, n, y, x, c);
           if (addend) v += addend_value(d, addend, n, y, x, c, &magnitude);
           if (d->accumulate) {
             v += get(before, n, y, x, c);
@@ -166,15 +167,15 @@ static void expect_dest(const Dest *d, const Tensor *plain, const Tensor *before
           if (d->relu && v < 0) v = 0;
           if (d->mask && !(get(d->mask, n, y, x, c) > 0)) v = 0;
           // Six terms at most, so five additions, each off by a unit roundoff of a partial sum ≤ magnitude. In 16 bits
-          // the plain result was rounded when it was stored, and so is this one.
+          // the plain result was rounded when it was stored, and so is this one. `off` is what the op allows.
           EXPECT_NEAR(get(&d->t, n, y, x, c), v,
                       5 * unit_roundoff(plain->dtype) * magnitude + of_plain + stored_rounding(plain->dtype, v));
         }
   expect_padding_zero(&d->t);
 }
 
-static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *plain, AddendType type, int flags,
-                       uint64_t key) {
+static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *plain, const Tensor *off, AddendType type,
+                       int flags, uint64_t key) {
   const Tensor *p = plain;
   Dest d = {.t = test_tensor_like(p), .accumulate = flags & 1, .relu = flags & 2};
   Tensor before = test_tensor_like(p), first = test_tensor_like(p), mask = test_tensor_like(p);
@@ -196,7 +197,7 @@ static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *pla
     EXPECT(same_bits(&d.t, &first));
   }
   omp_set_num_threads(threads);
-  expect_dest(&d, p, &before);
+  expect_dest(&d, p, off, &before);
   test_tensor_free(&addend);
   test_tensor_free(&mask);
   test_tensor_free(&first);
@@ -205,12 +206,15 @@ static void check_dest(Device *dev, TestOp *op, void *context, const Tensor *pla
 }
 
 void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key) {
+  check_dests_within(dev, op, context, shape, NULL, key);
+}
+void check_dests_within(Device *dev, TestOp *op, void *context, const Tensor *shape, const Tensor *off, uint64_t key) {
   Dest plain = {.t = test_tensor_like(shape)};
   run_op(dev, op, context, &plain);
   expect_padding_zero(&plain.t);
   for (AddendType type = NO_ADDEND; type < ADDEND_TYPES; type++)
     for (int flags = 0; flags < 8; flags++)
       if (type != ITSELF || !(flags & 1))
-        check_dest(dev, op, context, &plain.t, type, flags, rng_key(key, type * 8 + flags));
+        check_dest(dev, op, context, &plain.t, off, type, flags, rng_key(key, type * 8 + flags));
   test_tensor_free(&plain.t);
 }

@@ -45,3 +45,5 @@ void run_op(Device *dev, TestOp *op, void *context, const Dest *d);
 // runs with one to three threads, and on a GPU each one twice, for the same bits. The plain result itself is for the
 // caller to check.
 void check_dests(Device *dev, TestOp *op, void *context, const Tensor *shape, uint64_t key);
+// The same of an op that may compute otherwise for another Dest: by as much as `off`, F64, says for each element.
+void check_dests_within(Device *dev, TestOp *op, void *context, const Tensor *shape, const Tensor *off, uint64_t key);
