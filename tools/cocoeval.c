@@ -16,6 +16,7 @@
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
 #include "data/coco/precision_recall.h"
+#include "data/survey/examination.h"
 
 // What people should know about their files before they compare the figures with others'.
 static void print_notes(const EvalSummary *s) {
@@ -66,6 +67,8 @@ static void note_boxless(const Coco *gt) {
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
+  X(FLAG, strict, false, "stop at a defect of --gt")                                                                   \
+  X(STRING, defects, NULL, "FILE", "list the defects of --gt, a tab-separated row each")                               \
   X(HEADING, "Curves and confusion matrix: FILE.json, or a FOLDER")                                                    \
   X(STRING, curves, NULL, "PATH", "precision-recall curves, for each category and for all")                            \
   X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; FILE.txt is also possible")       \
@@ -168,6 +171,31 @@ static void write_outputs(const CocoevalOptions *o, const EvalSummary *s, const 
   file_set_free(&written);
 }
 
+// What is wrong with the ground truth, but for what the notes on figures tell; of masks where they are compared.
+static void note_defects(const CocoevalOptions *o, const Examination *e) {
+  bool any = false;
+  for (int k = 0; k < DEFECTS; k++) {
+    if (!e->defects.found[k].count) continue;
+    any = true;
+    const bool of_masks = k >= DEFECT_MASK_NONE && k <= DEFECT_MASK_UNIT;
+    if (k == DEFECT_ANN_ID || k == DEFECT_MASK_NONE || (of_masks && o->iou == EVAL_BBOX)) continue;
+    char *line = defects_line(&e->defects, (Defect)k, true);
+    line_print(stderr, "note: --gt: %s", line);
+    free(line);
+  }
+  if (any && o->defects) line_print(stderr, "note: defects of --gt are listed in %s", o->defects);
+}
+
+static void examine(const CocoevalOptions *o, const Coco *gt) {
+  Err err;
+  Examination e = {.split = "--gt", .scored = true};
+  defects_find_annotations(&e.defects, gt);
+  if (o->strict && !examination_passes(&e, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o->defects && !examination_write(&e, 1, o->defects, &err)) die(EXIT_RUN, "--defects %s", err.msg);
+  note_defects(o, &e);
+  examination_free(&e);
+}
+
 static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSummary *s) {
   const int last = s->max_dets[EVAL_LIMITS - 1];
   print_notes(s);
@@ -202,19 +230,21 @@ int main(int argc, char **argv) {
   if (o.curves) prepare("curves", o.curves, false);
   if (o.confusion) prepare("confusion", o.confusion, true);
 
+  Err err;
   FileSet read = {0};
   file_set_add(&read, o.gt);
   file_set_add(&read, o.dt);
   if (o.curves) spare(&read, "curves", o.curves, "precision_recall");
   if (o.confusion) spare(&read, "confusion", o.confusion, "confusion");
+  if (o.defects && !file_set_spares(&read, o.defects, &err)) die(EXIT_USAGE, "--defects %s", err.msg);
   file_set_free(&read);
 
   Coco gt;
   CocoResults dt;
   EvalSummary summary;
-  Err err;
   if (!coco_load(&gt, o.gt, &err) || !coco_has_categories(&gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err))
     die(EXIT_USAGE, "%s", err.msg);
+  examine(&o, &gt);
   if (!cocoeval_run_at(&summary, &gt, &dt, (IouType)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
   print_summary(&o, &gt, &summary);
   write_outputs(&o, &summary, &gt, &dt);
