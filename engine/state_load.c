@@ -128,8 +128,8 @@ static bool is_moment(const char *name) {
   return false;
 }
 
-// Reports tensors that match no parameter. Optimizer state and counters are read elsewhere; heads that are not wanted were
-// dropped.
+// Reports tensors that match no parameter. Optimizer state and counters are read elsewhere; heads that are not wanted
+// were dropped.
 static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;

@@ -1,5 +1,5 @@
-// What the tests of the optimisers share: flat buffers of any size, in parts without shadows; and a layout of filters and
-// vectors whose shadows are scaled, plain or not there.
+// What the tests of the optimisers share: flat buffers of any size, in parts without shadows; and a layout of filters
+// and vectors whose shadows are scaled, plain or not there.
 #pragma once
 #include "test/harness/op_fixture.h"
 
