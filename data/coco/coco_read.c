@@ -45,15 +45,35 @@ void coco_read_close(CocoReader *r) {
   free(r->scores);
 }
 
+// A string of a whole number.
+static bool is_id(const char *text, int64_t *id) {
+  char *end;
+  errno = 0;
+  *id = strtoll(text, &end, 10);
+  return end != text && *end == '\0' && errno == 0;
+}
+
 int64_t coco_read_id(Json *j) {
+  int64_t id = 0;
   if (json_peek(j) != JSON_STRING) return json_int(j);
   const char *text = json_string(j, NULL);
-  char *end = NULL;
-  errno = 0;
-  long long id = strtoll(text, &end, 10);
-  if (!j->failed && (end == text || *end != '\0' || errno != 0))
-    json_fail(j, "expected a whole number as an id, found \"%.40s\"", text);
+  if (!j->failed && !is_id(text, &id))
+    json_fail(j,
+              "expected a whole number as an id, found \"%.40s\"; give images and categories numbers, here and in the "
+              "annotations",
+              text);
   return id;
+}
+
+// Nobody refers to annotations: of one whose id is a text or null, it stays as it is.
+static void read_ann_id(Json *j, int64_t *id) {
+  int64_t given;
+  if (json_peek(j) == JSON_NULL)
+    json_skip(j);
+  else if (json_peek(j) != JSON_STRING)
+    *id = json_int(j);
+  else if (is_id(json_string(j, NULL), &given))
+    *id = given;
 }
 
 char *coco_read_string(Json *j) {
@@ -267,7 +287,8 @@ static double read_optional_number(Json *j) {
 void coco_read_object(CocoReader *r) {
   Json *j = &r->json;
   Coco *c = &r->coco;
-  // An id that is absent becomes the place in the file, counted from 1: the evaluator takes 0 for "no match".
+  // An id that is absent or no number becomes the position in the file, counted from 1: the evaluator takes 0 for "no
+  // match".
   CocoAnn a = {.id = c->num_anns + 1, .category = -1, .area = NAN};
   double score = NAN;
   bool has_image = false, has_category = false;
@@ -280,7 +301,7 @@ void coco_read_object(CocoReader *r) {
         a.category_id = coco_read_id(j);
         has_category = true;
       } else if (strcmp(key, "id") == 0) {
-        a.id = coco_read_id(j);
+        read_ann_id(j, &a.id);
       } else if (strcmp(key, "bbox") == 0) {
         read_bbox(j, &a);
       } else if (strcmp(key, "segmentation") == 0) {

@@ -230,7 +230,9 @@ TEST(coco_rejects_with_position) {
       {"{\"annotations\":[]}", ": no list \"images\"; is this a COCO annotation file?"},
       {"{\"images\":{}}", ":1:11: expected '[', found '{'"},
       {"{\"images\":[{}]}", ":1:14: an image without an id"},
-      {"{\"images\":[{\"id\":\"seven\"}]}", ":1:25: expected a whole number as an id, found \"seven\""},
+      {"{\"images\":[{\"id\":\"seven\"}]}",
+       ":1:25: expected a whole number as an id, found \"seven\"; give images and categories numbers, here and in the "
+       "annotations"},
       {"{\"images\":[{\"id\":1.5}]}", ":1:18: expected a whole number, found 1.5"},
       {"{\"images\":[{\"id\":1,\n\"width\":-2}]}", ":2:11: expected a size in pixels, found -2"},
       {"{\"images\":[],\"categories\":[{\"name\":\"x\"}]}", ":1:40: a category without an id"},
@@ -318,6 +320,24 @@ TEST(coco_completes_annotations_by_their_masks) {
     coco_free(&c);
     free(text);
   }
+}
+
+// Nobody refers to annotations: an id that is no number is the position in the file.
+TEST(coco_numbers_annotations_with_text_ids) {
+  static const char *const given[] = {"\"ann-1\"", "7", "\"8\"", "null", "\"9f1c-77\"", "\"\"", "-3"};
+  static const int64_t want[] = {1, 7, 8, 4, 5, 6, -3};
+  Coco c;
+  Err err;
+  char text[1024];
+  int n = snprintf(text, sizeof text, "{\"images\":[{\"id\":1}],\"annotations\":[");
+  for (int i = 0; i < COUNT(given); i++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "%s{\"id\":%s,\"image_id\":1,\"category_id\":1}", i ? "," : "",
+                  given[i]);
+  snprintf(text + n, sizeof text - (size_t)n, "]}");
+  if (!EXPECT(load_text(&c, text, &err))) printf("  %s\n", err.msg);
+  for (int i = 0; i < c.num_anns; i++) EXPECT_INT(c.anns[i].id, want[i]);
+  EXPECT_INT(c.num_anns, COUNT(want));
+  coco_free(&c);
 }
 
 // An id that comes again is the last one's of the file, which may be of an earlier image, or of one that is not there.
