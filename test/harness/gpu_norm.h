@@ -29,18 +29,6 @@ static inline void gpu_run_forward(Device *dev, bool gpu, void *context, const D
                                  a->no_running ? NULL : twin_data(&a->running_mean, gpu),
                                  a->no_running ? NULL : twin_data(&a->running_var, gpu), stats, y);
 }
-static inline void gpu_run_backward(Device *dev, bool gpu, void *context, const Dest *dx) {
-  NormTwins *a = context;
-  const Tensor *x = twin_side(&a->x, gpu), *dy = twin_side(&a->dy, gpu);
-  void *gamma = twin_data(&a->gamma, gpu), *stats = twin_data(&a->stats, gpu);
-  bool skip = a->no_gradients && gpu; // the reference always computes them
-  void *dgamma = skip ? NULL : twin_data(&a->dgamma, gpu), *dbeta = skip ? NULL : twin_data(&a->dbeta, gpu);
-  if (a->k->groups)
-    dev->ops->group_norm_backward(dev, a->groups, x, dy, gamma, stats, dx, dgamma, dbeta, a->accumulate);
-  else
-    dev->ops->batch_norm_backward(dev, x, dy, gamma, stats, dx, dgamma, dbeta, a->accumulate);
-}
-
 // A packed row of c numbers, |normal| + low where low > 0.
 static inline Twin vector(int c, double low, uint64_t seed) {
   Twin t = twin_random(F32, 1, 1, 1, c, 1, seed);
