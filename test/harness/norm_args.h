@@ -1,8 +1,8 @@
 // What the tests of norms share: an op of either kind with all that it takes and gives, its definition in long double,
 // and how far an op may be off it.
 //
-// The CPU adds at most 64 numbers before it goes on in double: 64 u of the sum of their absolute values, and a few steps
-// more. A GPU takes such sums in several stages; it is allowed NORM_STEPS of u.
+// The CPU adds at most 64 numbers before it goes on in double: 64 u of the sum of their absolute values, and a few
+// steps more. A GPU takes such sums in several stages; it is allowed NORM_STEPS of u.
 #pragma once
 #include "test/harness/norm_cases.h"
 #include "test/harness/op_fixture.h"
@@ -77,9 +77,11 @@ typedef struct NormElement {
 static const NormElement norm_first = {.c = -1};
 static inline bool norm_next(const NormArgs *a, NormElement *e) {
   const NormCase *k = a->k;
-  if (++e->c == k->c) e->c = 0, e->x++;
-  if (e->x == k->w) e->x = 0, e->y++;
-  if (e->y == k->h) e->y = 0, e->n++;
+  const int c = ++e->c / k->c, x = (e->x += c) / k->w, y = (e->y += x) / k->h; // whether each axis is at its end
+  if (c) e->c = 0;
+  if (x) e->x = 0;
+  if (y) e->y = 0;
+  e->n += y;
   e->sample = (k->groups ? e->n * a->groups : 0) + e->c / (k->c / a->groups);
   return e->n < k->rows;
 }
