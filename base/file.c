@@ -47,10 +47,12 @@ bool path_is_same(const char *a, const char *b) {
   return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-bool path_is_file(const char *path) {
+int64_t file_length(const char *path) {
   struct stat st;
-  return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : -1;
 }
+
+bool path_is_file(const char *path) { return file_length(path) >= 0; }
 
 // A name is durable only once the folder that holds it is on disk.
 static bool sync_folder_of(const char *path) {

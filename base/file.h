@@ -1,5 +1,6 @@
 // Files and folders: read whole, replaced whole or not at all, durable under their names.
 #pragma once
+#include <stdint.h>
 #include <stdio.h>
 #include "base/error.h"
 
@@ -12,6 +13,7 @@ char *file_read(const char *path, size_t *size, Err *err);
 bool path_is_dir(const char *path);
 bool path_is_same(const char *a, const char *b); // both are there, and are one file or folder
 bool path_is_file(const char *path);
+int64_t file_length(const char *path);      // -1: there is no such file
 bool dirs_make(const char *path, Err *err); // like mkdir -p; durable
 
 // Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs

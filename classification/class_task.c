@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "classification/classify.h"
 #include "classification/classify_report.h"
+#include "data/batches/data_identity.h"
 #include "evaluation/task.h"
 
 static void release(void *results) {
@@ -21,7 +22,8 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   (void)err;
   const Classification *c = results;
   const ClassScores s = classify_score(d, c);
-  *out = (Metrics){.images = c->images, .left_out = c->left_out};
+  const DataIdentity scored = data_identity(d, c->read);
+  *out = (Metrics){.images = c->images, .left_out = c->left_out, .set = data_identity_number(&scored)};
   const double images = MAX((double)s.images, 1), top1 = (double)s.top1 / images, top5 = (double)s.top5 / images;
   metrics_add(out, "val_top1", top1);
   metrics_add(out, "val_top5", top5);

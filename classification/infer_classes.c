@@ -57,11 +57,6 @@ static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoi
         o->weights);
   to->val_fraction = o->val_fraction;
   to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
-  if (seed < 0)
-    fprintf(stderr, "note: the run of %s held no images out, so it may have trained on these\n", o->weights);
-  else if ((double)to->seed != seed || (float)fraction < o->val_fraction)
-    fprintf(stderr, "note: the run of %s held out other images, with --val-fraction %g --split-seed %.0f\n", o->weights,
-            fraction, seed);
 }
 
 // With the model's classes, whose numbers are by their names.
@@ -234,10 +229,12 @@ static void score(Sink *sink) {
   printf("\ntop-1 %.2f %%  top-5 %.2f %%  on %lld images", 100.0 * (double)scores.top1 / (double)scores.images,
          100.0 * (double)scores.top5 / (double)scores.images, (long long)scores.images);
   if (s->all.left_out) printf("; %d unreadable images left out", s->all.left_out);
-  printf("\n");
+  char known[128];
+  const int trained = score_file_trained(run, d, s->all.read, known);
+  printf("%s\n", known);
   if (!confusion_write(run->o->out, &r.confusion, &err)) die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "confusion matrix: %s/confusion.txt and .json", run->o->out);
-  if (!task_classification.score(d, &s->all, &m, &err) || !score_file_write(run, &m, &r, &err))
+  if (!task_classification.score(d, &s->all, &m, &err) || !score_file_write(run, &m, trained, &r, &err))
     die(EXIT_RUN, "%s", err.msg);
   line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);
   report_free(&r);

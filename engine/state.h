@@ -1,7 +1,7 @@
 // A run on disk: weights, configuration, categories and, to resume, momentum and step, as one safetensors file.
 // Weights that torchvision made are read, too, under any of its names (models/torchvision.h). Metadata: "format" =
-// "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" (JSON); of Adam "adam",
-// its state.
+// "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" and "trained_on" (JSON); of
+// Adam "adam", its state.
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
@@ -9,8 +9,9 @@
 #include "weights/checkpoint.h"
 
 typedef struct RunState {
-  int64_t step;    // steps done
-  const char *run; // what else the run depends on (seed, schedule, batch …); a resumed run must say the same
+  int64_t step;           // steps done
+  const char *run;        // what else the run depends on (seed, schedule, batch …); a resumed run must say the same
+  const char *trained_on; // what on: the list of data/batches/data_identity.h; NULL: nobody says
   // set by state_take:
   int64_t batches; // Engine.batches
   double scale[3]; // of engine_get_scale

@@ -84,6 +84,7 @@ static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   ckpt_meta(w, "loss_scale", scale);
   write_adam(w, e);
   ckpt_meta(w, "run", state->run);
+  if (state->trained_on) ckpt_meta(w, "trained_on", state->trained_on);
 }
 
 void state_take(Engine *e, RunState *state) {

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
+#include "data/batches/data_identity.h"
 #include "evaluation/detection_report.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/task.h"
@@ -49,7 +50,8 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   Evaluation *v = results;
   Scores *s = &v->scores;
   bool ok = evaluate_score(d, v, s, err);
-  *out = (Metrics){.images = v->images, .left_out = v->left_out};
+  const DataIdentity scored = data_identity(d, v->read);
+  *out = (Metrics){.images = v->images, .left_out = v->left_out, .set = data_identity_number(&scored)};
   if (!ok) return false;
   const EvalSummary *both[] = {&s->bbox, &s->segm};
   for (int k = 0; k < COUNT(both); k++)

@@ -1,5 +1,6 @@
 // Metrics: the scores of an evaluation, by name.
 #pragma once
+#include <stdint.h>
 #include "base/error.h"
 
 enum { MAX_METRICS = 32, METRIC_NAME = 32 };
@@ -13,5 +14,6 @@ typedef struct Metrics { // scores of an evaluation
   char summary[256]; // for people, one line
   int images;        // that were scored
   int left_out;      // of the split's, because they could not be read
+  int64_t set;       // data_identity_number of what was scored (data/batches/data_identity.h); 0: unknown
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);

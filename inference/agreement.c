@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "data/batches/data_identity.h"
 #include "engine/identity.h"
 
 // Of every value in the file, so that the same name on two hosts is no proof.
@@ -24,13 +25,14 @@ static uint64_t weights_key(const Checkpoint *c) {
 static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
   Record j = {0};
   char value[512];
+  const DataIdentity data = data_identity(d, NULL);
   record_begin(&j);
   record_str(&j, "split", o->split);
   record_int(&j, "images", d->num_images);
   record_int(&j, "objects", d->first_object[d->num_images]);
   record_int(&j, "canvases", d->num_canvases);
   record_int(&j, "missing_files", d->missing);
-  snprintf(value, sizeof value, "%016llx", (unsigned long long)dataset_key(d));
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)data_identity_number(&data));
   record_str(&j, "data", value);
   record_int(&j, "batch", o->batch);
   record_str(&j, "amp", amp_names[o->amp]);

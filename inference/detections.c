@@ -352,7 +352,7 @@ static void draw(Sink *sink, int image, const Image *pixels, const maskrcnn_resu
   count_failed(s);
 }
 
-static void print_scores(const Evaluation *all, const Metrics *m) {
+static void print_scores(const Evaluation *all, const Metrics *m, const char *known) {
   const Scores *s = &all->scores;
   if (scores_defined(s)) {
     const EvalSummary *both[] = {&s->bbox, &s->segm};
@@ -366,7 +366,7 @@ static void print_scores(const Evaluation *all, const Metrics *m) {
     printf("%s", m->summary);
   }
   if (all->left_out) printf("; %d unreadable images left out", all->left_out);
-  printf("\n");
+  printf("%s\n", known);
 }
 
 static void score(Sink *sink) {
@@ -380,10 +380,12 @@ static void score(Sink *sink) {
                all->images + all->left_out, bad_images_path(d->bad));
   if (!run->o->eval) return;
   if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
-  print_scores(all, &m);
+  char known[128];
+  const int trained = score_file_trained(run, d, all->read, known);
+  print_scores(all, &m, known);
   EvaluationReport r = {0};
   task_detection.report(d, all, score_file_least, &r);
-  if (!score_file_write(run, &m, &r, &err)) die(EXIT_RUN, "%s", err.msg);
+  if (!score_file_write(run, &m, trained, &r, &err)) die(EXIT_RUN, "%s", err.msg);
   report_free(&r);
   line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);
 }

@@ -1,7 +1,10 @@
 #include "inference/score_file.h"
+#include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
+#include "base/output.h"
 #include "base/run_folder.h"
+#include "data/batches/data_identity.h"
 #include "models/model.h"
 
 const double score_file_least = 0.5;
@@ -54,13 +57,28 @@ bool score_file_spares(const InferOptions *o, FileSet *inputs, Err *err) {
   return ok;
 }
 
-bool score_file_write(const InferRun *run, const Metrics *m, const EvaluationReport *r, Err *err) {
+int score_file_trained(const InferRun *run, const Dataset *d, const bool *read, char text[128]) {
+  const char *list = ckpt_find_meta(run->weights, "trained_on");
+  bool exact = true;
+  const int n = list ? trained_on_count(list, d, read, &exact) : -1;
+  *text = '\0';
+  if (n < 0 && ckpt_find_meta(run->weights, "run"))
+    line_print(stderr, "note: %s does not say which images it was trained on (older version); they may be among these",
+               run->o->weights);
+  if (n > 0)
+    snprintf(text, 128, "; %s%d of them %s trained on: not a held-out score", exact ? "" : "about ", n,
+             n == 1 ? "was" : "were");
+  return n;
+}
+
+bool score_file_write(const InferRun *run, const Metrics *m, int trained, const EvaluationReport *r, Err *err) {
   const InferOptions *o = run->o;
   Record head = {0};
-  char *state = xasprintf("%s of %s", o->split, o->data);
+  char *state = xasprintf("%s of %s%s", o->split, o->data, trained > 0 ? ", trained on" : "");
   record_begin(&head);
   record_str(&head, "name", o->weights);
   record_str(&head, "state", state);
+  record_num(&head, "scored_on_training_images", trained < 0 ? NAN : trained);
   record_facts(&head, o, model_of(run->config), m);
   record_settings(&head, run);
   const bool ok = report_write(

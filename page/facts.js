@@ -53,7 +53,7 @@ class Run {
   addLatest() {
     const e = this.evaluation, known = this.evaluations;
     if (!e || !isNumber(e.step) || e.step < 0 || known.some(r => r.step >= e.step)) return;
-    known.push({step: e.step, ...objectOf(e.metrics)});
+    known.push({step: e.step, scored_set: e.scored_set, ...objectOf(e.metrics)});
   }
 
   // ---- curves ----
@@ -133,13 +133,13 @@ class Run {
   }
 
   readMetrics() {
-    const list = [];
+    const list = [], sets = new Map(this.evaluations.map(e => [e.step, e.scored_set])), first = [...sets.values()].find(s => s);
     for (const panel of this.panels)
       if (panel.metrics && (this.run.panels || panel.curves.some(c => this.points(c.key).length)))
         for (const c of panel.curves) {
           const points = this.points(c.key);
-          let best = 0;
-          points.forEach((p, i) => { if (p.y > points[best].y) best = i; });
+          let best = 0; // of the evaluations on what the first one was scored on
+          points.forEach((p, i) => { if (p.y > points[best].y && (!sets.get(p.x) || sets.get(p.x) === first)) best = i; });
           list.push({key: c.key, label: textOf(c.label) || c.key, points, bestAt: best, best: points[best], last: points[points.length - 1],
                      unit: textOf(panel.unit), title: textOf(panel.title)});
         }
@@ -177,6 +177,8 @@ class Run {
     if (n > 0) list.push({text: `${formatShort(n)} steps were skipped while the loss scale of fp16 was searched: their gradients overflowed.`});
     const one = onePrediction(this.evaluation);
     if (one) list.unshift({text: one});
+    const {images, scored_on_training_images: known} = objectOf(this.evaluation);
+    if (known > 0) list.unshift({text: `${known.toLocaleString("en")} of the ${textOf(images)} scored images were trained on: these are not held-out scores.`});
     return list;
   }
 

@@ -48,17 +48,29 @@ static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors
 
 // ---- what was there before --------------------------------------------------------------------------------------
 
+static bool is_another(const Best *b, int64_t set) { return b->set && set && b->set != set; }
+
+// What the evaluation at a step was scored on; *at walks along with the steps. 0: an older record does not say.
+static int64_t set_at(const Curve *sets, int *at, double step) {
+  while (*at < sets->n && sets->x[*at] < step) ++*at;
+  return *at < sets->n && sets->x[*at] == step ? (int64_t)sets->y[*at] : 0;
+}
+
 // The values of the log's evaluations, one after another.
 static void take_log(Best *b, const Curve *curve) {
   const int n = best_count(b);
+  int at = 0;
   for (int i = 0; n && i < curve[0].n; i++) {
+    const int64_t set = set_at(&curve[n], &at, curve[0].x[i]);
+    if (is_another(b, set)) continue;
+    if (!b->set) b->set = set;
     double value[MAX_TASK_BEST];
     for (int k = 0; k < n; k++) value[k] = i < curve[k].n && curve[k].x[i] == curve[0].x[i] ? curve[k].y[i] : NAN;
     take_values(b, value, (int64_t)curve[0].x[i]);
   }
 }
 
-// {"best-bbox":{"bbox_AP":0.5,"step":300}}
+// {"best-bbox":{"bbox_AP":0.5,"step":300,"scored_set":…}}
 static void read_file(Best *b, Json *j) {
   const char *name, *key;
   if (!json_begin_object(j)) return;
@@ -69,12 +81,16 @@ static void read_file(Best *b, Json *j) {
       json_skip(j);
       continue;
     }
+    int64_t set = 0;
     if (!json_begin_object(j)) return;
     while ((key = json_key(j)))
       if (!strcmp(key, "step"))
         b->of[k].step = json_int(j);
+      else if (!strcmp(key, BEST_SET))
+        set = json_int(j);
       else
         b->of[k].kept = json_number(j);
+    if (!b->set) b->set = set; // the log is older
   }
 }
 
@@ -110,8 +126,12 @@ bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_lo
 
 // ---- what comes -------------------------------------------------------------------------------------------------
 
+bool best_is_of_another_set(const Best *b, const Metrics *m) { return is_another(b, m->set); }
+
 unsigned best_take(Best *b, const Metrics *m, int64_t step) {
   unsigned which = 0;
+  if (is_another(b, m->set)) return 0;
+  if (!b->set) b->set = m->set;
   double value[MAX_TASK_BEST];
   for (int k = 0; k < best_count(b); k++) {
     value[k] = value_of(m, b->task->best[k].metric);
@@ -133,6 +153,7 @@ static bool write_file(const Best *b, Err *err) {
     record_begin(&one);
     record_num(&one, b->task->best[k].metric, b->of[k].kept);
     record_int(&one, "step", b->of[k].step);
+    if (b->set) record_int(&one, BEST_SET, b->set);
     record_raw(&all, b->task->best[k].name, record_end(&one));
   }
   AtomicFile f;

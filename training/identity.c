@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "data/batches/dataset.h"
+#include "data/batches/data_identity.h"
 #include "models/model.h"
 #include "training/table.h"
 
@@ -52,6 +52,7 @@ const char *const *run_amendable(void) {
 
 static void record_data(Record *j, const char *split, const Dataset *d) {
   char key[64], value[32];
+  const DataIdentity data = data_identity(d, NULL);
   const struct {
     const char *what;
     int n;
@@ -61,7 +62,7 @@ static void record_data(Record *j, const char *split, const Dataset *d) {
     record_int(j, key, counts[i].n);
   }
   snprintf(key, sizeof key, "%s_data", split);
-  snprintf(value, sizeof value, "%016llx", (unsigned long long)dataset_key(d));
+  snprintf(value, sizeof value, "%016llx", (unsigned long long)data_identity_number(&data));
   record_str(j, key, value);
 }
 

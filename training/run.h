@@ -28,6 +28,7 @@ typedef struct TrainingRun {
   int64_t done;                          // when the loop ended
   Schedule schedule;
   char *identity;       // what a resumed run must share
+  char *trained_on;     // what its weights know: data/batches/data_identity.h; NULL: it leaves none
   Record amended;       // what --amend changed of it
   RunFiles files;       // the first rank's
   int64_t at;           // the step under way, for messages

@@ -36,9 +36,10 @@ static void judge(RunFiles *f, int64_t step, double loss) {
 
 // The log up to where the run goes on: losses and, of a run that evaluates, the best so far.
 static bool read_log(RunFiles *f, const Task *task, Err *err) {
-  const char *key[1 + MAX_TASK_BEST] = {"loss"};
+  const char *key[2 + MAX_TASK_BEST] = {"loss"};
   Curve curve[COUNT(key)] = {0};
-  const int n = 1 + (task ? best_metrics(task, key + 1) : 0);
+  int n = 1 + (task ? best_metrics(task, key + 1) : 0);
+  key[n++] = BEST_SET;
   char *path = xasprintf("%s/log.jsonl", f->folder);
   const bool ok = curves_read(path, key, n, curve, err) &&
                   (!task || best_open(&f->best, task, f->folder, curve + 1, f->warmup, err));
@@ -197,6 +198,11 @@ static bool end_scoring(RunFiles *f, Err *err) {
   Err why;
   const bool waited_for = f->scoring.under_way;
   if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
+  if (waited_for && f->best.task && best_is_of_another_set(&f->best, &f->scoring.metrics))
+    log_note(&f->log,
+             "step %lld: scored on other images or annotations than the best result so far (now %d images): not "
+             "compared with it",
+             (long long)f->scoring.step, f->scoring.metrics.images);
   if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
   return keep_best(f, INFINITY, err);
 }
@@ -205,8 +211,8 @@ bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results,
                  const Metrics *before, Err *err) {
   bool ok = end_scoring(f, err);
   if (ok)
-    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->least_score, f->draw}, cores, &f->log, step,
-                  start, before);
+    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->trained_on, f->least_score, f->draw}, cores,
+                  &f->log, step, start, before);
   else
     task->release(results);
   return ok;
@@ -278,13 +284,13 @@ bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) 
   set_links(f, step, evaluated);
   f->rotates = f->newest_is_good;
   f->newest_is_good = true; // until the next step tells
-  saver_take(&f->saver, e, &(RunState){.step = step, .run = f->run});
+  saver_take(&f->saver, e, &(RunState){.step = step, .run = f->run, .trained_on = f->trained_on});
   return begin_writing(f, INFINITY, err);
 }
 
 bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
   CHECK(!f->saver.under_way); // the snapshot is its
-  RunState state = {.step = step, .run = f->run};
+  RunState state = {.step = step, .run = f->run, .trained_on = f->trained_on};
   state_take(e, &state);
   return state_write(e, &state, &(StateFile){.path = f->final}, err);
 }

@@ -11,7 +11,7 @@ typedef struct RunFiles { // zero-initialise
   char *checkpoint, *previous, *final; // paths
   char *evaluated;                     // a name of the state that is being scored
   int keep;                            // how many checkpoints also stay under their steps' numbers
-  const char *run;                     // of RunState
+  const char *run, *trained_on;        // of RunState
   int64_t warmup;                      // of best_open
   double least_score;                  // of ReportTo
   DrawFolder *draw;                    // …

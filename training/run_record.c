@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
+#include "data/batches/data_identity.h"
 #include "training/run_facts.h"
 #include "training/run_results.h"
 #include "training/settings.h"
@@ -30,6 +31,12 @@ static void record_run(Record *j, const TrainingRun *r, const RunStanding *s) {
   record_int(j, "classes", r->engine.config.classes);
   record_int(j, "images", r->train->num_images);
   record_int(j, "val_images", r->val ? r->val->num_images : 0);
+  const DataIdentity trained = data_identity(r->train, NULL);
+  data_identity_record(j, "trained_on", &trained);
+  if (r->val) {
+    const DataIdentity scored = data_identity(r->val, NULL);
+    data_identity_record(j, "scored_on", &scored);
+  }
   record_int(j, "step", s->step);
   record_int(j, "steps", r->steps);
   record_bool(j, "complete", !strcmp(s->state, RUN_IS_COMPLETE));

@@ -18,7 +18,8 @@ bool run_record_phase_ends(const TrainingRun *r, int64_t step);
 // Reads what came of the run up to `step` from its log, for which nothing may be under way.
 bool run_record_read(TrainingRun *r, int64_t step, Err *err);
 // Writes OUT/run.json as a whole, with what was read last.
-//   state, model, data, device, classes, images, val_images; step, steps, complete; batch, world, per_epoch
+//   state, model, data, device, classes, images, val_images; trained_on, scored_on (data_identity_record)
+//   step, steps, complete; batch, world, per_epoch
 //   parameters     trained or not
 //   build_seconds  opening the device, building and planning the graphs, taking memory; of this process
 //   what record_origin has; settings: every option with where it comes from, as settings_record has them

@@ -6,10 +6,11 @@
 #include "base/log_clock.h"
 #include "base/log_read.h"
 #include "evaluation/task.h"
+#include "training/best.h"
 
 // ---- of the log -------------------------------------------------------------------------------------------------
 
-enum { LOG_SECONDS, LOG_LOSS, LOG_EVALUATED, LOG_METRICS, LOG_CURVES = LOG_METRICS + MAX_TASK_CURVES };
+enum { LOG_SECONDS, LOG_LOSS, LOG_EVALUATED, LOG_SET, LOG_METRICS, LOG_CURVES = LOG_METRICS + MAX_TASK_CURVES };
 
 typedef struct RunLog {
   const Task *task;
@@ -25,7 +26,8 @@ static void note_amendment(void *amended, int64_t step, const char *changes) {
 }
 
 static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
-  const char *key[LOG_CURVES] = {[LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss", [LOG_EVALUATED] = "left_out"};
+  const char *key[LOG_CURVES] = {
+      [LOG_SECONDS] = "seconds", [LOG_LOSS] = "loss", [LOG_EVALUATED] = "left_out", [LOG_SET] = BEST_SET};
   *l = (RunLog){.task = r->model->task, .curves = LOG_METRICS};
   for (; l->curves < LOG_CURVES && l->task->curve[l->curves - LOG_METRICS].metric; l->curves++)
     key[l->curves] = l->task->curve[l->curves - LOG_METRICS].metric;
@@ -124,13 +126,23 @@ static void record_metrics(Record *j, const RunLog *l, int64_t first, int64_t la
     record_num(j, l->task->curve[i - LOG_METRICS].metric, last_value(&l->curve[i], first, last));
 }
 
+// What an evaluation was scored on; 0: an older record does not say.
+static double set_of(const RunLog *l, double step) {
+  const Curve *c = &l->curve[LOG_SET];
+  for (int i = 0; i < c->n; i++)
+    if (c->x[i] == step) return c->y[i];
+  return 0;
+}
+
+// Of the evaluations that are scored on what the first one was.
 static void record_best(Record *j, const RunLog *l) {
+  const double set = l->curve[LOG_SET].n ? l->curve[LOG_SET].y[0] : 0;
   char key[2 * METRIC_NAME];
   for (int i = LOG_METRICS; i < l->curves; i++) {
     const Curve *c = &l->curve[i];
     int best = 0;
     for (int k = 1; k < c->n; k++)
-      if (c->y[k] > c->y[best]) best = k;
+      if (c->y[k] > c->y[best] && (!set_of(l, c->x[k]) || set_of(l, c->x[k]) == set)) best = k;
     snprintf(key, sizeof key, "best_%s", l->task->curve[i - LOG_METRICS].metric);
     record_num(j, key, c->n ? c->y[best] : NAN);
     snprintf(key, sizeof key, "best_%s_step", l->task->curve[i - LOG_METRICS].metric);

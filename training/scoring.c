@@ -1,10 +1,12 @@
 // Scores beside the training steps.
 #include "training/scoring.h"
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/run_folder.h"
+#include "data/batches/data_identity.h"
 
 // What was found, as facts in the run's folder, and what is drawn of them. That neither can be written ends no run.
 static void report(Scoring *s, const EvaluationReport *r) {
@@ -13,6 +15,10 @@ static void report(Scoring *s, const EvaluationReport *r) {
   snprintf(stem, sizeof stem, "step-%08lld", (long long)s->step);
   record_begin(&head);
   record_int(&head, "step", s->step);
+  record_int(&head, "scored_set", s->metrics.set);
+  bool exact;
+  const int trained = s->report.trained_on ? trained_on_count(s->report.trained_on, s->d, NULL, &exact) : -1;
+  record_num(&head, "scored_on_training_images", trained < 0 ? NAN : trained);
   const ReportFile file = {.folder = s->report.folder,
                            .name = RUN_EVALUATION,
                            .series = "step-",
@@ -81,6 +87,7 @@ static void record_metrics(Log *log, const Scoring *s, double now) {
   add_metrics(j, &s->metrics);
   record_int(j, "images", s->metrics.images);
   record_int(j, "left_out", s->metrics.left_out);
+  record_int(j, "scored_set", s->metrics.set);
   record_clock(j, now, log, s->start);
   log_commit(log);
 }

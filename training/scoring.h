@@ -9,9 +9,10 @@
 typedef bool DrawFolder(const char *folder, Err *err);
 
 typedef struct ReportTo {
-  const char *folder; // of the run; NULL: nowhere
-  double score;       // detections of at least that count in precision and recall, and in pictures
-  DrawFolder *draw;   // called when an evaluation's facts are there, in the thread that scores; NULL: nobody
+  const char *folder;     // of the run; NULL: nowhere
+  const char *trained_on; // data/batches/data_identity.h; NULL: nobody says
+  double score;           // detections of at least that count in precision and recall, and in pictures
+  DrawFolder *draw;       // called when an evaluation's facts are there, in the thread that scores; NULL: nobody
 } ReportTo;
 
 typedef struct Scoring { // zero-initialise; one at a time is under way

@@ -77,6 +77,7 @@ static void close_run(TrainingRun *r) {
   engine_close(&r->engine);
   files_free(&r->files);
   free(r->identity);
+  free(r->trained_on);
   record_free(&r->amended);
   record_free(&r->results);
 }
@@ -116,7 +117,10 @@ static void begin(TrainingRun *r) {
   const TrainSpec *o = &r->o;
   record_begin(&r->amended);
   agree(r);
-  if (run_leads(r)) r->first = start_weights(o, &r->start, &r->engine, &r->files, r->identity, &r->amended);
+  if (run_leads(r)) {
+    r->first = start_weights(o, &r->start, &r->engine, r->train, &r->files, r->identity, &r->trained_on, &r->amended);
+    r->files.trained_on = r->trained_on;
+  }
   if (r->rollbacks && !r->first) amend_beginning(r);
   if (r->first > r->steps)
     die(EXIT_USAGE, "%s is already at step %lld, past the %lld steps of this run: increase --epochs or --iters", o->out,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/output.h"
+#include "data/batches/data_identity.h"
 #include "engine/state.h"
 #include "training/identity.h"
 
@@ -84,19 +85,31 @@ static int64_t go_on_from(const TrainSpec *o, bool amend, Engine *e, const Check
   return state.step;
 }
 
-int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const RunFiles *f, const char *identity,
-                      Record *changes) {
+// Of a checkpoint the list that it has, which ends with this run's data; of weights theirs, and this run's.
+static char *take_trained_on(const char *before, const Dataset *train, const char *own) {
+  Err err;
+  if (own && !before)
+    line_print(stderr, "note: %s does not say which data it was trained on (older version): taken as these", own);
+  if (own && before && !trained_on_same(before, train, &err))
+    die(EXIT_USAGE,
+        "--resume: %s: %s; give the same data, choose another --out, or start there from these weights with --weights",
+        own, err.msg);
+  return trained_on_text(before, train);
+}
+
+int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const Dataset *train, const RunFiles *f,
+                      const char *identity, char **trained_on, Record *changes) {
   Err err;
   Checkpoint c;
   params_randomise(&e->params, (uint64_t)o->seed);
   const char *own = checkpoint_of(o, how->resume, f), *path = own ? own : o->weights;
   int64_t step = 0;
-  if (!path) return 0;
-  if (!state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (path && !state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (own)
     step = go_on_from(o, how->amend, e, &c, own, identity, changes);
-  else
+  else if (path)
     begin_with(o, e, &c);
-  ckpt_close(&c);
+  if (!o->benchmark) *trained_on = take_trained_on(path ? ckpt_find_meta(&c, "trained_on") : NULL, train, own);
+  if (path) ckpt_close(&c);
   return step;
 }

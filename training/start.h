@@ -1,6 +1,7 @@
 // Where a run of ./train begins: with random weights, those of --weights or, with --resume, a checkpoint of its own.
 #pragma once
 #include "base/record.h"
+#include "data/batches/dataset.h"
 #include "training/options.h"
 #include "training/run_files.h"
 
@@ -14,5 +15,8 @@ typedef struct SessionStart {
 // Gives the engine its weights and returns the steps done. A checkpoint must be of a run of this identity, but for what
 // --amend changes, which is added to `changes`. A mistake prints one line and exits 2; folders that hold another run's
 // weights are left alone.
-int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const RunFiles *f, const char *identity,
-                      Record *changes);
+// *trained_on is the caller's to free: the list of data that the weights, and now this run, are trained on
+// (data/batches/data_identity.h). A checkpoint must be of the data of `train`; one that does not say is taken with a
+// note.
+int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const Dataset *train, const RunFiles *f,
+                      const char *identity, char **trained_on, Record *changes);

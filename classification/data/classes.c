@@ -120,8 +120,8 @@ static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, 
   ok = ok && label_idx(d, dir, &of, labels, o->like, l->label, err);
   const char *file = strrchr(images, '/') + 1;
   for (size_t i = 0; i < n; i++) {
-    c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), pictures.h, pictures.w, 0, 0};
-    l->key[i] = hash_bytes(pictures.bytes + i * pixels, pixels);
+    c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), pictures.h, pictures.w, 0, 0, 0, 0};
+    l->key[i] = c->images[i].drawn = hash_bytes(pictures.bytes + i * pixels, pixels);
   }
   idx_free(&of);
   d->gray = pictures.bytes;
@@ -187,6 +187,7 @@ static void measure_image(void *of, int i, int thread) {
   Dataset *d = of;
   CocoImage *im = &d->coco.images[i];
   char *path = xasprintf("%s/%s", d->folder, im->file_name);
+  d->file_bytes[i] = MAX(file_length(path), 0);
   if (!image_info(path, d->upright, &im->h, &im->w, NULL)) im->h = im->w = 0;
   free(path);
 }
@@ -311,6 +312,7 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   const Size none = idx ? (Size){c->images[0].h, c->images[0].w} : (Size){FOLDER_SIZE, FOLDER_SIZE};
   const Size size = o->size.h > 0 ? o->size : none;
   d->canvas[0] = (Canvas){size.h, size.w, 0};
+  if (!idx) d->file_bytes = xcalloc((size_t)c->num_images, sizeof *d->file_bytes);
   if (!idx && !measure_images(d, o, err)) return false;
   if (!idx) choose_shrinking(d);
   if (!check_classes(d, l, o, err)) return false;

@@ -154,32 +154,6 @@ int dataset_bad_images(const Dataset *d) {
   return bad;
 }
 
-static uint64_t add_bytes(uint64_t key, const void *p, size_t bytes) {
-  for (const uint8_t *at = p, *end = at + bytes; at < end; at++) key = (key ^ *at) * 0x100000001b3u; // FNV-1a
-  return key;
-}
-
-static uint64_t add_image(uint64_t key, const Dataset *d, int i) {
-  const CocoImage *im = &d->coco.images[d->image[i]];
-  const int32_t size[] = {im->h, im->w};
-  key = add_bytes(key, &im->id, sizeof im->id);
-  key = add_bytes(key, size, sizeof size);
-  key = add_bytes(key, im->file_name, strlen(im->file_name) + 1);
-  for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) {
-    key = add_bytes(key, &d->object[o].label, sizeof d->object[o].label);
-    key = add_bytes(key, d->object[o].box, sizeof d->object[o].box);
-  }
-  return key;
-}
-
-uint64_t dataset_key(const Dataset *d) {
-  uint64_t key = 0xcbf29ce484222325u;
-  for (int i = 0; i < d->coco.num_categories; i++)
-    key = add_bytes(key, &d->coco.categories[i].id, sizeof d->coco.categories[i].id);
-  for (int i = 0; i < d->num_images; i++) key = add_image(key, d, i);
-  return key;
-}
-
 void dataset_print_notes(const Dataset *d, FILE *out) {
   for (int i = 0; i < d->notes.n; i++) line_print(out, "note: %s", d->notes.line[i]);
 }

@@ -38,15 +38,15 @@ typedef struct Dataset {
   int64_t max_words;      // of the bitmaps and polygons of one image, at most
   atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
   BadImages *bad;         // what is said of them
-  int64_t *file_bytes;    // [coco.num_images] length of an image's file when the set was opened; 0: not looked for
-  bool *absent;           // [coco.num_images] whether an image's file was not there when the set was opened
-  double patience;        // of DatasetOptions
-  float view;             // how much of an image a map shows: augment_map
-  uint8_t *gray;          // [coco.num_images, h, w] where images are in memory, all of one size; NULL: files
-  uint8_t *shrink;   // [coco.num_images] by what both sides of an image are divided once it is decoded; NULL: none is
-  int64_t max_whole; // as max_bytes, before that
-  int others;        // files that are no images
-  // For the report.
+  int64_t *file_bytes; // [coco.num_images] length of an image's file when the set was opened; 0: not looked for, or not
+                       // there; NULL: images are in memory
+  bool *absent;        // [coco.num_images] whether an image's file was not there when the set was opened
+  double patience;     // of DatasetOptions
+  float view;          // how much of an image a map shows: augment_map
+  uint8_t *gray;       // [coco.num_images, h, w] where images are in memory, all of one size; NULL: files
+  uint8_t *shrink;     // [coco.num_images] by what both sides of an image are divided once it is decoded; NULL: none is
+  int64_t max_whole;   // as max_bytes, before that
+  int others;          // files that are no images
   int num_listed;      // images of the file that were looked at, from its first: fewer with a limit
   CategoryNotes notes; // on its categories
   bool *left_out;      // [coco.num_images] the next
@@ -123,7 +123,5 @@ bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *
 void dataset_tell_bad(const Dataset *d, int i, const char *how, const char *reason);
 // Images that turned out bad so far, those left out from the start among them.
 int dataset_bad_images(const Dataset *d);
-// A key of what is usable: images, their sizes, files and objects. Not of where it lies, nor of what the files hold.
-uint64_t dataset_key(const Dataset *d);
 // As ObjectType.print.
 void dataset_print(const Dataset *d, FILE *out);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/parallel.h"
@@ -144,10 +143,9 @@ static void look_for_file(void *of, int i, int thread) {
   (void)thread;
   Dataset *d = of;
   char *path = dataset_path(d, i);
-  struct stat st;
-  const bool there = stat(path, &st) == 0 && S_ISREG(st.st_mode);
-  d->absent[d->image[i]] = !there;
-  d->file_bytes[d->image[i]] = there ? st.st_size : 0;
+  const int64_t length = file_length(path);
+  d->absent[d->image[i]] = length < 0;
+  d->file_bytes[d->image[i]] = MAX(length, 0);
   free(path);
 }
 

@@ -55,6 +55,8 @@ typedef struct CocoImage {
   char *file_name;     // relative to the split's folder; NULL when absent (allowed for evaluation)
   int h, w;            // as the file says; 0 when absent
   int first_ann, anns; // annotations of this image: anns[first_ann …], in file order
+  uint64_t drawn;      // digest of their boxes and masks as the file has them; 0: there are none
+  uint64_t labelled;   // … of their categories, crowds and areas
 } CocoImage;
 
 typedef struct Coco {

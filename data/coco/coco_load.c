@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/parallel.h"
 #include "data/coco/coco.h"
 #include "data/coco/coco_read.h"
@@ -186,6 +187,24 @@ static void complete_annotations(Coco *c) {
   if (first < c->num_anns) parallel_for(c->num_images, parallel_threads(c->num_images), complete_image, c);
 }
 
+// Ids are left out: they mean nothing.
+static void digest_image(void *of, int i, int thread) {
+  (void)thread;
+  const Coco *c = of;
+  CocoImage *image = &c->images[i];
+  for (int k = image->first_ann; k < image->first_ann + image->anns; k++) {
+    const CocoAnn *a = &c->anns[k];
+    const Rle runs = coco_ann_runs(c, a);
+    image->labelled = digest_word(digest_word(image->labelled, (uint64_t)a->category_id), a->crowd);
+    image->labelled = digest_bytes(image->labelled, &a->area, sizeof a->area);
+    image->drawn = digest_bytes(digest_word(image->drawn + 1, a->has_bbox), a->bbox, sizeof a->bbox);
+    for (int p = a->first_part; p < a->first_part + a->parts; p++)
+      image->drawn =
+          digest_bytes(image->drawn, c->xy + c->part_first[p], (size_t)c->part_points[p] * 2 * sizeof *c->xy);
+    if (a->type == SEG_RLE) image->drawn = digest_bytes(image->drawn, runs.runs, (size_t)runs.n * sizeof *runs.runs);
+  }
+}
+
 // A list of the file that training needs, and how one of its elements is read.
 typedef struct Section {
   const char *name;
@@ -230,6 +249,7 @@ bool coco_load(Coco *c, const char *path, Err *err) {
   c->duplicate_categories = categories - c->num_categories;
   c->no_categories = !seen[CATEGORIES];
   group_annotations(c);
+  parallel_for(c->num_images, parallel_threads(c->num_images), digest_image, c);
   complete_annotations(c);
   return true;
 }
