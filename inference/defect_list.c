@@ -1,7 +1,6 @@
 #include "inference/defect_list.h"
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "base/output.h"
 #include "base/run_folder.h"
 
 static char *list_path(const InferOptions *o) { return xasprintf("%s/" RUN_DEFECTS, o->out); }
@@ -14,12 +13,8 @@ bool defect_list_spares(const InferOptions *o, FileSet *inputs, Err *err) {
 }
 
 void defect_list_open(const InferOptions *o, const Dataset *d, const Examination *e) {
-  Err err;
   char *path = list_path(o);
-  if (!examination_write(e, 1, path, &err))
-    line_print(stderr, "warning: %s", err.msg);
-  else if (defects_any(&e->defects))
-    line_print(stderr, "defects of the data are listed in %s", path);
+  examination_list(e, 1, path);
   bad_images_list_in(d->bad, o->split, path);
   free(path);
 }

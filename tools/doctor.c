@@ -136,7 +136,7 @@ static void record_categories(Record *out, const Split *s) {
   list_end(&l, out, "categories");
 }
 
-static void record_wrong(Record *out, const Split *s) {
+static void record_wrong(Record *out, const Split *s, bool scored) {
   List l;
   list_begin(&l);
   Record r = {0};
@@ -147,7 +147,7 @@ static void record_wrong(Record *out, const Split *s) {
     record_str(&r, "defect", defect_info[k].key);
     record_int(&r, "count", f->count);
     record_str(&r, "what", defect_info[k].what);
-    record_str(&r, "treatment", defect_info[k].treatment);
+    record_str(&r, "treatment", defect_treatment((Defect)k, scored));
     record_str(&r, "of", defect_info[k].of);
     record_int(&r, "first_id", f->id);
     record_str(&r, "first_file", f->image >= 0 ? s->data.coco.images[f->image].file_name : NULL);
@@ -157,7 +157,7 @@ static void record_wrong(Record *out, const Split *s) {
   list_end(&l, out, "wrong");
 }
 
-static void record_split(Record *out, const char *key, const Split *s) {
+static void record_split(Record *out, const char *key, const Split *s, bool scored) {
   const Survey *v = &s->survey;
   Record r = {0};
   record_begin(&r);
@@ -179,7 +179,7 @@ static void record_split(Record *out, const char *key, const Split *s) {
     record_num(&r, "pixels_90", (double)v->size90);
     record_num(&r, "decode_ms", s->defects.decode_ms > 0 ? s->defects.decode_ms : NAN);
     record_categories(&r, s);
-    record_wrong(&r, s);
+    record_wrong(&r, s, scored);
   }
   record_raw(out, key, record_end(&r));
   record_free(&r);
@@ -192,8 +192,8 @@ static char *as_json(const Checkup *c, const DoctorOptions *o) {
   record_int(&r, "size", o->size);
   record_int(&r, "max_size", o->max_size);
   record_bool(&r, "sound", c->sound);
-  record_split(&r, "train", &c->train);
-  if (c->val.name) record_split(&r, "val", &c->val);
+  record_split(&r, "train", &c->train, false);
+  if (c->val.name) record_split(&r, "val", &c->val, true);
   record_strings(&r, "hurts", (const char *const *)c->advice.hurts, c->advice.num_hurts);
   record_str(&r, "flags", c->advice.flags);
   char *json = xstrdup(record_end(&r));

@@ -1,7 +1,6 @@
 #include "training/examined.h"
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "base/output.h"
 #include "base/run_folder.h"
 
 void train_examine(const TrainSpec *o, const Dataset *train, const Dataset *val, TrainExamined *e) {
@@ -17,17 +16,9 @@ void train_examined_free(TrainExamined *e) {
 }
 
 void train_examined_report(const TrainSpec *o, const TrainExamined *e, const Dataset *train, const Dataset *val) {
-  Err err;
   char *path = xasprintf("%s/" RUN_DEFECTS, o->out);
-  bool any = false;
-  for (int i = 0; i < e->n; i++) {
-    examination_print(&e->split[i], stderr);
-    any |= defects_any(&e->split[i].defects);
-  }
-  if (!examination_write(e->split, e->n, path, &err))
-    line_print(stderr, "warning: %s", err.msg);
-  else if (any)
-    line_print(stderr, "defects of the data are listed in %s", path);
+  for (int i = 0; i < e->n; i++) examination_print(&e->split[i], stderr);
+  examination_list(e->split, e->n, path);
   bad_images_list_in(train->bad, o->train_split, path);
   if (val) bad_images_list_in(val->bad, o->val_split, path);
   free(path);

@@ -93,10 +93,8 @@ static void say_split(FoundSplit *f, const Split *s, int canvases) {
 }
 
 static void say_wrong(Diagnosis *f, int split, const Split *s, Defect defect) {
-  const DefectInfo *info = &defect_info[defect];
   char *detail[DEFECT_DETAILS];
-  found_wrong(f, split, info->what, s->defects.found[defect].count,
-              split && info->scored ? info->scored : info->treatment);
+  found_wrong(f, split, defect_info[defect].what, s->defects.found[defect].count, defect_treatment(defect, split > 0));
   for (int i = 0, n = defects_details(&s->defects, defect, detail); i < n; i++) {
     found_detail(f, "%s", detail[i]);
     free(detail[i]);

@@ -48,6 +48,11 @@ const DefectInfo defect_info[DEFECTS] = {
                      "replaced by another image; --strict stops", "left out, with their objects", "image"},
 };
 
+const char *defect_treatment(Defect defect, bool scored) {
+  const DefectInfo *info = &defect_info[defect];
+  return scored && info->scored ? info->scored : info->treatment;
+}
+
 // ---- one annotation -------------------------------------------------------------------------------------------------
 
 static uint32_t bit(Defect defect, bool found) { return found ? 1u << defect : 0; }
@@ -340,10 +345,9 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
 }
 
 char *defects_line(const Defects *f, Defect defect, bool scored) {
-  const DefectInfo *info = &defect_info[defect];
   char *detail[DEFECT_DETAILS];
-  char *line = xasprintf("%s: %d; %s", info->what, f->found[defect].count,
-                         scored && info->scored ? info->scored : info->treatment);
+  char *line =
+      xasprintf("%s: %d; %s", defect_info[defect].what, f->found[defect].count, defect_treatment(defect, scored));
   const int n = defects_details(f, defect, detail);
   for (int i = 0; i < n; i++) {
     char *longer = xasprintf("%s; %s", line, detail[i]);

@@ -35,6 +35,7 @@ typedef struct DefectInfo {
   const char *of;        // what Finding.id is of: "annotation", "image", "category"
 } DefectInfo;
 extern const DefectInfo defect_info[DEFECTS];
+const char *defect_treatment(Defect defect, bool scored); // what is done about it, there
 
 typedef struct Finding {
   int count;

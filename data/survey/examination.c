@@ -44,22 +44,31 @@ bool examination_passes(const Examination *e, Err *err) {
 
 // ---- the file -------------------------------------------------------------------------------------------------------
 
-static void write_row(FILE *f, const Examination *e, int type, int image, int64_t id) {
-  const CocoImage *im = image >= 0 ? &e->defects.coco->images[image] : NULL;
-  const char *reason = type == DEFECT_FILE ? e->defects.reason[image] : NULL;
-  defect_row(f, e->split, defect_info[type].key, defect_info[type].of, id, im ? im->file_name : NULL, reason);
+static void write_row(FILE *f, const Examination *e, int defect, int image, int64_t id, const char *reason) {
+  const char *file = image >= 0 ? e->defects.coco->images[image].file_name : NULL;
+  defect_row(f, e->split, defect_info[defect].key, defect_info[defect].of, id, file, reason);
 }
 
 static void write_rows(FILE *f, const Examination *e, int image, int64_t id, uint32_t defects) {
   for (int k = 0; defects; k++, defects >>= 1)
-    if (defects & 1) write_row(f, e, k, image, id);
+    if (defects & 1) write_row(f, e, k, image, id, k == DEFECT_FILE ? e->defects.reason[image] : NULL);
+}
+
+// What the reader drops: of these the first is known.
+static void write_dropped(FILE *f, const Examination *e) {
+  for (int k = 0; k < DEFECTS; k++) {
+    const Finding *found = &e->defects.found[k];
+    if (!found->count || found->image >= 0) continue;
+    char *reason = xasprintf("the first of %d", found->count);
+    write_row(f, e, k, -1, found->id, reason);
+    free(reason);
+  }
 }
 
 static void write_all(FILE *f, const Examination *e) {
   const Coco *c = e->defects.coco;
   const uint32_t of_files = 1u << DEFECT_MISSING | 1u << DEFECT_FILE | 1u << DEFECT_SHARED;
-  for (int k = 0; k < DEFECTS; k++) // of what is not in memory the first is known
-    if (e->defects.found[k].count && e->defects.found[k].image < 0) write_row(f, e, k, -1, e->defects.found[k].id);
+  write_dropped(f, e);
   for (int i = 0; i < c->num_images; i++) {
     const CocoImage *im = &c->images[i];
     if (!e->defects.of_image[i]) continue;
@@ -69,14 +78,27 @@ static void write_all(FILE *f, const Examination *e) {
   }
 }
 
-bool examination_write(const Examination *e, int n, const char *path, Err *err) {
-  AtomicFile a;
+bool examination_any(const Examination *e, int n) {
   bool any = false;
   for (int i = 0; i < n; i++) any |= defects_any(&e[i].defects);
-  if (!any) unlink(path); // of a run before
-  if (!any || !file_begin(&a, path, err)) return !any;
+  return any;
+}
+
+bool examination_write(const Examination *e, int n, const char *path, Err *err) {
+  AtomicFile a;
+  if (!file_begin(&a, path, err)) return false;
   fputs(defect_rows_head, a.f);
   for (int i = 0; i < n; i++)
-    if (defects_any(&e[i].defects)) write_all(a.f, &e[i]);
+    if (e[i].defects.coco) write_all(a.f, &e[i]);
   return file_commit(&a, err);
+}
+
+void examination_list(const Examination *e, int n, const char *path) {
+  Err err;
+  if (!examination_any(e, n))
+    unlink(path); // of a run before
+  else if (examination_write(e, n, path, &err))
+    line_print(stderr, "defects of the data are listed in %s", path);
+  else
+    line_print(stderr, "warning: %s", err.msg);
 }

@@ -18,5 +18,9 @@ void examination_free(Examination *e);
 void examination_print(const Examination *e, FILE *out);
 // For --strict: false where a ground truth has a defect, naming the first, how many types there are and what to do.
 bool examination_passes(const Examination *e, Err *err);
-// Writes the rows of data/batches/bad_images.h for n examinations to a file; without a defect there is no such file.
+// Whether any of n has a defect.
+bool examination_any(const Examination *e, int n);
+// Writes the rows of data/batches/bad_images.h for n examinations to a file.
 bool examination_write(const Examination *e, int n, const char *path, Err *err);
+// The same for a run's folder, in which there is no such file without a defect; says where it is, or why it is not.
+void examination_list(const Examination *e, int n, const char *path);
