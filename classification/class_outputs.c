@@ -32,7 +32,7 @@ static bool make_room(Engine *e, int64_t pixels) {
 static void close_results(Engine *e) {
   Classifier *c = e->results;
   if (!c) return;
-  if (engine_classifying(e)) device_sync(e->dev); // what is under way writes into the slots
+  if (engine_classifying(e)) device_sync(e->dev); // steps in flight write into the slots
   for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
     if (c->slot[i].mark) device_mark_close(e->dev, c->slot[i].mark);
     device_host_free(e->dev, c->slot[i].probs);

@@ -15,14 +15,14 @@ static bool check(const maskrcnn_options *o, Err *err) {
 
 static void describe(const ModelConfig *c, maskrcnn_description *d) {
   (void)c;
-  (void)d; // it finds no objects
+  (void)d; // this model detects no objects
 }
 
 static void map_image(const ModelConfig *c, Size image, Size canvas, float map[6]) {
   augment_map(NULL, c->view, 0, false, image, canvas, map);
 }
 
-// [classes] of the image at that place, as floats.
+// [classes] probabilities of the image at that index, as floats.
 static void copy_probs(const Engine *e, const Classified *c, int slot, float *to) {
   const size_t classes = (size_t)e->config.classes, first = (size_t)slot * classes;
   for (size_t k = 0; k < classes; k++)
@@ -43,7 +43,7 @@ static bool finish(Engine *e, const StagedBatch *b, int top, bool wait, const ma
   return true;
 }
 
-enum { USUAL_CANVASES = 12 }; // photographs are larger by two to four times a side
+enum { USUAL_CANVASES = 12 }; // photographs are two to four times larger per side
 
 const ResultType result_classes = {.kind = MASKRCNN_CLASSES,
                                    .check = check,

@@ -1,4 +1,4 @@
-// Classes of images as the library's results.
+// The library's result type for classes.
 #pragma once
 #include "lib/result_type.h"
 

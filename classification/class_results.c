@@ -14,7 +14,7 @@ bool class_results_spare(const char *path, FileSet *inputs, Err *err) {
   return ok;
 }
 
-// For the message of a failure from here on.
+// For the messages of failures from here on.
 static void tell_context(const ClassResults *r) {
   if (r->images)
     die_context("%.200s holds the classes of %d images", r->lines.partial ? r->lines.partial : r->path, r->images);
@@ -66,7 +66,7 @@ void class_results_add(ClassResults *r, const char *file, const char *truth, con
   if (truth) record_str(&line, "truth", truth);
   record_raw(&line, "classes", list);
   record_end(&line);
-  line.text[line.len] = '\n'; // in place of the NUL: a line is one write
+  line.text[line.len] = '\n'; // replaces the NUL, so that a line is one write
   if (!growing_add(&r->lines, line.text, line.len + 1, &err)) die_unforeseen("%s", err.msg);
   free(list);
   record_free(&line);

@@ -1,6 +1,7 @@
-// Class results: a line of JSON for each image that was classified, {"file", "classes": [{"class", "name", "score"},
-// …]}, the likeliest class first, and where it is known "truth", the name of the right one. "class" is the category's
-// id. The file grows as base/growing.h says: whole after every image, under another name until it is complete.
+// Class results: a line of JSON for each classified image, {"file", "classes": [{"class", "name", "score"}, …]}, the
+// most probable class first, and, where it is known, "truth", the name of the correct class. "class" is the category's
+// id. The file is written as base/growing.h describes: it ends with a whole line after every image, and has a temporary
+// name until it is complete.
 #pragma once
 #include "base/file_set.h"
 #include "base/growing.h"
@@ -9,19 +10,19 @@
 typedef struct ClassResults {
   const char *path; // not copied
   GrowingFile lines;
-  int images, total; // done; that there are, 0: nobody knows
-  double begun;      // when the file was
-  double shown;      // when progress was last told
+  int images, total; // images done and their total; 0: unknown
+  double begun;      // when the file was begun
+  double shown;      // when progress was last printed
 } ClassResults;
 
-// Whether the file, and what it is called while it grows, are none of `inputs`; false with a message.
+// Checks that neither the file nor its temporary name is one of `inputs`; false with a message.
 bool class_results_spare(const char *path, FileSet *inputs, Err *err);
-// Begins the file, which takes the place of a partial one of a run before.
+// Begins the file, replacing a partial one left by an earlier run.
 bool class_results_begin(ClassResults *r, const char *path, int total, Err *err);
-// What cannot be written is the program's end. truth NULL: nobody knows.
+// Exits if the line cannot be written. truth NULL: unknown.
 void class_results_add(ClassResults *r, const char *file, const char *truth, const maskrcnn_classes *classes);
-// All images are done: the file takes its place. A failure is the program's end.
+// Call when all images are done: gives the file its final name. Exits on failure.
 void class_results_commit(ClassResults *r);
-// They are not, and will not be: says what is left where.
+// Call when they are not and will not be: reports what is left, and where.
 void class_results_keep(ClassResults *r);
-void class_results_abort(ClassResults *r); // no image was done, and nothing is left
+void class_results_abort(ClassResults *r); // no image was done, so nothing is left behind

@@ -1,4 +1,4 @@
-// What is made of a classifier's results over a data set: classification/classify.h, as a task.
+// Classification as an evaluation task: classification/classify.h behind evaluation/task.h.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "classification/classify.h"

@@ -1,26 +1,26 @@
-// A data set's images, each with the classes that a classifier gives it, and what is scored of them.
+// Classifies a data set's images and scores the result.
 #pragma once
 #include "classification/class_outputs.h"
 
 extern const struct Task task_classification; // classification/class_task.c
 
-// What a model makes of a data set. Images that cannot be read are left out.
+// A model's results on a data set. Images that cannot be read are left out.
 typedef struct Classification {
   int classes;
   ClassRow *row; // [num_images] of the data set
-  bool *read;    // [num_images] which of them it is about
-  int images;    // how many these are
-  int left_out;  // of the split's, because they could not be read
+  bool *read;    // [num_images] whether the image could be read
+  int images;    // number of images read
+  int left_out;  // images of the split that could not be read
 } Classification;
 
-// Runs inference over the whole data set, whose shapes the engine was opened with, as Task.collect does
-// (evaluation/task.h). Free with classification_free, whatever is returned.
+// Runs inference over the whole data set, with whose shapes the engine was opened; see Task.collect
+// (evaluation/task.h). Call classification_free whatever it returns.
 bool classify_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Classification *out, Err *err);
 void classification_free(Classification *c);
-// How many of the images that were read have their class first, or among the first five.
+// How many of the images read have their true class first, or among the first five.
 typedef struct ClassScores {
   int64_t top1, top5, images;
 } ClassScores;
 ClassScores classify_score(const Dataset *d, const Classification *c);
-// count [classes, classes]: the images of class `row` whose first is `column`.
+// count [classes, classes]: images of class `row` that are classified as `column`.
 void classify_confusion(const Dataset *d, const Classification *c, int64_t *count);

@@ -19,9 +19,9 @@
 typedef struct ClassSink {
   Sink sink; // first, so that its address is the sink's
   ClassResults results;
-  int guesses;        // of an image of a data set that cross to the first rank
-  Classification all; // of a data set; on the first rank
-  int *label;         // [guesses] of an image that is unpacked
+  int guesses;        // classes of an image that are sent to rank 0
+  Classification all; // results on a data set; on rank 0
+  int *label;         // [guesses] unpacked from a message
   float *score;       // [guesses]
 } ClassSink;
 
@@ -47,7 +47,7 @@ static void fit(InferOptions *o, const ModelConfig *config) {
 
 // ---- the data set -----------------------------------------------------------------------------------------------
 
-// Training's split again: a part of --data, by the seed of the run that the weights are of.
+// Repeats training's split: a fraction of --data, drawn with the seed of the run that made the weights.
 static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoint *c) {
   const char *run = ckpt_find_meta(c, "run");
   double fraction = 0, seed = -1;
@@ -59,7 +59,7 @@ static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoi
   to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
 }
 
-// With the model's classes, whose numbers are by their names.
+// With the model's classes, matched by name.
 static void open_data(Sink *sink, Dataset *d) {
   Err err;
   const InferRun *run = sink->run;
@@ -148,7 +148,7 @@ static void close_sink(Sink *sink) {
   free(s);
 }
 
-// ---- images that are named --------------------------------------------------------------------------------------
+// ---- named images ---- ------------------------------------------------------------------------------------------
 
 static void take(Sink *sink, const Decoded *image, const void *results, int in_batch) {
   const maskrcnn_classes *c = networks_result(results, in_batch)->classes;
@@ -159,9 +159,9 @@ static void take(Sink *sink, const Decoded *image, const void *results, int in_b
   sink->done++;
 }
 
-// ---- images of a data set ---------------------------------------------------------------------------------------
+// ---- images of a data set ---- ----------------------------------------------------------------------------------
 
-// Its place in the data set, and of its likeliest classes label and probability.
+// The image's index in the data set, and the labels and probabilities of its most probable classes.
 static void pack(Sink *sink, int image, const maskrcnn_result *result, ByteBuffer *to) {
   const maskrcnn_classes *c = result->classes;
   const size_t n = (size_t)of(sink)->guesses;

@@ -1,5 +1,4 @@
-// Classes as ./infer leaves them: a line of JSON for each image, and of a data set top-1, top-5 and the confusion
-// matrix.
+// Classification in ./infer: a line of JSON for each image and, for a data set, top-1, top-5 and the confusion matrix.
 #pragma once
 #include "inference/infer_task.h"
 

@@ -1,5 +1,5 @@
-// Images sampled through an affine map: which points a canvas pixel shows, and what an image holds between its pixels.
-// As PyTorch's grid_sample(mode="bilinear", padding_mode="zeros", align_corners=False) samples.
+// Samples images through an affine map: which points a canvas pixel shows, and an image's value between its pixels.
+// Sampling follows PyTorch's grid_sample(mode="bilinear", padding_mode="zeros", align_corners=False).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,17 +7,17 @@
 #include "base/rng.h" // HD
 #include "exact/tap.h"
 
-enum { AFFINE_MOST_SAMPLES = 16 }; // of a canvas pixel, along each axis
+enum { AFFINE_MOST_SAMPLES = 16 }; // per canvas pixel, along each axis
 
-// How many samples cover a step of (across, down) pixels of the image: one up to a step of a quarter more than a pixel,
-// so that pictures that are turned or slightly zoomed are sampled once.
+// Number of samples that cover a step of (across, down) pixels of the image. Up to 1.25 pixels it is one, so that
+// rotated or slightly zoomed images are sampled once.
 static inline HD int affine_samples(real across, real down) {
   const real step = real_sqrt(across * across + down * down) + (real)0.75;
   return step < AFFINE_MOST_SAMPLES ? MAX((int)step, 1) : AFFINE_MOST_SAMPLES; // NaN: the most
 }
 
-// Pixel (y, x) of rgb [h, w, 3] by channel, or (channels 1) its brightness by ITU-R 601 as Pillow rounds it; black
-// beyond the image.
+// Pixel (y, x) of rgb [h, w, 3] by channel, or (channels 1) its luminance by ITU-R 601 as Pillow rounds it; black
+// outside the image.
 static inline HD void affine_texel(const uint8_t *rgb, int h, int w, int y, int x, int channels, real value[3]) {
   const bool inside = y >= 0 && y < h && x >= 0 && x < w;
   const uint8_t *p = rgb + (inside ? ((size_t)y * w + x) * 3 : 0);
@@ -30,7 +30,7 @@ static inline HD void affine_texel(const uint8_t *rgb, int h, int w, int y, int 
 // Adds the image's value at point (u, v), [0, 255].
 static inline HD void affine_add(const uint8_t *rgb, int h, int w, real u, real v, int channels, real sum[3]) {
   const real px = u - (real)0.5, py = v - (real)0.5;
-  if (!(px > -1 && px < (real)w && py > -1 && py < (real)h)) return; // negated so that NaN is beyond, too
+  if (!(px > -1 && px < (real)w && py > -1 && py < (real)h)) return; // negated so that NaN counts as outside
   Tap tx, ty;
   tx.low = (int)real_floor(px);
   ty.low = (int)real_floor(py);
@@ -46,10 +46,10 @@ static inline HD void affine_add(const uint8_t *rgb, int h, int w, real u, real 
   for (int k = 0; k < channels; k++) sum[k] += tap_blend(ty, tx, a[k], b[k], c[k], d[k]);
 }
 
-// v / n. A division by 1 would take a GPU as long as any.
+// v / n. Skips the division by 1, which costs a GPU as much as any other.
 static inline HD real affine_share(real v, int n) { return n == 1 ? v : v / (real)n; }
 
-// Canvas pixel (y, x) of the image, [0, 255]: what the map of nn/ops.h's preprocess_affine shows there.
+// Canvas pixel (y, x) of the image, [0, 255], as mapped by nn/ops.h's preprocess_affine.
 static inline HD void affine_pixel(const real map[6], const uint8_t *rgb, int h, int w, int y, int x, int channels,
                                    bool antialias, real value[3]) {
   const int nx = antialias ? affine_samples(map[0], map[3]) : 1, ny = antialias ? affine_samples(map[1], map[4]) : 1;

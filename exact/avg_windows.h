@@ -1,10 +1,10 @@
-// Which positions a mean is taken over, by how many it divides, and which windows cover a position, along one axis; on
-// the CPU and CUDA, forward and backward.
+// Average pooling along one axis: the positions of a window, its divisor, and the windows that cover a position. Shared
+// by the CPU and CUDA, forward and backward.
 #pragma once
 #include "base/basics.h"
 #include "exact/pool_windows.h"
 
-// The input positions of window `out`, of `outputs`, along `size` positions; empty where it covers none.
+// The input positions of window `out`, of `outputs`, over `size` positions; empty if it covers none.
 static inline HD PoolSpan avg_window(const AvgPool *p, int out, int outputs, int size) {
   if (p->window.size) return pool_window(&p->window, out, size);
   const uint32_t i = (uint32_t)out, of = (uint32_t)outputs, h = (uint32_t)size;
@@ -12,7 +12,7 @@ static inline HD PoolSpan avg_window(const AvgPool *p, int out, int outputs, int
   return bin;
 }
 
-// What this axis contributes to the divisor of window `out`: its positions, with those in the padding where they count.
+// This axis's factor of the divisor of window `out`: its positions, including those in the padding if they count.
 static inline HD int avg_divisor(const AvgPool *p, int out, int outputs, int size) {
   PoolSpan span = avg_window(p, out, outputs, size);
   int first = out * p->window.stride - p->window.pad;
@@ -28,8 +28,8 @@ static inline HD PoolSpan avg_windows_of(const AvgPool *p, int in, int outputs, 
   return bins;
 }
 
-// Whether a pool makes `out` positions of `in` along an axis. Adaptive ones have sides whose products, which tell where
-// bins begin, 32 bits hold.
+// Whether a pool maps `in` positions to `out` along an axis. Adaptive pools need sides whose product, used to compute
+// bin limits, fits into 32 bits.
 static inline bool avg_pool_fits(const AvgPool *p, int in, int out) {
   return p->window.size ? pool_fits(&p->window, in, out) : in > 0 && in <= 65535 && out > 0 && out <= 65535;
 }

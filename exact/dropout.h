@@ -1,12 +1,12 @@
-// Which elements dropout keeps, and by what it multiplies them; on the CPU and CUDA.
+// Which elements dropout keeps, and their scale; shared by the CPU and CUDA.
 #pragma once
 #include "base/rng.h"
 #include "exact/real.h"
 #include "nn/ops.h"
 
 typedef struct DropoutRule {
-  uint64_t key;       // of seed, layer and step
-  uint64_t threshold; // draws of 32 bits below it are dropped
+  uint64_t key;       // from seed, layer and step
+  uint64_t threshold; // elements whose 32-bit random number is below it are dropped
   real scale;
 } DropoutRule;
 
@@ -16,7 +16,7 @@ static inline HD DropoutRule dropout_rule(const Dropout *p) {
   return rule;
 }
 
-// Of the first channel of pixel (n, y, x) of t.
+// The index of the first channel of pixel (n, y, x) of t.
 static inline HD uint64_t dropout_element(const Dropout *p, const Tensor *t, int n, int y, int x) {
   return ((((uint64_t)p->first_row + (uint64_t)n) * (uint64_t)t->h + (uint64_t)y) * (uint64_t)t->w + (uint64_t)x) *
          (uint64_t)t->c;

@@ -1,10 +1,10 @@
-// Box arithmetic: IoU, the box coder, clipping, anchors. Compiled for the CPU reference and the CUDA kernels from this
-// one text: every function is a fixed sequence of correctly rounded operations, without contraction into fused
-// multiply-add, so that both devices decide alike to the bit which boxes overlap, match and survive.
+// Box arithmetic: IoU, the box coder, clipping, anchors. The CPU reference and the CUDA kernels compile the same
+// source: every function is a fixed sequence of correctly rounded operations, without contraction into fused
+// multiply-add, so that both devices agree to the bit on which boxes overlap, match and survive.
 //
 // Boxes are x1 y1 x2 y2 in canvas pixels; a width is x2 - x1 + extra. `extra` is 0, or 1 where x2 and y2 are the last
 // pixels inside, as in Detectron and maskrcnn-benchmark. box_span makes such a box half-open; overlap and area are
-// those of spans. Comparisons are written so that NaN takes the branch that drops the box.
+// computed on spans. Comparisons are written so that NaN takes the branch that drops the box.
 #pragma once
 #include "base/rng.h" // HD
 #include "exact/real.h"
@@ -16,9 +16,9 @@ typedef struct Box { // a row of a box tensor
 
 static inline HD Box *box_rows(const Tensor *t) { return (Box *)t->data; }
 
-// e^x within 1.03 ulp, never falling as x rises (tried for every float). Math libraries differ in the last bit; this
-// one is sums and products only, so that scores and boxes made with it are the same on every device. Range reduction
-// gives e^x = 2^k · e^r with |r| ≤ log(2) / 2, where Taylor's terms up to r^7 leave 5e-9 of the value.
+// e^x within 1.03 ulp, and monotone (tested for every float). Math libraries differ in the last bit; this one uses only
+// sums and products, so that scores and boxes computed with it are the same on every device. Range reduction gives e^x
+// = 2^k · e^r with |r| ≤ log(2) / 2, where Taylor's terms up to r^7 leave an error of 5e-9.
 static inline HD float portable_exp(float x) {
   if (!(x < 89)) return x > 0 ? INFINITY : x; // NaN stays
   if (x < -104) return 0;
@@ -29,12 +29,12 @@ static inline HD float portable_exp(float x) {
   return ldexpf(1 + (r + tail), (int)k); // a scaling by 2^k is exact, or correctly rounded where subnormal
 }
 
-// The exponential behind every score and box. double is the reference's alone and keeps the library's.
+// The exponential behind every score and box. double, which only the reference uses, calls the library's.
 static inline HD real geometry_exp(real x) {
   return sizeof(real) == sizeof(float) ? (real)portable_exp((float)x) : (real)real_exp(x);
 }
 
-// A logit's probability.
+// The probability of a logit (sigmoid).
 static inline HD real sigmoid(real x) { return 1 / (1 + geometry_exp(-x)); }
 
 // The half-open box that covers the pixels of b.
@@ -45,7 +45,7 @@ static inline HD Box box_span(Box b, real extra) {
 
 static inline HD real box_area(Box span) { return (span.x2 - span.x1) * (span.y2 - span.y1); }
 
-// Intersection over union of two spans; 0, never NaN, where there is no overlap, no area or no number.
+// Intersection over union of two spans; 0, never NaN, if there is no overlap, no area or no number.
 static inline HD real box_iou(Box a, Box b) {
   real w = (b.x2 < a.x2 ? b.x2 : a.x2) - (b.x1 > a.x1 ? b.x1 : a.x1);
   real h = (b.y2 < a.y2 ? b.y2 : a.y2) - (b.y1 > a.y1 ? b.y1 : a.y1);

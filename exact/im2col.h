@@ -1,10 +1,10 @@
-// Implicit GEMM, for both devices: a convolution is a matrix product whose left operand is the im2col matrix of what it
-// reads. Its rows (the GEMM's M) are pixels of the result, its columns (K) are (tap, channel). The matrix is not
-// stored: this header says which pixel an element of it is.
+// Implicit GEMM, shared by both devices: a convolution is a matrix product whose left operand is the im2col matrix of
+// its input. The rows (the GEMM's M) are output pixels, the columns (K) are (tap, channel). The matrix is never stored:
+// this header computes which pixel each element of it is.
 //
 // Forward, output pixel i reads taps from i · stride - pad on. dgrad with stride s is s² GEMMs of stride 1, one for
-// each phase of dx: the pixel at s·u + phase receives from the taps r ≡ phase + pad (mod s) alone, and these are
-// neighbours in dy. So the phases share out the filter's taps, and no product is with an inserted zero.
+// each phase of dx: the pixel at s·u + phase receives only from the taps r ≡ phase + pad (mod s), and these are
+// neighbours in dy. So the phases partition the filter's taps, and no product involves an inserted zero.
 #pragma once
 #include "nn/ops.h"
 
@@ -12,7 +12,7 @@ typedef struct Im2colAxis {
   int size;                  // output pixels
   int out, out_stride;       // output pixel i is element out + out_stride · i of the result
   int in, in_stride;         // its tap t is element in + in_stride · i + t of the operand; 0 outside it (the padding)
-  int taps;                  // may be 0, in a phase that no tap meets
+  int taps;                  // may be 0, for a phase that no tap reaches
   int filter, filter_stride; // tap t is the filter's filter + filter_stride · t
 } Im2colAxis;
 
@@ -27,7 +27,7 @@ static inline Im2colAxis im2col_axis_forward(const Conv *conv, int taps, int siz
 
 static inline Im2colAxis im2col_axis_dgrad(const Conv *conv, int taps, int size, int phase) {
   int stride = conv->stride, first = (phase + conv->pad) % stride, ours = (taps - first + stride - 1) / stride;
-  // The filter is flipped: where dy's positions ascend its taps descend.
+  // The filter is flipped: as positions in dy ascend, its taps descend.
   return (Im2colAxis){.size = (size - phase + stride - 1) / stride,
                       .out = phase,
                       .out_stride = stride,
@@ -42,7 +42,7 @@ static inline Im2col im2col_forward(const Conv *conv, const Tensor *w, const Ten
   return (Im2col){im2col_axis_forward(conv, w->h, y->h), im2col_axis_forward(conv, w->w, y->w)};
 }
 
-// Whether the im2col matrix is x itself: one tap, stride 1, no padding, every pixel in the order of memory.
+// Whether the im2col matrix is x itself: one tap, stride 1, no padding, pixels in memory order.
 static inline bool im2col_axis_is_identity(const Im2colAxis *a, int size) {
   return a->taps == 1 && !a->in && a->in_stride == 1 && a->size == size;
 }
@@ -52,7 +52,7 @@ static inline bool im2col_is_identity(const Im2col *im2col, const Tensor *x) {
 
 static inline int im2col_taps(const Im2col *im2col) { return im2col->y.taps * im2col->x.taps; }
 static inline int im2col_area(const Im2col *im2col) { return im2col->y.size * im2col->x.size; }
-// Index in the filter of one of the im2col matrix's taps.
+// Index in the filter of a tap of the im2col matrix.
 static inline int im2col_filter_tap(const Im2col *im2col, int tap, int filter_width) {
   const Im2colAxis *y = &im2col->y, *x = &im2col->x;
   return (y->filter + tap / x->taps * y->filter_stride) * filter_width + x->filter + tap % x->taps * x->filter_stride;

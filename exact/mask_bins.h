@@ -1,6 +1,6 @@
-// Instance masks between the decoded image, where they are bits or polygons, and the m × m grids of the mask head:
-// which bits a training target samples (project_masks_on_boxes), which mask pixels a pasted pixel reads
-// (paste_masks_in_image). One text for the CPU and CUDA: the same operations in the same order.
+// Converts instance masks between the decoded image (bits or polygons) and the mask head's m × m grids: which bits a
+// training target samples (project_masks_on_boxes), and which mask pixels a pasted pixel reads (paste_masks_in_image).
+// The CPU and CUDA compile the same source: the same operations in the same order.
 #pragma once
 #include <string.h>
 #include "base/basics.h"
@@ -14,11 +14,11 @@ typedef struct Mask { // an instance on its canvas, read through nearest resizin
   const Bitmap *bitmap;
   const uint32_t *bits;   // of this bitmap
   float scale_y, scale_x; // decoded pixels per canvas pixel
-  float centre;           // of a canvas pixel, from its corner: where it is read
+  float centre;           // where a canvas pixel is read, from its corner
 } Mask;
 
-// At their corners, as torchvision reads the masks it trains on; otherwise at their centres, as Pillow resizes by
-// nearest.
+// At pixel corners, as torchvision reads the masks it trains on; otherwise at centres, as Pillow's nearest resizing
+// does.
 static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int row, const ImageInfo *info) {
   const Bitmap *bitmap = &truth->bitmap[row];
   Mask mask = {info,
@@ -30,8 +30,8 @@ static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int
   return mask;
 }
 
-// The bit at canvas pixel (y, x) inside the resized image: mirrored, then resized by nearest, as torchvision's training
-// does it. Float whatever `real` is, as PyTorch's interpolate is.
+// The bit at canvas pixel (y, x) inside the resized image: mirrored, then resized by nearest, as in torchvision's
+// training. Always float, whatever `real` is, as PyTorch's interpolate is.
 static inline HD bool mask_bit(const Mask *m, int y, int x) {
   int row = MIN((int)(((float)y + m->centre) * m->scale_y), m->info->h - 1) - m->bitmap->y;
   int column = MIN((int)(((float)x + m->centre) * m->scale_x), m->info->w - 1);
@@ -50,8 +50,8 @@ static inline HD real mask_sample(const Mask *m, Tap row, Tap column) {
   return high + row.fraction * (1 - column.fraction) * c + row.fraction * column.fraction * d;
 }
 
-// Sum over one row of sampling points of a bin; a bin is the sum of its rows, in order, over their number. The map ends
-// with the resized image, not with the canvas.
+// Sum over one row of a bin's sampling points; a bin is the sum of its rows, in order, divided by their number. The map
+// ends with the resized image, not with the canvas.
 static inline HD real mask_bin_row(const Mask *m, RoiAxis ys, RoiAxis xs, int bin_y, int bin_x, int sy) {
   real sum = 0;
   Tap row = roi_tap(ys, bin_y, sy, m->info->rh);
@@ -86,7 +86,7 @@ static inline HD PolygonGrid polygon_grid(const MaskTarget *p, Box box) {
   return grid;
 }
 
-// Coordinate i of a part: its words are the number of points, then x and y of each.
+// Coordinate i of a polygon part, which is stored as the number of points, then x and y of each.
 static inline HD float part_coordinate(const uint32_t *part, uint32_t i) {
   float value;
   memcpy(&value, part + 1 + i, sizeof value);
@@ -95,7 +95,7 @@ static inline HD float part_coordinate(const uint32_t *part, uint32_t i) {
 
 static inline HD const uint32_t *part_next(const uint32_t *part) { return part + 1 + 2 * part[0]; }
 
-// Edge i of a part, from point i to the next one.
+// Edge i of a part, from point i to the next.
 static inline HD PolygonEdge part_edge(const PolygonGrid *g, const uint32_t *part, uint32_t i) {
   uint32_t next = i + 1 < part[0] ? i + 1 : 0;
   int x0 = polygon_fine((part_coordinate(part, 2 * i) - g->x) * g->scale_x);
@@ -105,7 +105,7 @@ static inline HD PolygonEdge part_edge(const PolygonGrid *g, const uint32_t *par
   return polygon_edge(x0, y0, x1, y1, g->size);
 }
 
-// The rows that an edge's crossing toggles in a column of at most 64 target pixels, bit y for row y.
+// The rows toggled by an edge that crosses a column of at most 64 target pixels; bit y for row y.
 static inline HD uint64_t toggled_rows(const PolygonEdge *e, int column, int size) {
   int from = polygon_crossing(e, column, size);
   return from < size ? ~(uint64_t)0 << from : 0;
@@ -113,7 +113,7 @@ static inline HD uint64_t toggled_rows(const PolygonEdge *e, int column, int siz
 
 // ---- predictions ----------------------------------------------------------------------------------------------------
 
-// Row of a group's first detection when the groups are compacted: an exclusive prefix sum over their counts.
+// Row of a group's first detection after compaction: an exclusive prefix sum over the groups' counts.
 static inline HD int compacted_row(const Boxes *detections, int group) {
   int row = 0;
   for (int g = 0; g < group; g++) row += detections->count[g];
@@ -127,7 +127,7 @@ typedef struct Paste { // one axis of a mask, with a border of zeros, stretched 
   real scale;          // mask pixels per image pixel
 } Paste;
 
-// Scales the interval from resized to decoded pixels, grows it about its centre by the border; truncates it unless
+// Scales the interval from resized to decoded pixels and grows it about its centre by the border; truncates it unless
 // `exact`.
 static inline HD Paste paste_axis(bool exact, real low, real high, int resized, int decoded, int mask) {
   real ratio = (real)((float)decoded / (float)resized); // torchvision keeps this one in float
@@ -151,7 +151,7 @@ static inline HD Paste paste_axis(bool exact, real low, real high, int resized, 
   return axis;
 }
 
-// A mask's probabilities, h × w pixels of which the next follows after `pitch`.
+// A mask's probabilities, h × w pixels, `pitch` elements apart.
 typedef struct MaskMap {
   const real *at;
   int h, w, pitch;
@@ -162,17 +162,17 @@ static inline HD real mask_bordered(const MaskMap *m, int y, int x) {
   return y < 1 || x < 1 || y > m->h || x > m->w ? 0 : m->at[((y - 1) * m->w + x - 1) * m->pitch];
 }
 
-// Row y of the padded mask where this tap is.
+// Row y of the padded mask at this tap.
 static inline HD real mask_between(const MaskMap *m, int y, Tap column) {
   return tap_between(column, mask_bordered(m, y, column.low), mask_bordered(m, y, column.high));
 }
 
-// What is pasted where these taps are.
+// The value pasted at these taps.
 static inline HD real pasted_value(const MaskMap *m, Tap row, Tap column) {
   return tap_between(row, mask_between(m, row.low, column), mask_between(m, row.high, column));
 }
 
-// The part of an axis of so many image pixels that a mask covers: [*from, *to).
+// The part [*from, *to) of an axis of so many image pixels that a mask covers.
 static inline HD void paste_range(const Paste *axis, int pixels, int *from, int *to) {
   *from = MAX(axis->first, 0);
   *to = MIN(axis->first + axis->length, pixels);

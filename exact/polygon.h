@@ -1,30 +1,30 @@
-// Polygon rasterisation by the even-odd rule, equal to COCO's maskApi (Dollár and Lin, 2014, rleFrPoly) to the bit, on
-// the CPU and CUDA. The boundary is drawn on a grid POLYGON_FINE times finer; wherever it steps over the middle of a
-// column of pixels, that column's fill toggles from there down. Rounding is maskApi's, down to truncation towards zero.
-// Toggles are collected column by column rather than step by step: an edge gives the same ones, in time proportional to
-// the columns.
+// Polygon rasterisation by the even-odd rule, bit for bit equal to COCO's maskApi (Dollár and Lin, 2014, rleFrPoly), on
+// the CPU and CUDA. The boundary is drawn on a grid POLYGON_FINE times finer; where it crosses the middle of a pixel
+// column, that column's fill toggles from there down. Rounding is maskApi's, including truncation towards zero. Toggles
+// are collected per column rather than per step: an edge gives the same ones, in time proportional to the number of
+// columns.
 #pragma once
 #include <stdbool.h>
 #include "base/basics.h"
 #include "base/rng.h" // HD
 
-// reach: pixels; bounds integers for coordinates gone astray
+// reach: in pixels; keeps integers in range for absurd coordinates
 enum { POLYGON_FINE = 5, POLYGON_REACH = 1000000 };
 
-// Pixels to the fine grid.
+// From pixels to the fine grid.
 static inline HD int polygon_fine(double pixels) {
   double reach = pixels > POLYGON_REACH ? POLYGON_REACH : pixels > -POLYGON_REACH ? pixels : -POLYGON_REACH;
   return (int)(POLYGON_FINE * reach + .5);
 }
 
-// An edge on the fine grid: points (x, y) are computed from the end with the lower major coordinate, so that an edge
-// gives the same ones both ways.
+// An edge on the fine grid: points (x, y) are computed from the end with the lower major coordinate, so that both
+// directions of an edge give the same points.
 typedef struct PolygonEdge {
   int x, y;       // that end
   int steps;      // along the major axis, one point each
   bool steep;     // the major axis is y
   double slope;   // minor per major
-  int first, end; // columns of pixels whose middle is stepped over: first … end - 1
+  int first, end; // columns of pixels whose middle is crossed: first … end - 1
 } PolygonEdge;
 
 // The minor coordinate of point t.
@@ -45,13 +45,13 @@ static inline HD PolygonEdge polygon_edge(int x0, int y0, int x1, int y1, int w)
   e.slope = (double)(backward ? -rise : rise) / (e.steps > 0 ? e.steps : 1);
   int a = e.steep ? polygon_minor(&e, 0) : e.x, b = e.steep ? polygon_minor(&e, e.steps) : e.x + e.steps;
   int low = MAX(MIN(a, b), 0), high = MAX(MAX(a, b), 0);
-  // Fine cell FINE · column + FINE / 2 is a column's middle; the step from it to the next cell is what counts.
+  // A column's middle is fine cell FINE · column + FINE / 2; the step from it to the next cell crosses it.
   e.first = (low - POLYGON_FINE / 2 + POLYGON_FINE - 1) / POLYGON_FINE;
   e.end = MIN((high - POLYGON_FINE / 2 + POLYGON_FINE - 1) / POLYGON_FINE, w);
   return e;
 }
 
-// The last point of a steep edge before it steps over the middle of a column. x is monotone in t.
+// The last point of a steep edge before it crosses the middle of a column. x is monotone in t.
 static inline HD int polygon_last_before(const PolygonEdge *e, int middle) {
   int low = 0, high = e->steps;
   while (high - low > 1) {
@@ -64,8 +64,8 @@ static inline HD int polygon_last_before(const PolygonEdge *e, int middle) {
   return low;
 }
 
-// From which of h rows on (h = none) the edge toggles `column`, one of first … end - 1: the first whose middle lies at
-// or below the higher point of the step.
+// From which of h rows on (h = none) the edge toggles `column`, one of first … end - 1: the first whose middle is at or
+// below the higher point of the step.
 static inline HD int polygon_crossing(const PolygonEdge *e, int column, int h) {
   int middle = POLYGON_FINE * column + POLYGON_FINE / 2, y;
   if (e->steep) {

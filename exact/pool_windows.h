@@ -1,4 +1,4 @@
-// Which positions a pooling window covers, and which windows cover a position, along one axis; on the CPU and CUDA,
+// Pooling along one axis: the positions of a window, and the windows that cover a position. Shared by the CPU and CUDA,
 // forward and backward.
 #pragma once
 #include "base/basics.h"
@@ -23,7 +23,7 @@ static inline HD PoolSpan pool_windows_of(const Pool *p, int in, int outputs) {
   return span;
 }
 
-// Whether `out` windows belong to `in` positions, rounded down or up.
+// Whether `in` positions give `out` windows, rounded down or up.
 static inline bool pool_fits(const Pool *p, int in, int out) {
   return out == pool_extent(p, in, false) || out == pool_extent(p, in, true);
 }

@@ -1,18 +1,18 @@
 // Pillow's antialiased bilinear resize (Resample.c): a triangle filter as wide as an output pixel, but at least as an
-// input pixel, so that shrinking does not alias. Weights are fixed-point numbers that add up to one, made in double;
-// the horizontal pass comes first and leaves bytes. One text for the CPU and CUDA: the same operations in the same
-// order.
+// input pixel, so that shrinking does not alias. Weights are fixed-point numbers that add up to one, computed in
+// double; the horizontal pass comes first and rounds to bytes. The CPU and CUDA compile the same source: the same
+// operations in the same order.
 #pragma once
 #include <stddef.h>
 #include "base/basics.h"
 #include "base/rng.h" // HD
 
-enum { RESAMPLE_BITS = 22 }; // of a weight: 32, less 8 of a pixel and 2 to spare
+enum { RESAMPLE_BITS = 22 }; // of a weight: 32, less 8 for the pixel and 2 to spare
 
 typedef struct Resample { // of one output position: the input positions first … first + count - 1
   int first, count;
-  double centre, inverse; // of the triangle: in input positions; one over half its width
-  double total;           // of the weights, before they are divided by it
+  double centre, inverse; // of the triangle, in input positions: its centre, one over half its width
+  double total;           // sum of the weights before normalisation
 } Resample;
 
 // The filter at the k-th input position, not normalised.

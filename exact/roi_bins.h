@@ -1,14 +1,14 @@
-// Where RoIAlign reads (He et al., "Mask R-CNN", 2017, section 3): the FPN level of a RoI, its bins, the sampling
-// points in them, the pixels around a sampling point. One text for features and mask targets, forward and backward, CPU
-// and CUDA.
+// RoIAlign's sampling (He et al., "Mask R-CNN", 2017, section 3): the FPN level of a RoI, its bins, their sampling
+// points, and the pixels around a sampling point. Shared by features and mask targets, forward and backward, CPU and
+// CUDA.
 #pragma once
 #include "base/basics.h"
 #include "exact/geometry.h"
 #include "exact/tap.h"
 
 // limit[l] = the smallest √area, in canvas pixels, that belongs to x[l] or above (l ≥ 1): Lin et al., "Feature Pyramid
-// Networks", 2017, eq. 1, solved for the area. The logarithm is taken once, on the host: a comparison per RoI gives the
-// same level on every device.
+// Networks", 2017, eq. 1, solved for the area. The host takes the logarithm once: a comparison per RoI gives the same
+// level on every device.
 static inline void roi_level_limits(const RoiAlign *p, real limit[MAX_LEVELS]) {
   for (int l = 0; l < p->levels; l++) {
     double ratio = exp2(p->first_level + l - (double)p->canonical_level - p->level_eps);
@@ -29,7 +29,7 @@ typedef struct RoiAxis { // one axis of a RoI's grid, in pixels of the map it re
   int samples;           // sampling points per bin
 } RoiAxis;
 
-// The axis of a RoI from `low` to `high` canvas pixels, cut into `size` bins; scale: map pixels per canvas pixel;
+// The axis of a RoI from `low` to `high` canvas pixels, divided into `size` bins; scale: map pixels per canvas pixel;
 // sampling, aligned as in RoiAlign.
 static inline HD RoiAxis roi_axis(real low, real high, real scale, int size, int sampling, bool aligned) {
   real shift = aligned ? (real)0.5 : 0;
@@ -46,10 +46,10 @@ static inline HD RoiAxis roi_axis(real low, real high, real scale, int size, int
 typedef struct RoiGrid { // the grid of one RoI over the level it reads
   int level;
   RoiAxis y, x;
-  int samples; // per bin; 1 where there are none, so that it divides
+  int samples; // per bin; 1 if there are none, to make division safe
 } RoiGrid;
 
-// The grid of a RoI; limit as roi_level_limits makes it.
+// The grid of a RoI; limit as computed by roi_level_limits.
 static inline HD RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi) {
   RoiGrid grid;
   grid.level = roi_level(p, limit, roi);
@@ -59,7 +59,7 @@ static inline HD RoiGrid roi_grid(const RoiAlign *p, const real *limit, Box roi)
   return grid;
 }
 
-// Sampling point s of bin b on an axis over a map of `size` pixels. Up to one pixel outside, the edge is repeated;
+// Sampling point s of bin b on an axis of a map of `size` pixels. Up to one pixel outside, the edge is repeated;
 // farther out the tap's low is negative, and the sample counts as zero.
 static inline HD Tap roi_tap(RoiAxis axis, int b, int s, int size) {
   real at = axis.start + (real)b * axis.bin + ((real)s + (real)0.5) * axis.bin / (real)axis.samples;

@@ -1,5 +1,5 @@
 // Linear interpolation between neighbouring pixels: where a sample reads an axis, and the bilinear blend of two such
-// axes. RoIAlign, mask targets, pasted masks and the resize of images all sample through a Tap, on the CPU and CUDA.
+// axes. RoIAlign, mask targets, pasted masks and image resizing all sample through a Tap, on the CPU and CUDA.
 #pragma once
 #include "base/basics.h"
 #include "base/rng.h" // HD

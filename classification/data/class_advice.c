@@ -3,17 +3,17 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 
-// LEAST: of what ./train takes.
+// LEAST: the smallest that ./train accepts.
 enum { LEAST = 4, SMALL = 64, LARGE = 224, STEP = 32, MANY_IMAGES = 20000 };
 
-// As --batch unless so few images are left that an epoch had less than 20 steps.
+// The default of --batch, unless that leaves fewer than 20 steps an epoch.
 static int suit_batch(int images) {
   int batch = 128;
   while (batch > 8 && 20 * batch > images) batch /= 2;
   return batch;
 }
 
-// Gray pictures of a few pixels, all of one size.
+// Small grey images, all of one size.
 static char *for_idx(const ClassSurvey *s, int size) {
   const int side = MAX(size ? size : MAX(s->median.h, s->median.w), LEAST);
   if (side > SMALL) return xasprintf("--model resnet18 --size %d", side);
@@ -22,7 +22,7 @@ static char *for_idx(const ClassSurvey *s, int size) {
   return xasprintf("--model vgg-28%s --phases 10@1e-3,10@1e-4,25@1e-4+augment", other);
 }
 
-// Photographs: what torchvision's networks see by default, less where half of them do not hold as much.
+// Photographs: torchvision's default input size, or less if over half of the images are smaller than that.
 static char *for_folders(const Dataset *d, const ClassSurvey *s, int size) {
   const char *model = d->num_images < MANY_IMAGES ? "resnet18" : "resnet50";
   const int held = MAX(MIN(s->median.h, s->median.w) / STEP * STEP, SMALL), side = size ? size : MIN(held, LARGE);

@@ -57,7 +57,7 @@ static bool list_names(ClassFolders *f, const char *dir, Err *err) {
   return true;
 }
 
-// A class's folder as what it is called and as what it is.
+// A class's folder: its name, and the device and inode that identify it.
 typedef struct Known {
   char *key;
   int label;
@@ -111,7 +111,7 @@ typedef struct Listing {
   size_t room;
 } Listing;
 
-// What is below DIR/below; takes `below`.
+// Lists everything below DIR/below; frees `below`.
 static bool list_files(Listing *l, char *below, int label, int depth, Err *err) {
   ClassFolders *f = l->f;
   char *folder = xasprintf("%s/%s", l->dir, below);

@@ -11,12 +11,12 @@ typedef struct ClassFolders {
   int classes, files;
   char **name;     // [classes] ascending, byte by byte
   ClassFile *file; // [files] ascending by path within a class
-  int others;      // files in class folders that are not named as JPEG or PNG are
+  int others;      // files in class folders whose names are not a JPEG's or PNG's
 } ClassFolders;
 
-// Lists the classes and, in them and in folders below them, what is called .jpg, .jpeg or .png in any case. Names that
-// begin with a dot are not looked at. False where the folder cannot be read, holds no folder, one's name is not UTF-8,
-// or two folders have one name (class_name_key) or are one.
+// Lists the classes and their files: names that end in .jpg, .jpeg or .png in any case, in the class's folder and
+// below. Names that begin with a dot are skipped. False if the folder cannot be read, holds no folder, a folder's name
+// is not UTF-8, or two folders have the same name (class_name_key) or are the same folder.
 bool class_folders_list(ClassFolders *f, const char *dir, Err *err);
 void class_folders_free(ClassFolders *f);
 // Whether a folder holds another one.

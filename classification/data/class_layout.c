@@ -40,7 +40,7 @@ bool class_split_is_one(const char *dir, const char *folder, Err *err) {
   return true;
 }
 
-// train2017/ and val2017/ are folders of a COCO set whose annotations are elsewhere, not two classes.
+// train2017/ and val2017/ belong to a COCO set whose annotations are elsewhere; they are not two classes.
 static bool holds_classes(const char *dir) {
   ClassFolders f;
   if (!class_folders_in(dir) || !class_folders_list(&f, dir, NULL)) return class_folders_in(dir);
@@ -58,7 +58,7 @@ static bool has_folder(const char *dir, const char *name) {
   return has;
 }
 
-// Folders beside annotations, and images beside their labels or the pictures of their masks, are no classes.
+// Folders next to annotations, and image folders next to labels or mask images, are not classes.
 static bool is_of_boxes(const char *dir) {
   if (has_folder(dir, "annotations")) return true;
   if (has_folder(dir, "images") && (has_folder(dir, "masks") || has_folder(dir, "labels"))) return true;

@@ -6,7 +6,7 @@
 
 enum { LATIN = 0xc0, LATIN_END = 0x180, HANGUL = 0xac00, HANGUL_END = 0xd7a4 };
 
-// Of the letters from LATIN on: the lower-case letter and the mark that they decompose into; '.': they do not.
+// For the letters from LATIN on: the lower-case letter and the mark that they decompose into; '.': they do not.
 static const char letter[] = "aaaaaa.ceeeeiiii.nooooo..uuuuy..aaaaaa.ceeeeiiii.nooooo..uuuuy.y"
                              "aaaaaaccccccccdd..eeeeeeeeeegggggggghh..iiiiiiiii...jjkk.llllll."
                              "...nnnnnn...oooooo..rrrrrrsssssssstttt..uuuuuuuuuuuuwwyyyzzzzzz.";
@@ -42,8 +42,8 @@ static char *encode(char *to, uint32_t code) { // below U+10000
   return to;
 }
 
-// A letter without a mark, in lower case: capitals stand 32 before it, or, from U+0100 on, one before, at even codes up
-// to U+0137 and from U+014A on, at odd ones between.
+// A letter without a mark, in lower case: capitals are 32 before their lower case, or, from U+0100 on, one before; they
+// are the even codes up to U+0137 and from U+014A on, and the odd ones between.
 static uint32_t lower(uint32_t c) {
   if ((c >= 'A' && c <= 'Z') || (c >= 0xc0 && c <= 0xde && c != 0xd7)) return c + 32;
   if ((c >= 0x100 && c < 0x138) || (c >= 0x14a && c < 0x178)) return c | 1;

@@ -1,7 +1,7 @@
-// When two folders have one name: they differ in case or in Unicode's normal form only, as after a copy by way of a
-// file system that tells neither apart.
+// Detects folder names that differ only in case or Unicode normalisation, as after a copy through a file system that
+// ignores these.
 #pragma once
 
-// Equal for such names: Latin letters (U+0000 … U+017F) lower-case, they and Hangul decomposed (Unicode's form D).
-// Other letters, and bytes that are no UTF-8, stand for themselves. Caller frees.
+// A key that is equal for such names: Latin letters (U+0000 … U+017F) are lower-cased, they and Hangul are decomposed
+// (Unicode's form D). Other letters, and bytes that are not UTF-8, are kept. Caller frees.
 char *class_name_key(const char *name);

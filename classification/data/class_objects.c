@@ -1,6 +1,6 @@
 #include "classification/data/class_objects.h"
 
-// The class of the image, and the map from the canvas, all of which it fills.
+// The image's class, and the map from the canvas, which the image fills.
 static int64_t write_class(const Dataset *d, const Placing *p) {
   Batch *b = p->batch;
   ImageInfo *info = &b->info[p->position];
@@ -22,5 +22,5 @@ static void print_set(const Dataset *d, FILE *out) {
   fprintf(out, "\n");
 }
 
-// Class 0 is one like the others: without an image the label is none.
+// Class 0 is an ordinary class: without an image the label is -1.
 const ObjectType objects_of_classes = {.mapped = true, .no_label = -1, .write = write_class, .print = print_set};

@@ -1,4 +1,4 @@
-// The objects of a set of classes: one an image, without a box, whose label is the image's class from 0 on.
+// The object type of classification: one object an image, without a box, whose label is the image's class, from 0.
 #pragma once
 #include "data/batches/dataset.h"
 

@@ -10,21 +10,21 @@
 #include "classification/data/class_survey.h"
 #include "data/survey/diagnosis.h"
 
-// A class with so many times fewer images than the largest is rare; few images of all classes together.
+// A class with so many times fewer images than the largest is rare; the whole set is small below FEW images.
 enum { RARE = 10, FEW = 1000 };
 
 typedef struct ClassSplit {
   const char *name; // NULL: there is none
   Dataset data;
   bool open;
-  Err stop; // why it could not be
+  Err stop; // why it could not be opened
   ClassSurvey survey;
 } ClassSplit;
 
 typedef struct ClassCheckup {
   ClassSplit train, val;
-  int shared, first_shared[2]; // images of val that are in train, too
-  char *flags;                 // of ./train; NULL: it would not start
+  int shared, first_shared[2]; // images of val that are also in train
+  char *flags;                 // for ./train; NULL: it would not start
   bool sound;
 } ClassCheckup;
 
@@ -50,7 +50,7 @@ static bool split_sound(const ClassSplit *s) {
 static void check(ClassCheckup *c, const SourceSurvey *r) {
   *c = (ClassCheckup){.first_shared = {-1, -1}};
   split_open(&c->train, "train", r, NULL);
-  // Classes of val are those of train: where that does not open, there is nothing to hold them against.
+  // val's classes must match train's: if train does not open, there is nothing to compare them with.
   if (c->train.open && classes_has(r->dir, "val")) split_open(&c->val, "val", r, &c->train.data);
   if (c->train.open && c->val.open)
     c->shared = class_survey_shared(&c->train.survey, &c->train.data, &c->val.survey, &c->val.data, c->first_shared);
@@ -129,7 +129,7 @@ static void say_hurts(Diagnosis *f, const ClassCheckup *c) {
   hurt_by_split(f, &c->train);
   hurt_by_split(f, &c->val);
   hurt_by_rare(f, &c->train);
-  if (!c->train.data.gray && c->train.data.num_images < FEW) // there are no such weights of gray pictures
+  if (!c->train.data.gray && c->train.data.num_images < FEW) // there are no pretrained weights for grey images
     found_hurt(f, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
                c->train.data.num_images);
   for (int i = 0; c->val.open && i < c->val.data.classes; i++) missing += c->val.survey.count[i] == 0;
@@ -146,7 +146,7 @@ static void find_split(Diagnosis *f, int split, const ClassSplit *s) {
   found->data = &s->data;
   found->defects = s->survey.wrong;
   found->category = xcalloc((size_t)s->data.classes, sizeof *found->category);
-  for (int k = 0; k < s->data.classes; k++) found->category[k] = k; // those of training are val's
+  for (int k = 0; k < s->data.classes; k++) found->category[k] = k; // val has training's classes
   say_split(found, s);
   say_wrong(f, split, s);
   histograms_take(&found->histograms, &s->data, false);

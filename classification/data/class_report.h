@@ -1,6 +1,6 @@
-// What the doctor says of a set of classes.
+// The doctor's report on a classification data set.
 #pragma once
 #include "data/batches/source.h"
 
-// Source.survey: opens training's split and the one to evaluate on, and looks at both. canvas.h = 0: ClassOptions'.
+// Source.survey: opens the training and evaluation splits and examines both. canvas.h = 0: as ClassOptions.
 bool class_report(const SourceSurvey *r);

@@ -1,4 +1,4 @@
-// Sets of classes, as IDX files or folders of images, as the source of a classifier's data.
+// Classification data sets (IDX files or folders of images) as a Source.
 #include <string.h>
 #include "base/file.h"
 #include "classification/data/class_report.h"

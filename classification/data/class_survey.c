@@ -13,10 +13,10 @@ const ClassDefectInfo class_defects[CLASS_DEFECTS] = {
     [CLASS_SHARED] = {"images of val that are in train, too", "scores are higher than they should be"},
 };
 
-// What the pass over the images keeps of one until all are through.
+// Per-image results that the pass over the images collects.
 typedef struct ClassLook {
   double ms;
-  char *reason; // why it cannot be decoded; NULL where it can
+  char *reason; // why it cannot be decoded; NULL if it can
 } ClassLook;
 
 static uint64_t key_of_pixels(const Dataset *d, int i) {
@@ -28,7 +28,7 @@ static uint64_t key_of_pixels(const Dataset *d, int i) {
 
 static uint64_t key_of_file(const char *path) {
   size_t size;
-  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // a pipe would be waited for
+  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
   const uint64_t key = bytes ? (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size) : 0;
   free(bytes);
   return key;

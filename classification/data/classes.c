@@ -11,12 +11,15 @@
 #include "classification/data/idx.h"
 #include "data/images/shrink.h"
 
-enum { FOLDER_SIZE = 224, KEEP_TIMES = 2 }; // canvas without a size; times its side that a shrunk image keeps at least
+enum {
+  FOLDER_SIZE = 224,
+  KEEP_TIMES = 2
+}; // default canvas side; a shrunk image keeps at least KEEP_TIMES the canvas's side
 
-// What each image is of and what tells it from others, beside the data set's own list of images.
+// Each image's label and key, parallel to the data set's own list of images.
 typedef struct Listed {
   int *label;    // [coco.num_images]
-  uint64_t *key; // [coco.num_images] of what it is, for the split by fraction
+  uint64_t *key; // [coco.num_images] the image's identity, for the split by fraction
 } Listed;
 
 // ---- IDX ------------------------------------------------------------------------------------------------------------
@@ -33,7 +36,8 @@ static void add_category(Coco *c, char *name) {
   c->num_categories++;
 }
 
-// Two classes with one name would be one to whoever reads results. A label is a byte: later names are never used.
+// Readers of results could not tell apart two classes with one name. A label is a byte, so names past 256 are never
+// used.
 static bool names_differ(const Coco *c, const char *path, Err *err) {
   for (int i = 0; i < MIN(c->num_categories, UINT8_MAX + 1); i++)
     for (int j = 0; j < i; j++)
@@ -43,7 +47,7 @@ static bool names_differ(const Coco *c, const char *path, Err *err) {
   return true;
 }
 
-// The lines of DIR/classes.txt, without a byte order mark and empty ones; without the file, none.
+// The lines of DIR/classes.txt without a byte order mark or empty lines; without the file, no names.
 static bool read_names(Coco *c, const char *dir, Err *err) {
   static const char mark[] = "\xef\xbb\xbf";
   char *path = xasprintf("%s/classes.txt", dir);
@@ -63,7 +67,7 @@ static bool read_names(Coco *c, const char *dir, Err *err) {
   return ok;
 }
 
-// Gives the classes of `like` in place of the set's own, and images their labels there: objects[own->n] images each.
+// Replaces the set's classes by those of `like`, and maps the images' labels: objects[own->n] images each.
 static bool take_classes(Dataset *d, const CategoryList *like, const CategoryList *own, const int *objects, int *to,
                          Err *err) {
   if (!categories_match(like, own, objects, to, &d->notes, err)) return false;
@@ -71,7 +75,7 @@ static bool take_classes(Dataset *d, const CategoryList *like, const CategoryLis
   return true;
 }
 
-// Classes 0 … highest, by the names of classes.txt where that is there.
+// Classes 0 … highest, named by classes.txt if that exists.
 static bool name_labels(Coco *c, const char *dir, int highest, const char *path, bool all, Err *err) {
   if (!read_names(c, dir, err)) return false;
   const int named = c->num_categories;
@@ -82,8 +86,8 @@ static bool name_labels(Coco *c, const char *dir, int highest, const char *path,
   return true;
 }
 
-// What a model or training knows is by its ids or, where names are others, by those; numbers stand for names that are
-// not known.
+// Classes that a model or the training set knows are matched by id or, if the names differ, by name; numbers stand in
+// for unknown names.
 static bool label_idx(Dataset *d, const char *dir, const Idx *labels, const char *path, const CategoryList *like,
                       int *label, Err *err) {
   int highest = 0, count[UINT8_MAX + 1] = {0}, to[UINT8_MAX + 1];
@@ -149,7 +153,7 @@ static bool name_folders(Dataset *d, const ClassFolders *f, int *label_of, const
   return ok;
 }
 
-typedef struct FolderImage { // on its way to the order of ids
+typedef struct FolderImage { // before sorting by id
   uint64_t key;
   int64_t id;
   int label;
@@ -192,7 +196,7 @@ static void measure_image(void *of, int i, int thread) {
   free(path);
 }
 
-// Finds the sizes of all images; those without one are left out, in order.
+// Reads the sizes of all images; those without one are left out, keeping the order.
 static bool measure_images(Dataset *d, const ClassOptions *o, Err *err) {
   Coco *c = &d->coco;
   bool ok = true;
@@ -247,8 +251,8 @@ bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key) {
   return rng_uniform(rng_key(rng_key(seed, RNG_SPLIT), image_key), 0) < fraction;
 }
 
-// Training needs two classes, and of folders an image of each: one that is empty is a copy that broke off. Labels of
-// IDX may have gaps, as those of EMNIST have.
+// Training needs two classes and, in folders, an image of each: an empty class folder means that a copy was
+// interrupted. IDX labels may have gaps, as EMNIST's have.
 static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions *o, Err *err) {
   const Coco *c = &d->coco;
   if (o->like) return true;
@@ -268,7 +272,7 @@ static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions 
                  c->categories[empty].name);
 }
 
-// Lists the images of the split: with a fraction, its part of training's.
+// Lists the images of the split: with a fraction, its part of the training images.
 static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bool held_out) {
   const Coco *c = &d->coco;
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);

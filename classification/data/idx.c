@@ -9,14 +9,14 @@
 #include "data/images/image.h"
 
 enum { UNSIGNED_BYTES = 8, MOST_HEADER = 4 + 4 * 255, GZIP = 16 + MAX_WBITS };
-// Deflate cannot do better (zlib's documentation, "Maximum compression factor"): what a header may ask memory for.
+// Deflate's maximum compression factor (zlib's documentation); it bounds the memory that a header may claim.
 enum { MOST_RATIO = 1032 };
 
 // ---- bytes, plain or gzip -------------------------------------------------------------------------------------------
 
 typedef struct IdxBytes {
-  const uint8_t *at, *end; // of a plain file
-  z_stream z;              // of gzip
+  const uint8_t *at, *end; // for a plain file
+  z_stream z;              // for gzip
   bool gzip, ended;
   bool cut, corrupt; // why it ended
 } IdxBytes;
@@ -33,7 +33,7 @@ static void source_close(IdxBytes *s) {
   if (s->gzip) inflateEnd(&s->z);
 }
 
-// Hands zlib what it has room to count.
+// Gives zlib as much input as its counter can hold.
 static void feed(IdxBytes *s) {
   if (s->z.avail_in > 0) return;
   const size_t n = MIN((size_t)(s->end - s->at), (size_t)1 << 30);
@@ -42,13 +42,13 @@ static void feed(IdxBytes *s) {
   s->at += n;
 }
 
-// After a member's end: what follows may be another one (RFC 1952, 2.2).
+// Another member may follow the end of a member (RFC 1952, 2.2).
 static void next_member(IdxBytes *s) {
   feed(s);
   s->ended = !is_gzip(s->z.next_in, s->z.avail_in) || inflateReset(&s->z) != Z_OK;
 }
 
-// As many of the next `want` bytes as there are.
+// Reads up to `want` of the next bytes.
 static size_t source_read(IdxBytes *s, uint8_t *to, size_t want) {
   if (!s->gzip) {
     const size_t n = MIN(want, (size_t)(s->end - s->at));
@@ -95,7 +95,7 @@ static bool refuse_short(const IdxBytes *s, const char *name, Err *err) {
   return err_set(err, "%s: the file ends within its header; download it again", name);
 }
 
-// The sizes, and how many bytes of elements they ask for.
+// Reads the sizes, and computes how many bytes of elements they imply.
 static bool read_header(Idx *a, IdxBytes *s, const char *name, int dimensions, uint64_t *total, Err *err) {
   uint8_t head[4], size[4 * IDX_IMAGES];
   if (source_read(s, head, sizeof head) < sizeof head) return refuse_short(s, name, err);
@@ -165,7 +165,7 @@ bool idx_parse(Idx *a, const uint8_t *bytes, size_t size, const char *name, int 
 bool idx_load(Idx *a, const char *path, int dimensions, Err *err) {
   *a = (Idx){0};
   size_t size;
-  if (access(path, F_OK) == 0 && !path_is_file(path)) // a device may never end
+  if (access(path, F_OK) == 0 && !path_is_file(path)) // reading a device may never end
     return err_set(err, "%s: not a regular file; put the IDX file there", path);
   char *bytes = file_read(path, &size, err);
   bool ok = bytes && idx_parse(a, (const uint8_t *)bytes, size, path, dimensions, err);
@@ -197,7 +197,7 @@ static void put_big_endian(uint8_t *p, int value) {
   for (int i = 0; i < 4; i++) p[i] = (uint8_t)((uint32_t)value >> (24 - 8 * i));
 }
 
-// Without a name or time, which zlib leaves out unless asked for. Caller frees.
+// Without a name or time: zlib writes none by default. Caller frees.
 static uint8_t *compress_all(const uint8_t *bytes, size_t *size) {
   z_stream z = {0};
   CHECK(*size <= UINT_MAX && deflateInit2(&z, 6, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY) == Z_OK);
@@ -230,7 +230,7 @@ bool idx_save(const Idx *a, const char *path, int dimensions, Err *err) {
   AtomicFile out;
   bool ok = file_begin(&out, path, err);
   if (ok) {
-    fwrite(bytes, 1, total, out.f); // file_commit knows of failures
+    fwrite(bytes, 1, total, out.f); // file_commit reports failures
     ok = file_commit(&out, err);
   }
   free(bytes);

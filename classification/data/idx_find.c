@@ -1,11 +1,11 @@
-// IDX files by their names.
+// Finds IDX files by their names.
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "classification/data/idx.h"
 
-// What a file's name says: "emnist-train" "-images" "-idx3-ubyte" ".gz".
+// The parts of a file name: "emnist-train" "-images" "-idx3-ubyte" ".gz".
 typedef struct IdxName {
   int stem; // bytes before "-images" or "-labels"
   bool images, gzip;
@@ -34,7 +34,7 @@ bool idx_in(const char *dir) {
   return found;
 }
 
-// Whether the stem is the split's name, or ends in it behind a dash or underscore.
+// Whether the stem is the split's name, or ends in it after a dash or underscore.
 static bool is_of(const char *file, int stem, const char *split) {
   const int length = (int)strlen(split), from = stem - length;
   if (from < 0 || strncmp(file + from, split, (size_t)length) != 0) return false;
@@ -51,7 +51,7 @@ bool idx_has(const char *dir, const char *const *names) {
   return has;
 }
 
-// The one file of a split: *path, or NULL where there is none. False when several could be meant.
+// The file of a split: *path, or NULL if there is none. False if several match.
 static bool find(const char *dir, const char *split, bool images, char **path, Err *err) {
   char *best = NULL;
   IdxName of_best = {0}, n;

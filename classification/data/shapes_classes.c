@@ -8,11 +8,11 @@
 #include "data/images/png.h"
 #include "data/shapes/shapes_folder.h"
 
-// One split while it is made. Image i is of class i % SHAPE_CLASSES.
+// One split while it is generated. Image i is of class i % SHAPE_CLASSES.
 typedef struct ShapesSet {
   const ShapesConfig *config;
   const char *name;
-  int count, done, before; // of this split; of the splits before
+  int count, done, before; // this split's images, and how many are written; images of earlier splits
   Idx images;              // SHAPES_IDX; bytes NULL: folders
   int failed;              // the first image that could not be written, or count
   Err err;                 // why
@@ -81,7 +81,7 @@ static bool save_idx(const ShapesSet *s, const char *split, Err *err) {
   return ok;
 }
 
-// Those of a larger data set that stood here.
+// Removes the images of a larger data set that was written here before.
 static void remove_stale(const ShapesSet *s) {
   for (int i = s->count, gone = 0; gone == 0; i++) {
     char *path = picture_path(s, i);

@@ -46,5 +46,5 @@ const Model model_alexnet = {
     .class_parameters = (const char *const[]){"classifier.6.", NULL},
     .backbone = "features.",
     .published = &(const Published){.holds = holds, .configure = configure_published},
-    .learning = {CLASSIFIER_LEARNING, .rate = 0.01}, // torchvision's references: without batch norm a tenth
+    .learning = {CLASSIFIER_LEARNING, .rate = 0.01}, // torchvision's references: a tenth of the rate without batch norm
 };

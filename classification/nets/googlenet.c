@@ -1,5 +1,5 @@
-// GoogLeNet as torchvision has it: batch norm behind every convolution, and 3×3 where the paper has 5×5. In training
-// two auxiliary heads add to the loss.
+// GoogLeNet as in torchvision: batch norm after every convolution, and 3×3 where the paper has 5×5. In training two
+// auxiliary heads add to the loss.
 #include "classification/nets/classifier.h"
 #include "models/conv_norm.h"
 
@@ -23,7 +23,7 @@ static Value *unit(const Googlenet *m, const char *name, Value *x, int k, int ta
                                .init = INIT_NORMAL_001});
 }
 
-// Channels: of the 1×1; in front of each of two 3×3 and of it; behind the maxima.
+// Channels: of the 1×1; before and after each of the two 3×3; after the max pooling.
 typedef struct Inception {
   const char *name;
   int one, reduce[2], three[2], pooled;
@@ -116,7 +116,7 @@ static bool holds(const Checkpoint *c) {
   return classifier_held(c, "conv1.conv.weight", 7, "inception5b.branch4.1.conv.weight", head);
 }
 
-// They want images in ±1 (torchvision's transform_input), which no tensor tells.
+// These weights expect images in ±1 (torchvision's transform_input), which no tensor shows.
 static bool configure_published(const Checkpoint *c, ModelConfig *config, Err *err) {
   if (!classifier_config(c, "googlenet", head, config, err)) return false;
   if (!ckpt_find(c, "aux1.fc1.weight")) config->aux_weight = 0;
@@ -130,7 +130,7 @@ const Model model_googlenet = {
     .traits = MODEL_CLASSIFIER | MODEL_NORMS,
     .variants = (const Variant[]){{"googlenet", 0}, {NULL, 0}},
     .configure = configure,
-    .least_size = 31, // of which maxpool4 gets 2 x 2 positions, its window
+    .least_size = 31, // maxpool4 then gets 2 x 2 positions, its window
     .build = build,
     .check = check,
     .loss = {CLASSIFIER_LOSS, [LOSS_AUX1] = {"loss_aux1", "auxiliary 1", 1}, {"loss_aux2", "auxiliary 2", 2}},

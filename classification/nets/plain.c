@@ -26,7 +26,7 @@ Value *plain_features(const Plain *p, const PlainStage *stages, int count, Value
   return x;
 }
 
-// A number of `classifier`, a Sequential.
+// An index into `classifier`, a Sequential.
 static const char *classifier_name(Graph *g, int index) { return graph_name(g, "classifier.%d", index); }
 
 Value *plain_dense(const Plain *p, Value *x, int index, int k, bool relu) {

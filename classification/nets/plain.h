@@ -1,9 +1,9 @@
-// Networks that are one line of convolutions with ReLU, maxima and fully connected layers: what AlexNet, OverFeat and
-// VGG share.
+// Sequential networks of convolutions with ReLU, max pooling and fully connected layers: shared by AlexNet, OverFeat
+// and VGG.
 #pragma once
 #include "classification/nets/classifier.h"
 
-// A convolution, or, k = 0, maxima over windows.
+// A convolution, or, if k = 0, max pooling.
 typedef struct PlainStage {
   int k, size, stride, pad;
 } PlainStage;
@@ -15,8 +15,8 @@ typedef struct Plain {
 
 // torchvision's `features`, a Sequential, in which a convolution is followed by a module for its ReLU.
 Value *plain_features(const Plain *p, const PlainStage *stages, int count, Value *x);
-// Adaptive means of size × size bins, which are the pixels where there are as many.
+// Adaptive average pooling to size × size; copies the pixels if there are as many.
 Value *plain_bins(const Plain *p, Value *x, int size);
-// A fully connected layer with k outputs and dropout, at a place of torchvision's `classifier`, a Sequential.
+// A fully connected layer with k outputs and dropout, at an index of torchvision's `classifier`, a Sequential.
 Value *plain_dense(const Plain *p, Value *x, int index, int k, bool relu);
 Value *plain_dropout(const Plain *p, Value *x, int index);

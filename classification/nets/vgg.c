@@ -4,7 +4,7 @@
 
 enum { MAX_STAGES = 24 };
 
-// Convolutions in front of each of the five pools.
+// Number of convolutions before each of the five pools.
 static const struct {
   int depth, convs[5];
 } vggs[] = {{11, {1, 1, 2, 2, 2}}, {16, {2, 2, 3, 3, 3}}, {19, {2, 2, 4, 4, 4}}};
@@ -41,7 +41,7 @@ static void configure(ModelConfig *c) {
 
 static const char head[] = "classifier.6.weight";
 
-// Those of torchvision's VGGs by their last convolution; those with batch norm have it as features.1.
+// torchvision's VGGs are told apart by their last convolution; those with batch norm have it as features.1.
 static const char *variant_of(const Checkpoint *c) {
   static const struct {
     const char *name, *last;

@@ -1,9 +1,9 @@
 // A VGG for images of 28 × 28 pixels: nine 3×3 convolutions and two fully connected layers, each followed by ReLU, then
-// batch norm, and dropout. Names are those of torchvision's VGG: two Sequentials, features and classifier.
+// batch norm, and dropout. Names follow torchvision's VGG: two Sequentials, features and classifier.
 #include "classification/nets/classifier.h"
 #include "models/conv_norm.h"
 
-// Channels in units of ModelConfig.width; 0: maxima over 2×2, then dropout.
+// Channels in units of ModelConfig.width; 0: max pooling over 2×2, then dropout.
 static const int features[] = {1, 1, 2, 2, 0, 4, 4, 8, 8, 8, 0};
 
 static const char *name_of(Graph *g, int index) { return graph_name(g, "%s.%d", g->part, index); }
@@ -45,7 +45,7 @@ static void build(Network *n) {
   classifier_finish(n, layer_dense(g, name_of(g, 8), x, &last));
 }
 
-// Mean and deviation are what users of PyTorch give for such sets: bytes come to lie in ±1.
+// Mean and deviation as PyTorch users commonly set them for such data: pixels are mapped to ±1.
 static void configure(ModelConfig *c) {
   classifier_defaults(c, 28);
   c->width = 32;
