@@ -1,4 +1,5 @@
 #include "data/images/jpeg_idct.h"
+#include <stdbool.h>
 #include <string.h>
 #include "base/basics.h"
 
@@ -91,9 +92,20 @@ static inline void transpose(__m128i row[BLOCK]) {
   }
 }
 
+static inline bool is_flat(const __m128i row[BLOCK]) { // one coefficient at most, the mean
+  __m128i others = _mm_srli_si128(row[0], sizeof(int16_t));
+  for (int i = 1; i < BLOCK; i++) others = _mm_or_si128(others, row[i]);
+  return _mm_movemask_epi8(_mm_cmpeq_epi8(others, _mm_setzero_si128())) == 0xffff;
+}
+
 void jpeg_idct(uint8_t *samples, int pitch, const int16_t coefficients[64]) {
   __m128i row[BLOCK];
   memcpy(row, coefficients, sizeof row);
+  if (is_flat(row)) { // as most blocks of chroma
+    const int32_t mean = saturate(coefficients[0] * (1 << KEPT)) * even[0][0] + SECOND_BIAS;
+    for (int y = 0; y < BLOCK; y++) memset(samples + y * pitch, MIN(MAX(mean >> SECOND, 0), 255), BLOCK);
+    return;
+  }
   transform_columns(row, FIRST_BIAS, FIRST);
   transpose(row);
   transform_columns(row, SECOND_BIAS, SECOND);

@@ -10,10 +10,10 @@ TEST(jpeg_idct_equals_the_reference) {
   for (uint64_t round = 0; round < 3000; round++) {
     int16_t block[SIDE * SIDE];
     uint8_t fast[SIDE * PITCH] = {0}, plain[SIDE * PITCH] = {0};
-    const int bits = 1 + (int)(round % 16); // up to absurd coefficients
+    const int bits = 1 + (int)(round % 16); // up to absurd coefficients; every seventh is flat
     for (uint64_t i = 0; i < SIDE * SIDE; i++) {
       const uint32_t random = rng_u32(RNG_TEST + round, i);
-      block[i] = random % 3 ? 0 : (int16_t)((int32_t)random >> (32 - bits));
+      block[i] = random % 3 || (round % 7 == 0 && i > 0) ? 0 : (int16_t)((int32_t)random >> (32 - bits));
     }
     jpeg_idct(fast, PITCH, block);
     jpeg_idct_plain(plain, PITCH, block);
