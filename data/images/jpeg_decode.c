@@ -200,16 +200,20 @@ static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, cons
   stbi__jpeg *z = d->stb;
   if (!take_scan_header(d, s)) return false;
   d->has_scans = true;
-  int restarts;
+  int restarts, left = 0;
+  const int due = restarts_due(z);
   const uint8_t *data = *at;
   *at = scan_end(data, end, &restarts);
   if (*at == end) return fault_set(d->fault, FAULT_CUT, "no end marker");
-  if (restarts < restarts_due(z))
-    return CORRUPT("%d restart markers for %d in the scan at byte %td", restarts, restarts_due(z), data - d->bytes);
+  if (restarts < due)
+    return CORRUPT("%d restart markers for %d in the scan at byte %td", restarts, due, data - d->bytes);
   feed(d, data, (size_t)(*at - data));
   if (!stbi__parse_entropy_coded_data(z)) return stb_refuses(d);
   if (d->beyond > (size_t)MAX(z->code_bits, 0) / 8)
     return CORRUPT("the scan at byte %td ends before the picture does", data - d->bytes);
+  if (d->beyond == 0) scan_end(d->input.img_buffer, *at, &left);
+  if (restarts - left < due) // stb_image has given up where it expected one
+    return CORRUPT("the pixels do not end at the restart markers of the scan at byte %td", data - d->bytes);
   return true;
 }
 

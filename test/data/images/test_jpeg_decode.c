@@ -220,5 +220,12 @@ TEST(jpeg_decode_misses_restart_markers) {
     markers++;
   }
   EXPECT(markers > 0);
+  size_t at = 0;
+  while (bytes[at] != 0xff || bytes[at + 1] != JPEG_RST0) at++;
+  uint8_t *longer = memset(xmalloc(size + 8), 0x55, size + 8); // before it, bytes that stb_image does not step over
+  memcpy(longer, bytes, at);
+  memcpy(longer + at + 8, bytes + at, size - at);
+  expect_refused(longer, size + 8, "corrupt (the pixels do not end at the restart markers of the scan at byte ");
+  free(longer);
   free(bytes);
 }
