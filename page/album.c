@@ -5,15 +5,15 @@
 #include "base/text.h"
 #include "page/data_uri.h"
 
-enum { SIDE = 640 }; // the longer side of a picture before masks are drawn, pixels
+enum { SIDE = 640 }; // longer side of a picture before masks are drawn, in pixels
 
 // ---- which images ---------------------------------------------------------------------------------------------------
 
-// The images of a split in an order in which neighbours in the file, often alike, are far apart: steps of the golden
-// section, made coprime to their number.
+// A permutation of the split's images in which neighbours in the file, which are often alike, are far apart: steps of
+// the golden section, made coprime to the number of images.
 static int shuffled(int k, int n) {
   int step = MAX((int)(0.618 * n), 1);
-  for (int a = n, b = step; b != 1;) { // Euclid's; where it ends above 1, the next step is tried
+  for (int a = n, b = step; b != 1;) { // Euclid's algorithm; if the gcd is not 1, the next step is tried
     int rest = a % b;
     if (rest == 0) {
       a = n;
@@ -26,13 +26,13 @@ static int shuffled(int k, int n) {
   return (int)((int64_t)k * step % n);
 }
 
-// What the album should show: a kind of defect, or a category, of one split.
+// What one picture should show: a defect type or a category, of one split.
 typedef struct Group {
-  int split, defect, category; // the one that is not meant: -1
-  int next;                    // place in the shuffled order from which to look on
+  int split, defect, category; // the other of the two is -1
+  int next;                    // position in the shuffled order from which to search on
 } Group;
 
-// The place of an object's category in its data set.
+// The index of an object's category in its data set.
 static int category_of(const Diagnosis *f, const Object *o) { return f->classes ? o->label : o->label - 1; }
 
 static bool in_group(const Group *g, const Diagnosis *f, int i) {
@@ -44,7 +44,7 @@ static bool in_group(const Group *g, const Diagnosis *f, int i) {
   return false;
 }
 
-// Marks the group's next image that is not chosen yet; false when there is none.
+// Marks the group's next image that is not chosen yet; false if there is none.
 static bool choose_next(Group *g, const Diagnosis *f, uint8_t *chosen) {
   const int n = f->split[g->split].data->num_images;
   while (g->next < n) {
@@ -56,7 +56,7 @@ static bool choose_next(Group *g, const Diagnosis *f, uint8_t *chosen) {
   return false;
 }
 
-// One image of each group in turn until none has any left or `max` are chosen; returns how many.
+// Takes one image from each group in turn until no group has any left or `max` are chosen; returns the number chosen.
 static int choose_in_turn(Group *groups, int n, const Diagnosis *f, uint8_t **chosen, int max) {
   int count = 0;
   for (bool more = true; more && count < max;) {
@@ -70,7 +70,7 @@ static int choose_in_turn(Group *groups, int n, const Diagnosis *f, uint8_t **ch
   return count;
 }
 
-// Images with a defect, at most half where there are others, then some of every category, then any.
+// Images with a defect (at most half, if there are others), then some of every category, then any.
 static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
   int categories = 0, wrong = 0, right = 0;
   for (int s = 0; s < FOUND_SPLITS; s++) categories += f->split[s].data ? f->split[s].data->coco.num_categories : 0;
@@ -136,7 +136,7 @@ static void record_wrong(Record *r, const Diagnosis *f, const AlbumImage *w) {
   record_raw(r, "wrong", wrong);
 }
 
-// Makes the picture, and all of the record but where it lies.
+// Makes the picture, and the record except for the picture's address.
 static void show(const Diagnosis *f, AlbumImage *w) {
   const Dataset *d = f->split[w->split].data;
   const CocoImage *im = &d->coco.images[d->image[w->image]];
@@ -159,7 +159,7 @@ static void show(const Diagnosis *f, AlbumImage *w) {
   free(objects);
 }
 
-// Adds where the picture lies: in the page, or in the folder, where it is written.
+// Adds the picture's address: a data URI, or a file that is written to the picture folder.
 static bool keep(AlbumImage *w, PictureFolder *folder, Err *err) {
   char *src = NULL;
   bool ok = true;
@@ -177,7 +177,7 @@ static bool keep(AlbumImage *w, PictureFolder *folder, Err *err) {
 
 // ---- all of them ----------------------------------------------------------------------------------------------------
 
-// Pictures are made on all cores, some at a time so that only these wait in memory, and written in order.
+// Pictures are made on all cores, a few at a time to bound memory, and written in order.
 static bool write_some(Document *to, const Diagnosis *f, AlbumImage *some, int n, bool *first, PictureFolder *folder,
                        Err *err) {
 #pragma omp parallel for schedule(dynamic)

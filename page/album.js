@@ -1,7 +1,7 @@
-// The album of a data set: pictures with their masks, filtered by split, category and defect, leafed through by arrow keys.
+// The album of a data set: pictures with their masks, filtered by split, category and defect; arrow keys leaf through.
 
-// facts.images: [{split, id, file, w, h, objects: [[category, count]], wrong: [kind], note, src}], where split, category
-// and kind are places in facts.splits, categories and kinds.
+// facts.images: [{split, id, file, w, h, objects: [[category, count]], wrong: [kind], note, src}], where split,
+// category and kind are indices into facts.splits, categories and kinds.
 function album(facts) {
   let shown = [], at = 0;
   const choice = {
@@ -16,7 +16,7 @@ function album(facts) {
   const on = withAttributes(el("button", "→"), {"aria-label": "next"});
   const figure = el("figure", frame, el("figcaption", back, el("div", file, " ", where, objects, wrong), on));
 
-  // Only what some image has is there to be chosen.
+  // Filters offer only values that some image has.
   function filter(label, all, names, list) {
     const used = names.map(() => 0), select = withAttributes(el("select"), {"aria-label": label});
     for (const im of facts.images) for (const i of list(im)) used[i]++;

@@ -1,11 +1,11 @@
-// Curves over steps of one run.
+// One run's curves over steps.
 
 function marksOf(run) {
   const loss = run.loss();
   return loss && loss.diverges ? [{x: loss.diverges, text: `diverges from step ${loss.diverges.toLocaleString("en")}`}] : [];
 }
 
-// The labels of losses, by what follows "loss" in their keys.
+// Labels of the losses, by the part of their keys after "loss".
 function lossLabels(run) {
   const labels = new Map();
   for (const p of run.panels) for (const c of p.curves) if (/^loss/.test(c.key)) labels.set(c.key, textOf(c.label));
@@ -17,7 +17,7 @@ function totalLoss(run) {
           lines: [run.line("loss", "training", lineStyle(0), {smooth: true}), run.line("val_loss", "validation", lineStyle(1), {dots: true})]};
 }
 
-// The parts of the loss: validation's look like training's, and have dots.
+// The parts of the loss: validation's have the colours of training's, and dots.
 function partsOfLoss(run) {
   const lines = [];
   let i = 0;
@@ -37,7 +37,7 @@ function metricsPlot(run) {
           lines: metrics.map((m, i) => run.line(m.key, m.label, lineStyle(i), {dots: true, best: m.points.length ? m.bestAt : undefined, cut: Infinity}))};
 }
 
-// What the panels of the record have beside losses and metrics.
+// Values in the log beside losses and metrics.
 function otherPlots(run) {
   const list = [];
   for (const p of run.panels) {

@@ -1,4 +1,4 @@
-// The doctor's page: what the terminal says, histograms, and the album.
+// The doctor's page: the terminal's report, histograms, and the album.
 
 // ---- findings ---------------------------------------------------------------------------------------------------------
 
@@ -47,14 +47,14 @@ function suggested(facts) {
 
 const MOST_ROWS = 30;
 
-// A row for each category with a bar for each split, whose length is its share of the split's objects.
+// A row for each category with a bar for each split, whose length is the category's share of the split's objects.
 function categoryBars(facts, open) {
   const what = facts.classes ? "images" : "objects", kind = facts.classes ? "class" : "category";
   const sums = open.map(s => total(facts.categories.map(c => Math.max(c.counts[s], 0))));
   const share = (c, i) => sums[i] ? Math.max(c.counts[open[i]], 0) / sums[i] : 0;
   const longest = Math.max(...facts.categories.flatMap(c => open.map((_, i) => share(c, i))), 1e-9);
   const names = open.map(s => facts.splits[s].name);
-  const measured = !facts.classes && open[0] === 0; // sizes are those of training
+  const measured = !facts.classes && open[0] === 0; // sizes were measured on training images
   const orders = [...names.map((name, i) => [`most in ${name} first`, (a, b) => b.counts[open[i]] - a.counts[open[i]]]),
                   [`by ${facts.classes ? "number" : "id"}`, (a, b) => a.id - b.id], ["by name", (a, b) => a.name.localeCompare(b.name)]];
   const order = withAttributes(el("select", orders.map(([text], i) => new Option(text, i))), {"aria-label": "order"});
@@ -97,7 +97,7 @@ function categoryBars(facts, open) {
     el("div.scroll", el("table.categories", el("thead", el("tr", head.map((text, i) => el(i > 1 + open.length ? "th.n.wide" : i > 1 ? "th.n" : "th", text)))), body)), note, more);
 }
 
-// The bins that any split fills, and those around the limits of small and large objects.
+// The bins that any split fills, and those around the limits between small, medium and large objects.
 function trimmed(limits, small, counts) {
   const filled = limits.slice(1).map((_, i) => counts.some(c => c[i]));
   const first = Math.min(filled.indexOf(true), small - 6), end = Math.max(filled.lastIndexOf(true) + 1, small + 7);
@@ -107,7 +107,7 @@ function trimmed(limits, small, counts) {
 function objectSizes(facts, splits) {
   const names = splits.map(s => s.name), stored = splits.map(s => s.sizes), resized = splits.map(s => s.resized);
   if (!stored.some(total)) return null;
-  const of = (counts, from, to) => total(counts.slice(from, to)), large = facts.small + 4; // four bins make a factor of three
+  const of = (counts, from, to) => total(counts.slice(from, to)), large = facts.small + 4; // four bins are a factor of three
   const parts = [["small, below 32 × 32 pixels", 0, facts.small], ["medium", facts.small, large], ["large, from 96 × 96 pixels", large, undefined]];
   const plain = {log: true, unit: "pixels", what: "objects", names};
   return section("sizes", "Object sizes",

@@ -42,7 +42,7 @@ static void record_limits(Record *r) {
   free(text);
 }
 
-// Of a split that is not there the name is null.
+// If there is no such split, the name is null.
 static void record_split(RecordList *l, const FoundSplit *s) {
   const Histograms *h = &s->histograms;
   Record *r = &l->item;
@@ -128,7 +128,7 @@ static void record_diagnosis(Record *r, const Diagnosis *f) {
 static bool write_facts(Document *d, const Diagnosis *f, int images, PictureFolder *folder, Err *err) {
   Record r = {0};
   record_diagnosis(&r, f);
-  document_jsons(d, r.text); // an object that is still open
+  document_jsons(d, r.text); // r.text is an object that is still open
   record_free(&r);
   document_jsons(d, ",\n\"images\":");
   const bool ok = album_write(d, f, images, folder, err);

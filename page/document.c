@@ -9,7 +9,7 @@ static void write_text(FILE *f, const char *const *line) {
   for (; *line; line++) fputs(*line, f);
 }
 
-// As text of an element.
+// Writes text, escaped for an element.
 static void write_escaped(FILE *f, const char *text) {
   for (; *text; text++) {
     if (*text == '<')

@@ -1,23 +1,23 @@
-// An HTML page that the browser draws: facts as JSON, and beside them the style and the scripts that show them. It
-// holds everything itself and may load pictures beside it, nothing else: a Content-Security-Policy forbids the rest,
-// inline scripts of anybody else included.
+// An HTML page that the browser draws: facts as JSON, with the style and the scripts that show them. It loads nothing
+// but pictures from its own folder: a Content-Security-Policy forbids everything else, including inline scripts that
+// are not the page's own.
 #pragma once
 #include "base/file.h"
 
 typedef struct Document {
   AtomicFile out;
   FILE *f;
-  char nonce[33]; // what marks the page's own scripts
+  char nonce[33]; // identifies the page's own scripts
 } Document;
 
-// Whether a page may take the place of what stands at the path, or is written as it: its name ends in .html or .htm,
-// so that no checkpoint and no labels give way to one. What is no regular file, such as a pipe, has any name.
+// Whether a page may be written to the path: the name ends in .html or .htm, so that no checkpoint or label file is
+// overwritten by mistake. Paths that are not regular files, such as pipes, may have any name.
 bool document_name_fits(const char *path, Err *err);
-// Writes the page's head, and begins its facts, whose JSON the caller puts out by document_json.
+// Writes the page's head and begins its facts, whose JSON the caller writes with document_json.
 bool document_begin(Document *d, const char *path, const char *title, Err *err);
-// JSON, or a part of it. "<", which there stands in strings alone, is escaped, so that no text ends the script.
+// Writes JSON, or a part of it. "<", which JSON has only in strings, is escaped, so that no text can end the script.
 void document_json(Document *d, const char *json, size_t size);
 void document_jsons(Document *d, const char *json); // up to its NUL
-// Ends the facts, adds the scripts, a list of texts of page/page_files.h that ends with NULL, and replaces the file at
-// the path as a whole.
+// Ends the facts, adds the scripts (texts of page/page_files.h, ended by NULL), and replaces the file at the path
+// atomically.
 bool document_end(Document *d, const char *const *const *scripts, Err *err);

@@ -1,6 +1,6 @@
-// Elements made of texts. A text is never parsed as HTML, so that names may hold anything.
+// Helpers that build DOM elements. Text is never parsed as HTML, so that names may hold any characters.
 
-// el("td.n", "3") is <td class="n">3</td>. Children are texts, numbers, elements, or lists of them; null is left out.
+// el("td.n", "3") is <td class="n">3</td>. Children are texts, numbers, elements, or lists of them; null is skipped.
 function el(what, ...children) {
   const [tag, ...classes] = what.split(".");
   const e = document.createElement(tag);
@@ -9,7 +9,7 @@ function el(what, ...children) {
   return e;
 }
 
-// What may be of any kind, as a text.
+// A value of any type as text.
 function textOf(v) {
   if (v === null || v === undefined) return "";
   return typeof v === "boolean" ? (v ? "yes" : "no") : Array.isArray(v) ? v.map(textOf).join(", ") : typeof v === "object" ? JSON.stringify(v) : String(v);
@@ -22,14 +22,14 @@ function add(e, children) {
   return e;
 }
 
-// The page's facts. Names may hold characters that turn the direction of what stands behind them: these are shown as
-// unknown ones.
+// The page's facts. Names may hold characters that change the direction of the text after them: these are replaced by
+// U+FFFD.
 function readFacts() {
   const plain = (_, value) => typeof value === "string" ? value.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd") : value;
   return JSON.parse(document.getElementById("facts").textContent, plain);
 }
 
-// An element of SVG with these attributes.
+// An SVG element with these attributes.
 function svg(tag, attributes, ...children) {
   const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const name in attributes) e.setAttribute(name, attributes[name]);
@@ -41,12 +41,12 @@ function withAttributes(e, attributes) {
   return e;
 }
 
-// A section with a heading, and an id to be linked to.
+// A section with a heading and an id for links.
 function section(id, heading, ...children) {
   return withAttributes(el("section", el("h2", heading), children), {id});
 }
 
-// What is costly to draw is drawn when it is opened.
+// Draws expensive content only when it is opened.
 function detailsLater(summary, draw) {
   const fold = details(summary);
   fold.addEventListener("toggle", () => { if (fold.open && fold.childElementCount === 1) add(fold, [draw()]); });
@@ -55,8 +55,8 @@ function detailsLater(summary, draw) {
 
 function details(summary, ...children) { return el("details", el("summary", summary), children); }
 
-// A table in a box that scrolls where it is wider than the page. Rows are lists of cells; a cell is a text, a number
-// (right-aligned) or an element that is a cell. `digits`: of numbers that are no whole ones.
+// A table in a box that scrolls if it is wider than the page. Rows are lists of cells; a cell is a text, a number
+// (right-aligned) or a <td> element. `digits`: decimals of numbers that are not integers.
 function table(label, heading, rows, digits = 3) {
   const isNumeric = v => typeof v === "number" || (v instanceof HTMLTableCellElement && v.classList.contains("n"));
   const number = heading.map((_, i) => i > 0 && rows.some(r => isNumeric(r[i])));
@@ -70,7 +70,7 @@ function table(label, heading, rows, digits = 3) {
   return withAttributes(el("div.scroll", t), {tabindex: 0, role: "region", "aria-label": label});
 }
 
-// A table that shows its first `most` rows until it is asked for all. Printed, it has all.
+// A table that shows its first `most` rows and a button for the rest. Printed, it shows all.
 function longTable(label, heading, rows, digits, most = 25) {
   const box = table(label, heading, rows, digits);
   if (rows.length <= most + 5) return box;
@@ -84,14 +84,14 @@ function longTable(label, heading, rows, digits, most = 25) {
   return el("div", box, button);
 }
 
-// A command with a button that copies it. Lines break between words, not behind the hyphens of options.
+// A command with a button that copies it. Lines break between words, not after the hyphens of options.
 function copyBlock(text) {
   const words = text.split(/(\s+)/).map(w => w.trim() ? el("span.word", w) : w), pre = el("pre", words), button = el("button.copy", "copy");
   button.onclick = async () => {
     try {
       await navigator.clipboard.writeText(text);
       button.textContent = "copied";
-    } catch { // a page from a file may have no clipboard: select it instead
+    } catch { // a page opened from a file may have no clipboard: select the text instead
       const range = document.createRange();
       range.selectNodeContents(pre);
       getSelection().removeAllRanges();
@@ -112,10 +112,10 @@ function formatFixed(v, digits) {
   return Math.abs(v) >= 1e7 ? v.toExponential(2) : v.toFixed(digits);
 }
 
-// A score between 0 and 1: three decimals, and as many as show that it is not 0.
+// A score between 0 and 1: three decimals, or more if it would show as 0.
 function formatScore(v) { return v > 0 && v < 0.0005 ? formatShort(v, 1) : v.toFixed(3); }
 
-// With about `digits` significant digits, as short as it goes: 0.000125, 3.2k, 4e+20.
+// About `digits` significant digits, as short as possible: 0.000125, 3.2k, 4e+20.
 function formatShort(v, digits = 3) {
   if (!isNumber(v)) return "–";
   const a = Math.abs(v);

@@ -1,9 +1,9 @@
-// What an evaluation found: categories, precision over recall, which classes are taken for which, images.
+// An evaluation's results: categories, precision over recall, the confusion matrix, images.
 
 // ---- confusion --------------------------------------------------------------------------------------------------------
 
-// evaluation.json's confusion, with `names`, `nothing` (the place of the background; -1: there is none), `scores` (null:
-// it is of one score) and countsAt(place of a score), which lists [truth, found, how often]. null: there is none.
+// evaluation.json's confusion, with `names`, `nothing` (index of the background; -1: there is none), `scores` (null: it
+// is for one score) and countsAt(index of a score), which lists [truth, found, count]. null: there is none.
 function readConfusion(evaluation) {
   const c = evaluation && objectOf(evaluation.confusion), names = listOf(c && c.names).map(textOf);
   if (!names.length) return null;
@@ -36,7 +36,7 @@ function figuresOf(c, counts) {
           f1: predicted + objects ? 2 * right / (predicted + objects) : null};
 }
 
-// The commonest, first. What was missed or detected where nothing is counts, too.
+// The most frequent confusions first, including missed objects and detections on background.
 function mistakesOf(c, counts, most) {
   return counts.filter(([t, f, n]) => t !== f && n > 0).sort((a, b) => b[2] - a[2] || a[0] - b[0] || a[1] - b[1]).slice(0, most);
 }
@@ -47,7 +47,7 @@ function sumsOf(c, counts) {
   return truth;
 }
 
-// One sentence, for the first screen; "": nothing is confused.
+// One sentence for the first screen; "": no confusion.
 function confusionSentence(evaluation) {
   const c = readConfusion(evaluation);
   if (!c) return "";
@@ -65,7 +65,7 @@ function confusionSentence(evaluation) {
   return parts.length ? `${say(parts.join("; "))}.` : "";
 }
 
-// The classes that are shown: all of few, else those with most mistakes, in the order of the names.
+// The classes shown: all if there are few, else those with most mistakes, in the order of their names.
 const MOST_CLASSES = 26;
 function shownClasses(c, counts) {
   const n = c.nothing >= 0 ? c.nothing : c.names.length, wrong = new Array(n).fill(0);
@@ -92,7 +92,7 @@ function confusionMatrix(c, counts) {
   const at = new Map(counts.map(([t, f, n]) => [`${t} ${f}`, n])), n = (t, f) => at.get(`${t} ${f}`) || 0;
   const name = i => i === c.nothing ? "missed" : c.names[i], columns = c.nothing >= 0 ? [...list, c.nothing] : list;
   const column = text => withAttributes(el("th", withAttributes(el("span", text), {title: text})), {scope: "col"});
-  const most = Math.max(1, ...columns.map(f => n(c.nothing, f))); // false detections: a scale of their own
+  const most = Math.max(1, ...columns.map(f => n(c.nothing, f))); // false detections: a colour scale of their own
   const cells = (t, all) => columns.map(f => {
     const k = n(t, f), td = el("td", k ? k.toLocaleString("en") : "");
     if (k) {
@@ -163,7 +163,7 @@ function confusionSection(evaluation, prefix) {
 
 // ---- figures ----------------------------------------------------------------------------------------------------------
 
-// Of precision over recall, the axes are whole, so that plots compare.
+// The axes of precision over recall are always 0 to 1, so that plots compare.
 function recallPlots(panels, small) {
   const box = el(small ? "div.charts.small" : "div.charts");
   for (const p of listOf(panels).map(objectOf)) {
@@ -192,7 +192,7 @@ function categoryTable(evaluation) {
   const columns = listOf(evaluation.columns).map(textOf), rows = listOf(evaluation.categories).filter(Array.isArray);
   if (!rows.length) return null;
   const rank = r => isNumber(r[2]) ? r[2] : 2;
-  rows.sort((a, b) => rank(a) - rank(b)); // those without a figure last
+  rows.sort((a, b) => rank(a) - rank(b)); // those without a value last
   const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
   return el("div", el("h3", `Per-category results, worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
 }
@@ -207,7 +207,7 @@ function evaluationSection(run, prefix) {
 
 // ---- images -----------------------------------------------------------------------------------------------------------
 
-// The address of a picture: of a file in the folder's pictures/, or the pixels themselves. Nothing else is loaded.
+// The address of a picture: a file in the folder's pictures/, or a data URI. Nothing else is loaded.
 function addressOf(run, name) {
   if (typeof name !== "string" || /\p{Surrogate}/u.test(name)) return "";
   if (/^data:image\/(jpeg|png);base64,[A-Za-z0-9+/=]*$/.test(name)) return name;

@@ -1,6 +1,6 @@
-// The facts of a run, as page/run_facts.h writes them, as what the page shows. Any part may be missing.
+// A run's facts (page/run_facts.h) in the form that the page shows. Any part may be missing.
 
-// What is drawn where run.json does not say, as in folders of older versions or with a log alone.
+// What is drawn if run.json does not say, as in folders of older versions or for a log alone.
 const USUAL_PANELS = [
   {title: "Losses", unit: "loss", noisy: true, log: true, curves: []},
   {title: "Average precision", unit: "AP", metrics: true,
@@ -24,7 +24,7 @@ const STATES = {
 function objectOf(v) { return v && typeof v === "object" && !Array.isArray(v) ? v : {}; }
 function listOf(v) { return Array.isArray(v) ? v : []; }
 
-// A metric of an evaluation: below 0 there is no ground truth that defines it. Older versions wrote texts.
+// A metric of an evaluation: a value below 0 means that no ground truth defines it. Older versions wrote texts.
 function metricOf(v) {
   const n = typeof v === "string" && v !== "" ? Number(v) : v;
   return isNumber(n) && n >= 0 ? n : null;
@@ -37,7 +37,7 @@ class Run {
     this.run = objectOf(this.facts.run);
     this.log = objectOf(this.facts.log);
     this.evaluation = this.facts.evaluation ? objectOf(this.facts.evaluation) : null;
-    this.scores = this.facts.run === undefined; // of weights, without a run
+    this.scores = this.facts.run === undefined; // weights that were scored without a run
     if (this.scores && this.evaluation) this.name = textOf(this.evaluation.name) || this.name;
     this.evaluations = listOf(this.log.evaluations).filter(e => isNumber(objectOf(e).step));
     this.addLatest();
@@ -49,7 +49,7 @@ class Run {
     this.missing = this.readMissing();
   }
 
-  // The scores of an evaluation may be in evaluation.json before their record is in the log.
+  // evaluation.json may have an evaluation's scores before its record is in the log.
   addLatest() {
     const e = this.evaluation, known = this.evaluations;
     if (!e || !isNumber(e.step) || e.step < 0 || known.some(r => r.step >= e.step)) return;
@@ -58,7 +58,7 @@ class Run {
 
   // ---- curves ----
 
-  // What stands under a key in the records of steps, or else of evaluations.
+  // The values of a key in the records of steps, or else of evaluations.
   points(key) {
     const curve = objectOf(objectOf(this.log.curves)[key]), x = listOf(this.log.x), y = listOf(curve.y), lo = listOf(curve.lo), hi = listOf(curve.hi);
     const list = [];
@@ -73,7 +73,7 @@ class Run {
     return list;
   }
 
-  // Divergence must flatten nothing: what is above this is cut off.
+  // A divergence must not flatten the plot: values above this are cut off.
   cut(points) {
     if (!points.length) return Infinity;
     const sorted = points.map(p => p.y).sort((a, b) => a - b), usual = Math.max(sorted[Math.floor(sorted.length / 2)], points[0].y);
@@ -116,7 +116,7 @@ class Run {
     return p.length ? p[p.length - 1].y : 0;
   }
 
-  // Of the training loss: the last sound value; and of a run that diverged, the step behind it.
+  // The last finite value of the training loss and, if the run diverged, the step after it.
   loss() {
     const points = this.points("loss");
     if (!points.length) return null;
@@ -146,13 +146,13 @@ class Run {
     return list;
   }
 
-  // Those that stand for what was learnt: AP and top-1, where AP50 and top-5 are easier.
+  // The main metrics: AP and top-1. (AP50 and top-5 are easier.)
   headline() {
     const list = this.metrics.filter(m => m.points.length && !/50$|75$|top5$/.test(m.key));
     return list.length ? list : this.metrics.filter(m => m.points.length);
   }
 
-  // Which file holds the state of a metric's best; "": none that we know of.
+  // The file with the weights that are best by a metric; "": unknown.
   fileOfBest(metric) {
     for (const [name, of] of Object.entries(objectOf(this.facts.best)))
       if (objectOf(of).step === metric.best.x && metric.key in objectOf(of) && listOf(this.facts.weights).includes(`${name}.safetensors`))
@@ -169,7 +169,7 @@ class Run {
   readWarnings() {
     const list = listOf(this.run.warnings).map(w => typeof w === "string" ? {text: w} : {text: textOf(objectOf(w).text), command: objectOf(w).command})
                      .filter(w => w.text);
-    for (const w of list) { // of older versions, the command stands in the sentence
+    for (const w of list) { // in older versions the command is part of the sentence
       const cut = w.command ? -1 : w.text.search(/; (to (resume|retry) )?with half the (learning )?rate: /);
       if (cut >= 0) Object.assign(w, {command: commandWithout(w.text.slice(cut).replace(/^.*?rate: /, "")), text: w.text.slice(0, cut) + "."});
     }
@@ -208,8 +208,8 @@ class Run {
   }
 }
 
-// Of options that a command names twice, the last is in force: the others go. Options begin with "--"; what follows up
-// to the next is theirs.
+// Drops all but the last occurrence of an option in a command, since the last is in force. Options begin with "--"; the
+// words up to the next are their values.
 function commandWithout(command) {
   const words = command.match(/'(?:[^']|'\\'')*'|"[^"]*"|\S+/g) || [], parts = [];
   for (const word of words) {

@@ -1,16 +1,16 @@
-// Histograms: columns over bins, the splits beside each other. Where there are two, columns are shares of a split, so
-// that splits of different sizes compare; below the plot stand the numbers of the bin that the pointer is at.
+// Histograms: columns over bins, with the splits next to each other. With two splits, columns are shares of a split, so
+// that splits of different sizes compare; the numbers of the bin under the pointer are shown below the plot.
 
-const PAPER_WIDTH = 700; // pixels, for which what is printed is drawn
-let hinted = false;      // the page's first histogram says how its numbers are read
+const PAPER_WIDTH = 700; // pixels; the width for which printed plots are drawn
+let hinted = false;      // whether a histogram on the page has explained how to read its numbers
 
-// Steps of 1, 2 or 5 times a power of ten that make about `n` of `span`.
+// A step of 1, 2 or 5 times a power of ten that divides `span` into about `n` parts.
 function niceStep(span, n) {
   const raw = Math.max(span, 1e-9) / n, power = 10 ** Math.floor(Math.log10(raw));
   return power * [1, 2, 5, 10].find(k => k * power >= raw * 0.999);
 }
 
-// Bins for pairs [value, count] of whole numbers in several lists: at most about 60 of equal width. {limits, counts}
+// Bins for pairs [value, count] of integers in several lists: at most about 60 of equal width. {limits, counts}
 function binned(lists) {
   const values = lists.flat().map(p => p[0]), least = Math.min(...values), most = Math.max(...values);
   const width = Math.max(1, Math.ceil(niceStep(most - least + 1, 60))), first = Math.floor(least / width) * width;
@@ -37,7 +37,7 @@ function histogram(h) {
   const left = x(h.limits[0]), span = x(h.limits[bins]) - left;
   const most = Math.max(...h.counts.map((c, s) => Math.max(...c.map((_, i) => height(s, i)))), 1e-9);
   const step = shares ? niceStep(most, 4) : Math.max(niceStep(most, 4), 1), top = Math.ceil(most / step) * step;
-  const single = h.whole && h.limits[1] - h.limits[0] === 1; // whole number a bin
+  const single = h.whole && h.limits[1] - h.limits[0] === 1; // one integer per bin
   const binText = i => single ? `${h.limits[i]}` :
     h.whole ? `${h.limits[i]} to ${h.limits[i + 1] - 1}` : `${formatShort(h.limits[i])} to ${formatShort(h.limits[i + 1])}`;
   const textOf = i => h.names.map((name, s) =>
@@ -45,9 +45,9 @@ function histogram(h) {
   const hint = hinted ? "\u00a0" : "Hover over a bar for values", read = el("output", hint), box = el("div.histogram");
   hinted = true;
 
-  // Redrawn at the width that it has, so that its letters keep their size.
+  // Redrawn at its actual width, so that the text keeps its size.
   function draw(width) {
-    const t = h.parts ? 30 : h.marks ? 17 : 8; // parts and marks stand above the columns
+    const t = h.parts ? 30 : h.marks ? 17 : 8; // room above the columns for parts and marks
     const H = 230, l = 58, r = 16, b = 42, w = Math.max(width - l - r, 60), u = H - t - b;
     const px = v => l + (x(v) - left) / span * w, py = v => t + u - v / top * u;
     const root = svg("svg", {viewBox: `0 0 ${width} ${H}`, width, height: H, role: "img", "aria-label": h.label});
@@ -66,7 +66,7 @@ function histogram(h) {
       hit.append(svg("title", {}, `${binText(i)}: ${textOf(i)}`));
       h.names.forEach((_, s) => {
         const y = py(height(s, i));
-        if (h.counts[s][i]) // one that is there is seen
+        if (h.counts[s][i]) // a bin that is not empty is always visible
           root.append(svg("rect", {x: from + gap + s * each, width: Math.max(each, 0.5), y: Math.min(y, t + u - 1),
                                    height: Math.max(t + u - y, 1), class: `hue${s}`}));
       });
@@ -112,7 +112,7 @@ function histogram(h) {
   return el("div.drawn", box, el("p.faint.read", read));
 }
 
-// The splits' names with their colours, as columns show them.
+// The splits' names with their colours, as in the columns.
 function splitLegend(names) {
   return el("p.hues", names.map((name, s) => el("span", el(`i.hue${s}`), name)));
 }

@@ -6,12 +6,16 @@
 #include "base/json.h"
 #include "base/log_clock.h"
 
-enum { POINTS = 1024, RECENT = 256, EVALUATIONS = 2000 }; // those that stand for several records, and for one each
+enum {
+  POINTS = 1024,
+  RECENT = 256,
+  EVALUATIONS = 2000
+}; // points for several records each, and points for one record each
 
-typedef struct Column { // of one key; points are added as they come, and those that lack it are NaN
+typedef struct Column { // the values of one key; points are added as they come, those without the key are NaN
   char *key;
   double *mean, *least, *most;
-  int *records; // of the point's, that have the key
+  int *records; // per point: records that have the key
 } Column;
 
 typedef struct RecordText { // a piece of the log's text
@@ -26,7 +30,7 @@ typedef struct Records {
 } Records;
 
 typedef struct LogFacts {
-  int64_t lines; // in the file: no fewer than records
+  int64_t lines; // lines in the file, at least `records`
   int64_t records, thinned, unread;
   bool cut;
   double *x;
@@ -58,9 +62,9 @@ static void column_take(Column *c, int point, double value) {
   c->most[point] = first ? value : fmax(c->most[point], value);
 }
 
-// The point that a record belongs to: the last RECENT lines have one each.
+// The point that a record belongs to: each of the last RECENT lines has its own.
 static int point_of(const LogFacts *l, int64_t record) {
-  const int64_t old = l->thinned > 1 ? (l->lines - RECENT) / l->thinned : 0; // points of several records
+  const int64_t old = l->thinned > 1 ? (l->lines - RECENT) / l->thinned : 0; // points for several records
   return (int)(record < old * l->thinned ? record / l->thinned : old + record - old * l->thinned);
 }
 
@@ -73,7 +77,7 @@ static RecordType type_of(const char *text) {
                                   : OF_NOTHING;
 }
 
-// First which record it is, then its numbers: a key may stand anywhere.
+// First finds the record's type, then its numbers: a key may be anywhere.
 static bool read_head(Json *j, ClockRecord *clock, RecordType *type) {
   const char *key;
   *type = OF_NOTHING;
@@ -99,7 +103,7 @@ static void read_numbers(Json *j, LogFacts *l, int point) {
       }
       Column *c = column_of(l, key, i);
       const double value = json_number(j);
-      if (!j->failed) column_take(c, point, value); // 1e400 is none
+      if (!j->failed) column_take(c, point, value); // 1e400 is not a number here
     }
 }
 
@@ -140,7 +144,7 @@ static void take_line(LogFacts *l, const char *path, const char *line, size_t si
 static void read_log(LogFacts *l, const char *path, const char *text, size_t size) {
   const char *end = text + size;
   for (const char *p = text; p < end; p++) l->lines += *p == '\n';
-  l->lines++; // one that is cut short
+  l->lines++; // an incomplete line
   l->thinned = l->lines <= POINTS + RECENT ? 1 : (l->lines + POINTS - 1) / POINTS;
   l->most_points = POINTS + 2 * RECENT + (int)l->thinned;
   l->x = xcalloc((size_t)l->most_points, sizeof *l->x);
@@ -163,7 +167,7 @@ static void write_values(FILE *f, const char *name, const Column *c, const doubl
   fputc(']', f);
 }
 
-// A key as JSON: what stood in the log as a string, without what a string must not hold.
+// A log's key as a JSON string, without characters that a JSON string must not hold.
 static void write_key(Document *d, const char *key) {
   fputc('"', d->f);
   for (; *key; key++)
@@ -185,7 +189,7 @@ static void write_records(Document *d, const char *name, const Records *s, int e
 
 static void write_facts(Document *d, const LogFacts *l) {
   FILE *f = d->f;
-  int several = 0, every = 1; // points that stand for several records
+  int several = 0, every = 1; // points for several records
   while (l->thinned > 1 && several < l->points && several < (l->lines - RECENT) / l->thinned) several++;
   while (l->evaluations.n / every > EVALUATIONS) every *= 2;
   fprintf(f, "{\"records\":%lld,\"thinned\":%lld,\"unread\":%lld,\"cut\":%s,\n\"x\":[", (long long)l->records,

@@ -1,18 +1,17 @@
-// A run's log.jsonl as facts for its page: short logs as they are, long ones thinned, so that a page stays small
-// however long the run was.
+// A run's log.jsonl as facts for its page. Long logs are thinned, so that the page's size is bounded.
 #pragma once
 #include "base/error.h"
 #include "page/document.h"
 
 // Writes one JSON object.
 //   records      of steps, in the log
-//   thinned      how many records a point stands for; 1: none is thinned
-//   x            steps, at the end of what a point stands for
-//   curves       {key: {"y": [mean …], "lo": [least …], "hi": [greatest …]}}: every number of a step's record, and
-//                "elapsed", the seconds of all sessions. null: there is none. lo and hi are shorter than y: of the last
-//                points, which stand for one record each, and of logs that are not thinned, there are none
-//   evaluations  their records as they stand in the log; of more than 2000 every other, or fourth, …, and the last
+//   thinned      number of records per point; 1: not thinned
+//   x            steps: of each point's last record
+//   curves       {key: {"y": [mean …], "lo": [least …], "hi": [greatest …]}}: every number in the records of steps, and
+//                "elapsed", the seconds of all sessions. null: no value. lo and hi are shorter than y: the last points,
+//                which are one record each, have none, nor do logs that are not thinned
+//   evaluations  their records from the log; if more than 2000, every second, or fourth, …, and the last
 //   amendments   the records of --amend and of rollbacks
-//   unread       lines that are no records; `cut`: the last line is not whole, as of a run that was killed
-// False where the file cannot be read; then nothing is written.
+//   unread       number of lines that are not records; `cut`: the last line is incomplete, as after a kill
+// False if the file cannot be read; then nothing is written.
 bool log_facts_write(Document *d, const char *path, Err *err);

@@ -1,13 +1,13 @@
-// Pages of runs, drawn by the browser from the facts in their folders: page/run.js and its neighbours.
+// HTML pages of runs, drawn by the browser from facts in the runs' folders: page/run.js and its neighbours.
 #pragma once
 #include "page/run_facts.h"
 
-#define PAGE_FILE "report.html" // a run's, in its folder
+#define PAGE_FILE "report.html" // a run's page, in its folder
 
-// FOLDER/report.html, replacing what is there as a whole. It may be called while the run goes on, by one thread at a
-// time. What cannot be read is named on the page.
+// Writes FOLDER/report.html, replacing an existing one atomically. It may be called while the run continues, by one
+// thread at a time. Files that cannot be read are named on the page.
 bool page_draw(const char *folder, Err *err);
-// The same for what ./infer has scored, FOLDER/scores.json: evaluation.html.
+// The same for ./infer's scores, FOLDER/scores.json: evaluation.html.
 bool page_draw_scores(const char *folder, Err *err);
-// A page of n runs, side by side if there are several. single_file: with their pictures in it; else it refers to them.
+// A page of n runs, side by side if there are several. single_file: embeds their pictures; otherwise it links to them.
 bool page_of_runs(const char *path, const PageRun *run, int n, bool single_file, Err *err);

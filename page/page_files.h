@@ -1,5 +1,5 @@
-// The texts that pages are made of, line by line with a NULL behind the last; page/embed.sh makes them of the files
-// that they are called after.
+// The scripts and the style of pages as arrays of lines, ended by NULL; page/embed.sh generates them from the files
+// after which they are named.
 #pragma once
 
 extern const char *const page_report_css[],

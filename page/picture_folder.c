@@ -9,11 +9,11 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-// Its presence says whose the folder is.
+// A file whose presence marks the folder as ours.
 static const char mark[] = "doctor.txt";
 static const char mark_text[] = "build/doctor --html wrote picture-*.jpg here, and replaces them when it runs again.\n";
 
-// FILE without a ".html" at its end.
+// FILE without ".html" at its end.
 static char *stem_of(const char *page) {
   const size_t n = strlen(page), end = sizeof ".html" - 1;
   return xasprintf("%.*s", (int)(n > end && !strcmp(page + n - end, ".html") ? n - end : n), page);
@@ -29,7 +29,7 @@ static char *address_of(const char *name) {
 }
 
 static bool write_file(const char *path, const void *bytes, size_t size, Err *err) {
-  unlink(path); // it may be a link to somebody's file
+  unlink(path); // it may be a link to another file
   FILE *f = fopen(path, "wb");
   const bool written = f && fwrite(bytes, 1, size, f) == size;
   const bool closed = f && fclose(f) == 0;
@@ -67,7 +67,7 @@ bool picture_folder_add(PictureFolder *p, const Jpeg *picture, char **address, E
   return ok;
 }
 
-// The number of a picture's name; 0: it is none.
+// The number in a picture's name; 0: not a picture of ours.
 static int number_of(const char *name) {
   int number = 0, used = 0;
   const bool is_one = sscanf(name, "picture-%4d.jpg%n", &number, &used) == 1 && used == sizeof "picture-0000.jpg" - 1;

@@ -1,4 +1,4 @@
-// The folder of a page's pictures, which lies beside it: FILE-pictures/ of FILE.html.
+// The folder of a page's pictures: FILE-pictures/ for FILE.html.
 #pragma once
 #include <stdbool.h>
 #include "base/error.h"
@@ -6,15 +6,14 @@
 
 typedef struct PictureFolder {
   char *path;
-  char *address; // of the folder as the page refers to it, with %XX for what is no letter
-  int count;     // pictures written
+  char *address; // the folder's address in the page, percent-encoded
+  int count;     // number of pictures written
 } PictureFolder;
 
-// Makes the folder, and marks it as ours by a file that says so. A folder with files in it and without that mark is
-// somebody else's: false.
+// Makes the folder and a file in it that marks it as ours. Fails if the folder has files but not that mark.
 bool picture_folder_open(PictureFolder *p, const char *page, Err *err);
-// Writes one picture more, in place of an earlier page's; *address is the caller's to free.
+// Writes the next picture, replacing an earlier page's; the caller frees *address.
 bool picture_folder_add(PictureFolder *p, const Jpeg *picture, char **address, Err *err);
-// Removes the pictures of an earlier page that this one has not replaced; other files stay.
+// Removes an earlier page's pictures that were not replaced; other files stay.
 void picture_folder_prune(const PictureFolder *p);
 void picture_folder_close(PictureFolder *p);

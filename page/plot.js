@@ -1,10 +1,10 @@
 // Line plots in SVG.
 //
 // A plot is {title, x, y, lines, marks?, log?, range?}: x and y are labels with their units. A line is {key, label,
-// colour, dash, points, smooth?, dots?, best?, cut?, faint?}; a point is {x, y, lo?, hi?}, lo and hi where it stands for
-// several values. smooth: a running mean is drawn over the faint values; the last value is drawn as it is. dots: a dot
-// for each point. best: the place of the point that is ringed. cut: what is above is not looked at for the axis; it
-// leaves the plot at the top, with a mark. A mark is {x, text}, a vertical line.
+// colour, dash, points, smooth?, dots?, best?, cut?, faint?}; a point is {x, y, lo?, hi?}, with lo and hi if it stands
+// for several values. smooth: draws a running mean over the faint values; the last value is drawn as it is. dots: draws
+// a dot for each point. best: index of the point to circle. cut: values above it do not scale the axis; the line leaves
+// the plot at the top, with a mark. A mark is {x, text}, a vertical line.
 //
 // Plots of one group share the range of x, the cursor, and which lines are hidden.
 
@@ -42,7 +42,7 @@ function logTicks(a, b, n) {
 
 function linear(a, b, from, to) { return v => from + (v - a) / (b - a) * (to - from); }
 
-// The moving average over about a 40th of the points; what is cut has no part in it.
+// The moving average over about a 40th of the points, without those that are cut.
 function smoothed(points, cut) {
   const half = Math.floor(points.length / 80);
   if (half < 1) return null;
@@ -66,7 +66,7 @@ class Plot {
   constructor(spec, group = newGroup()) {
     this.spec = spec;
     this.group = group;
-    this.note = el("small"); // beside the title, so that nothing below moves when it changes
+    this.note = el("small"); // next to the title, so that nothing below moves when it changes
     this.figure = el("figure", el("figcaption", el("b", spec.title), this.note));
     this.svg = svg("svg", {class: "plot", role: "img", "aria-label": spec.title, "data-title": spec.title});
     this.readout = el("div.readout");
@@ -81,7 +81,7 @@ class Plot {
       new ResizeObserver(() => requestAnimationFrame(() => this.fit())).observe(this.figure);
   }
 
-  // Draws it again where the page gives it another width.
+  // Redraws when the page changes its width.
   fit() {
     const width = paperWidth || Math.round(this.figure.clientWidth);
     if (!width || width === this.width) return;
@@ -94,7 +94,7 @@ class Plot {
   xRange() {
     if (this.group.zoom) return this.group.zoom;
     if (this.spec.xRange) return this.spec.xRange;
-    let a = Infinity, b = -Infinity; // of the whole group, so that plots below each other have one axis
+    let a = Infinity, b = -Infinity; // of the whole group, so that plots below each other have the same axis
     for (const plot of this.group.plots)
       for (const l of plot.spec.lines)
         if (l.points.length) {
@@ -181,14 +181,14 @@ class Plot {
                        svg("text", {class: `marked${end ? " end" : ""}`, x: at + (end ? -5 : 5), y: top + 12}, text));
   }
 
-  // Within the plot; what is above it is drawn at the top.
+  // Clamped to the plot: values above it are drawn at the top.
   at(p) {
     const {top, bottom} = this.box;
     const y = this.box.y.log && p.y <= 0 ? bottom : this.y(p.y);
     return [this.x(p.x), Math.max(top, Math.min(bottom, y))];
   }
 
-  // Along the top, where two neighbours are above it, nothing is drawn.
+  // Nothing is drawn along the top, between two neighbours above the plot.
   path(points) {
     let d = "", above = true;
     for (const p of points) {
@@ -302,7 +302,7 @@ class Plot {
     });
   }
 
-  // The nearest point of each line, beside the cursor.
+  // Shows the nearest point of each line next to the cursor.
   show(x) {
     const rows = [];
     let nearest = null;
@@ -338,8 +338,8 @@ class Plot {
   }
 }
 
-// On paper, where two stand in a row, they are drawn for that width, so that their texts are as large as the page's.
-let paperWidth = 0; // pixels; 0: it is not printed
+// On paper, plots that share a row are drawn for that width, so that their text is as large as the page's.
+let paperWidth = 0; // pixels; 0: not printing
 
 function fitAll(width) {
   paperWidth = width;
@@ -351,7 +351,7 @@ addEventListener("afterprint", () => fitAll(0));
 
 // ---- legends ----------------------------------------------------------------------------------------------------------
 
-// A button for each line, that hides it in all plots of the group. Lines are {label, colour, dash, dots?}.
+// A button for each line that hides it in all plots of the group. Lines are {label, colour, dash, dots?}.
 function legend(lines, group) {
   const list = el("ul.legend");
   for (const l of lines) {
@@ -373,7 +373,7 @@ function legend(lines, group) {
   return list;
 }
 
-// A plot, below it its legend where it has several lines.
+// A plot, with a legend below it if it has several lines.
 function plotWithLegend(spec, group) {
   const plot = new Plot(spec, group), lines = spec.lines.filter(l => l.points.length);
   if (lines.length > 1) plot.figure.append(legend(lines, plot.group));

@@ -1,8 +1,8 @@
-// The page of one run: what a stranger sees in ten seconds first, what is looked up last.
+// The page of one run, from what is needed most to what is looked up rarely.
 
 // ---- the first screen -------------------------------------------------------------------------------------------------
 
-// Whether it learnt, in a sentence.
+// One sentence on whether the run learned.
 function verdict(run) {
   const loss = run.loss(), m = run.main, parts = [], score = formatScore, step = x => `step ${x.toLocaleString("en")}`;
   if (loss && run.state.diverged)
@@ -20,7 +20,7 @@ function verdict(run) {
     else if (falls && m.bestAt === 0)
       parts.push(`It got worse: ${m.label} was best at the first evaluation, ${score(first.y)} at ${step(first.x)}, and has fallen to ${score(m.last.y)}.`);
     else {
-      const before = Math.max(...m.points.slice(0, -1).map(p => p.y)); // a percent more than ever before is a rise
+      const before = Math.max(...m.points.slice(0, -1).map(p => p.y)); // a rise by more than 1 % above the previous maximum
       const moved = m.best.y - first.y;
       if (m.points.length > 1 && moved < 0.05 * m.best.y && !falls)
         parts.push(`${m.label[0].toUpperCase()}${m.label.slice(1)} stayed about the same: ${score(first.y)} at ${step(first.x)}, best ${score(m.best.y)} at ${step(m.best.x)}.`);
@@ -36,7 +36,7 @@ function verdict(run) {
   return parts.join(" ");
 }
 
-// What evaluations say that have no score.
+// Results of an evaluation other than scores.
 function worthOf(run) {
   const validation = run.points("val_loss"), n = run.evaluations.length, undefinedOnes = run.evaluations.some(e => run.metrics.some(m => m.key in e));
   const went = validation.length > 1 ? `on validation it went from ${formatShort(validation[0].y)} to ${formatShort(validation[validation.length - 1].y)}` : "";
@@ -84,13 +84,13 @@ function factsLine(run) {
   const speed = run.points("img_s");
   if (speed.length) fact("images per second", formatShort(speed[speed.length - 1].y));
   fact("", r.device);
-  for (const [k, v] of Object.entries(objectOf(objectOf(run.evaluation).facts))) if (k !== "scores") fact(`(${k})`, v); // tiles show those
+  for (const [k, v] of Object.entries(objectOf(objectOf(run.evaluation).facts))) if (k !== "scores") fact(`(${k})`, v); // scores are shown as tiles
   return parts.length ? el("p.facts", parts.map((p, i) => i ? [" · ", p] : p)) : null;
 }
 
 function badge(run) { return el(`span.badge.${run.state.look}`, run.state.running ? "running when this was written" : run.state.badge); }
 
-// Of weights that were scored without a run.
+// For weights that were scored without a run.
 function scoreTiles(run) {
   const list = [["bbox_AP", "box AP"], ["segm_AP", "mask AP"], ["val_top1", "top-1"], ["val_top5", "top-5"]].map(([key, label]) => {
     const v = metricOf(objectOf(run.evaluation.metrics)[key]);
@@ -120,7 +120,7 @@ function warningSection(run, prefix) {
   return s;
 }
 
-// What a command does that goes on from a divergence.
+// Explains what a command that continues after a divergence does.
 function repairText(command) {
   return /--resume=previous\b/.test(command) ? "To resume from checkpoint-previous.safetensors with half the learning rate:"
     : /--resume\b/.test(command) ? "To resume from the newest checkpoint with half the learning rate:" : "To start again with half the learning rate:";
@@ -172,7 +172,7 @@ function settingsSection(run, prefix) {
 
 // ---- all --------------------------------------------------------------------------------------------------------------
 
-// prefix: of the sections' ids, so that those of several runs differ.
+// prefix: for the sections' ids, so that those of several runs differ.
 function runSections(run, prefix) {
   return [missingNote(run), warningSection(run, prefix), run.scores ? null : curvesSection(run, prefix),
           run.evaluation ? [confusionSection(run.evaluation, prefix), evaluationSection(run, prefix), imageSection(run, prefix)]

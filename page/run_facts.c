@@ -23,7 +23,7 @@ static void fault_add(Faults *f, const char *text) {
 
 // ---- files ----------------------------------------------------------------------------------------------------------
 
-// Of a file that is JSON and whole; NULL when there is none, or with a fault. Caller frees.
+// The text of a file if it is complete JSON; NULL if there is none, or with a fault. Caller frees.
 static char *read_json(const char *path, size_t *size, Faults *faults) {
   Err err;
   Json j;
@@ -44,7 +44,7 @@ static char *read_json(const char *path, size_t *size, Faults *faults) {
   return text;
 }
 
-// The first of two files of a folder that is there. Caller frees.
+// The first of two files in a folder that exists. Caller frees.
 static char *newer_or_older(const char *folder, const char *newer, const char *older, bool *is_older) {
   char *path = xasprintf("%s/%s", folder, newer);
   if (path_is_file(path)) return path;
@@ -58,8 +58,8 @@ static char *newer_or_older(const char *folder, const char *newer, const char *o
   return old;
 }
 
-// What a run's record is: in older versions run.json, which classifiers alone had, told what had come of the run. Where
-// a newer version has resumed an older one's run, its own record counts. Caller frees.
+// The run's record. Older versions wrote report/session.json; their run.json, which only classifiers had, held the
+// results. If a newer version resumed an older one's run, the newer record is used. Caller frees.
 static char *record_path(const char *folder, bool *is_older) {
   static const char begins[] = "{\"state\":";
   char *path = xasprintf("%s/" RUN_RECORD, folder), *old = xasprintf("%s/" OLD_SESSION, folder),
@@ -125,7 +125,7 @@ static void write_weights(Document *d, const char *folder) {
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
-// Of a path that may not be there yet, its folder without links; malloc'ed.
+// The folder, with links resolved, of a path that may not exist yet; malloc'ed.
 static char *real_folder(const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
@@ -135,11 +135,11 @@ static char *real_folder(const char *path) {
   return real;
 }
 
-// How `to` is reached from the folder of the page: "", "../run/"; malloc'ed. Both are there.
+// The relative path from the page's folder to `to`: "", "../run/"; malloc'ed. Both exist.
 static char *relative_path(const char *to, const char *page) {
   char *from = real_folder(page), *real = realpath(to, NULL), *path = xstrdup("");
   const char *a = from, *b = real ? real : to;
-  size_t same = 0; // up to the slash at which they part
+  size_t same = 0; // length of the common part, up to a slash
   for (size_t i = 0;; i++) {
     if ((!a[i] || a[i] == '/') && (!b[i] || b[i] == '/')) same = i;
     if (!a[i] || a[i] != b[i]) break;
@@ -163,7 +163,7 @@ static void embed_picture(Document *d, const char *folder, const char *name, con
   size_t size;
   char *path = xasprintf("%s/%s", folder, name), *bytes = file_read(path, &size, NULL);
   free(path);
-  if (!bytes) return; // the page says that it is gone
+  if (!bytes) return; // the page says that it is missing
   char *address = data_uri((const uint8_t *)bytes, size);
   fputs(*comma, d->f);
   write_string(d, name, address);
@@ -172,7 +172,7 @@ static void embed_picture(Document *d, const char *folder, const char *name, con
   free(bytes);
 }
 
-// Every text of the list "pictures" that names a file below the folder's pictures.
+// Every string in a list "pictures" that names a file below the folder's pictures/.
 static void embed_pictures(Document *d, const char *folder, const char *evaluation, size_t size) {
   static const char below[] = RUN_PICTURES "/";
   const char *key, *comma = "\n";
@@ -237,7 +237,7 @@ static void write_log(Document *d, const char *path, Faults *faults) {
   fputs("null", d->f);
 }
 
-// Of a path, with or without a slash at its end. Owned.
+// The last part of a path, with or without a slash at its end. Owned.
 static char *last_part(const char *folder) {
   char *real = !strcmp(folder, ".") || !strcmp(folder, "..") ? realpath(folder, NULL) : NULL;
   if (real) folder = real;

@@ -1,28 +1,28 @@
-// What stands in a run's folder, as facts for its page.
+// The contents of a run's folder as facts for its page.
 #pragma once
 #include "page/document.h"
 
 typedef struct PageRun {
-  const char *folder; // NULL: there is a log alone
+  const char *folder; // NULL: there is only a log
   const char *log;    // NULL: the folder's
   const char *name;   // NULL: the folder's last part
 } PageRun;
 
 // Writes one JSON object:
 //   name, folder
-//   run          run.json as it stands, or of older versions report/session.json; null: there is none
-//   log          as page/log_facts.h has it, or null
-//   evaluation   evaluation.json as it stands, or of older versions report/evaluation.json, or null
-//   best         best.json as it stands, or null
-//   older        an older version has written it
-//   locked       a program has the folder
+//   run          run.json unchanged, or an older version's report/session.json; null: there is none
+//   log          as page/log_facts.h writes it, or null
+//   evaluation   evaluation.json unchanged, or an older version's report/evaluation.json, or null
+//   best         best.json unchanged, or null
+//   older        whether an older version wrote it
+//   locked       whether a running program holds the folder's lock
 //   weights      names of the folder's .safetensors
-//   faults       a sentence for each file that is there and cannot be read
-//   pictures     the folder of its pictures, as seen from that of `page`, with a slash at its end
-//   embedded     {name: address} of the pictures; with `single_file` alone
-// Nothing that is wrong with a file keeps it from writing the rest. `page`: where the page goes.
+//   faults       a sentence for each file that exists but cannot be read
+//   pictures     the relative path from the folder of `page` to the folder of pictures, ending in a slash
+//   embedded     {name: address} of the pictures; only with `single_file`
+// A file that cannot be read does not keep the rest from being written. `page`: the page's path.
 void run_facts_write(Document *d, const PageRun *run, const char *page, bool single_file);
-// The same of what ./infer has scored: FOLDER/scores.json as `evaluation`.
+// The same for ./infer's scores: FOLDER/scores.json as `evaluation`.
 void score_facts_write(Document *d, const char *folder, const char *page);
-// Whether there is any of the files.
+// Whether any of the files exists.
 bool run_has_facts(const char *folder);

@@ -1,15 +1,15 @@
-// Several runs side by side, and the page as a whole.
+// Compares several runs side by side; draws the whole page.
 
-// ---- what they have in common -----------------------------------------------------------------------------------------
+// ---- comparison ---- --------------------------------------------------------------------------------------------------
 
-// The greatest (or least) of the values gets a star, unless all are alike.
+// Marks the greatest (or least) of the values with a star, unless all are equal.
 function markBest(cells, values, least) {
   const known = values.filter(isNumber), best = least ? Math.min(...known) : Math.max(...known);
   if (known.length > 1 && known.some(v => v !== best)) values.forEach((v, i) => { if (v === best) cells[i].classList.add("best"); });
   return cells;
 }
 
-// least: a small value is best; null: none is.
+// least: smaller is better; null: no star.
 function valueRow(label, runs, value, show, least) {
   const values = runs.map(value);
   if (!values.some(isNumber)) return null;
@@ -29,7 +29,7 @@ function overviewRows(runs) {
     }));
     rows.push(valueRow(`${label}, last`, runs, r => of(r)?.last.y, formatScore));
   }
-  const alike = ["model", "data"].every(key => runs.every(r => textOf(r.run[key]) === textOf(runs[0].run[key]))); // else losses and speeds do not compare
+  const alike = ["model", "data"].every(key => runs.every(r => textOf(r.run[key]) === textOf(runs[0].run[key]))); // otherwise losses and speeds do not compare
   rows.push(valueRow("training loss", runs, r => r.loss() && (r.state.diverged ? r.loss().sound.y : r.loss().last), v => formatShort(v, 4), alike ? true : null));
   rows.push(valueRow("images per second", runs, r => r.points("img_s").slice(-1)[0]?.y, v => formatShort(v), alike ? false : null));
   for (const [label, key] of [["model", "model"], ["data", "data"], ["device", "device"], ["training images", "images"], ["batch size", "batch"]])
@@ -47,7 +47,7 @@ function warningList(runs) {
   return items.length ? s : null;
 }
 
-// Those whose value is not the same for all: the value that was used, and where it is from.
+// Options whose values differ between runs: the value used, and where it came from.
 function differingSettings(runs) {
   const names = new Map(), with_ = runs.map(r => new Map(r.settings().map(s => [s.name, s])));
   with_.forEach(m => m.forEach((_, name) => names.set(name, true)));
@@ -60,7 +60,7 @@ function differingSettings(runs) {
   return rows;
 }
 
-// A plot for each thing that is drawn of a run, a line for each run; one legend for all.
+// A plot for each quantity, with a line for each run and one legend for all.
 function comparisonPlots(runs, group) {
   const seen = new Map(), keep = (spec, label) => {
     for (const l of spec.lines) {
@@ -91,7 +91,7 @@ function comparisonPlots(runs, group) {
   return {main: first.map(draw).filter(p => p), folded: [...seen.keys()].slice(first.length).map(draw).filter(p => p)};
 }
 
-// A group with an axis of its own, whose lines are hidden together with the other's.
+// A group with its own axis, whose lines are hidden together with the other group's.
 function shareHidden(group) {
   const own = newGroup();
   own.hidden = group.hidden;
@@ -99,7 +99,7 @@ function shareHidden(group) {
   return own;
 }
 
-// A run that diverged goes no higher than those beside it.
+// A diverged run must not stretch the axis of the other runs.
 function limitBySound(lines, runs) {
   const tops = lines.filter((l, i) => l.points.length && !runs[i].state.diverged)
                    .map(l => Math.max(...l.points.map(p => p.y > l.cut ? -Infinity : p.y)));
@@ -134,7 +134,7 @@ function pageOfRuns(facts, runs) {
     section("curves", "Curves", shared, el("div.charts", main), folded.length ? details("Loss components, learning rate, data loading, speed", el("div.charts", folded)) : null),
     section("settings", "Settings that differ", settings.length ? table("Settings that differ", ["option", ...heading], settings) : el("p.faint", "None, as far as they are recorded."),
             el("p.faint", "Value used, and what set it: command line, default, model or data."))].filter(s => s);
-  if (runs.length > 5) for (const s of sections) s.classList.add("crowd"); // small on paper, so that no column is cut
+  if (runs.length > 5) for (const s of sections) s.classList.add("crowd"); // small on paper, so that no column is cut off
   return [el("h1", `${runs.length} runs`), navigation(sections), sections, each, footer(facts)];
 }
 
@@ -143,7 +143,7 @@ function pageOfRun(facts, run) {
   return [header(run), navigation(sections), sections, footer(facts)];
 }
 
-// Names that come again are numbered, so that a line, and a click on its name, is one run's.
+// Repeated names are numbered, so that each name, and a click on it, identifies one run.
 function tellApart(runs) {
   const names = new Set();
   for (const r of runs) {

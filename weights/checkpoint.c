@@ -68,8 +68,8 @@ static void write_failed(CkptWriter *w) {
   if (!w->failed) w->failed = errno;
 }
 
-// Places the tensors and writes all that stands before their values. Larger elements come first, which aligns every
-// tensor without the gaps that the format forbids.
+// Assigns offsets to the tensors and writes everything before their values. Larger elements come first, which aligns
+// every tensor without the gaps that the format forbids.
 static void write_header(CkptWriter *w) {
   Record header = {0}, scratch = {0};
   record_begin(&header);
@@ -85,7 +85,7 @@ static void write_header(CkptWriter *w) {
     }
   }
   record_end(&header);
-  uint64_t length = (header.len + 7) / 8 * 8; // padded with blanks so that the values begin at a multiple of 8
+  uint64_t length = (header.len + 7) / 8 * 8; // padded with spaces so that the values begin at a multiple of 8
   unsigned char prefix[8];
   for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)(length >> (8 * i));
   if (fwrite(prefix, 1, sizeof prefix, w->file.f) != sizeof prefix) write_failed(w);
@@ -101,7 +101,7 @@ void ckpt_data(CkptWriter *w, const void *data) {
   const CkptEntry *e = &w->entries[w->next++];
   uint64_t at = w->data_start + e->begin;
   if (at != w->position && fseeko(w->file.f, (off_t)at, SEEK_SET) != 0) write_failed(w);
-  if (e->bytes && fwrite(data, 1, e->bytes, w->file.f) != e->bytes) write_failed(w); // data may be NULL for nothing
+  if (e->bytes && fwrite(data, 1, e->bytes, w->file.f) != e->bytes) write_failed(w); // data may be NULL if bytes is 0
   w->position = at + e->bytes;
 }
 

@@ -1,6 +1,6 @@
-// Checkpoints: safetensors files in and out, PyTorch's .pth in. A safetensors file is a u64 header length, a JSON
-// header, then the tensors' values without gaps: https://github.com/huggingface/safetensors#format . Everything in a
-// file is little-endian, as the hosts are.
+// Checkpoints: reads and writes safetensors files, and reads PyTorch's .pth. A safetensors file is a u64 header length,
+// a JSON header, then the tensors' values without gaps: https://github.com/huggingface/safetensors#format . Everything
+// in a file is little-endian, as on the supported hosts.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,20 +41,20 @@ typedef struct CkptWriter {
   size_t next;         // the entry that the next ckpt_data fills
   uint64_t data_start; // where the header ends; 0 until it is written
   uint64_t position;   // in the file
-  int failed;          // errno of the first write that was not done, or 0
+  int failed;          // errno of the first write that failed, or 0
 } CkptWriter;
 
-// A file is declared first, metadata and tensors in any order, then filled tensor by tensor, so that no more than one
-// tensor need be in memory as the file holds it. Errors on the way are kept for ckpt_commit.
+// First declare metadata and tensors in any order, then write the tensors' values one by one, so that only one tensor
+// needs to be in memory in the file's format. Errors on the way are reported by ckpt_commit.
 bool ckpt_begin(CkptWriter *w, const char *path, Err *err);
 void ckpt_meta(CkptWriter *w, const char *key, const char *value);
 void ckpt_tensor(CkptWriter *w, const char *name, CkptType type, int ndim, const int64_t *dims); // names are unique
-// The values of the next tensor, in the order of declaration: dense, row-major.
+// Writes the values of the next tensor, in the order of declaration: dense, row-major.
 void ckpt_data(CkptWriter *w, const void *data);
-// Replaces what stood at the path, atomically; all tensors must have their values. Releases the writer in any case.
-// False with the reason in errno, too.
+// Replaces the file at the path atomically; all tensors must have been written. Releases the writer in any case. On
+// failure errno also holds the reason.
 bool ckpt_commit(CkptWriter *w, Err *err);
-void ckpt_abort(CkptWriter *w); // leaves what stood at the path
+void ckpt_abort(CkptWriter *w); // discards the new file; the old one stays
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ typedef struct CkptTensor {
   int ndim;
   int64_t dims[CKPT_MAX_DIMS];
   size_t elements, bytes;
-  const void *data; // dense, row-major; aligned to its element in files of ours, perhaps not in others'
+  const void *data; // dense, row-major; aligned to the element size in files of ours, maybe not in others
 } CkptTensor;
 
 typedef struct CkptMeta {
@@ -76,25 +76,25 @@ typedef struct Checkpoint {
   size_t num_tensors, cap_tensors;
   CkptMeta *meta; // as in the file
   size_t num_meta, cap_meta;
-  const char *note;           // what a user should know of how it was read; NULL = nothing
+  const char *note;           // a note for the user on how the file was read, or NULL
   const unsigned char *bytes; // the file
   size_t size;
   char *header; // of safetensors: names, keys and values point into it
-  void **owned; // what else was allocated
+  void **owned; // other allocations
   size_t num_owned, cap_owned;
-  bool mapped; // the file's bytes, which are unmapped at the end
+  bool mapped; // whether `bytes` is mapped, and is unmapped at the end
 } Checkpoint;
 
-// Maps a file, safetensors or PyTorch's by its first bytes, and checks all that it says of its tensors: types, sizes,
-// places. A safetensors file's tensors cover the rest of it without overlaps or gaps; of a PyTorch file nothing is run.
-// false with one line for a file that is missing, cut short or made up.
+// Maps a file, safetensors or PyTorch's by its first bytes, and validates the types, sizes and offsets of its tensors.
+// A safetensors file's tensors must cover the rest of the file without overlaps or gaps; nothing in a PyTorch file is
+// executed. false, with one line, for a file that is missing, truncated or malformed.
 bool ckpt_open(Checkpoint *c, const char *path, Err *err);
-// The same of bytes in memory, which must outlive it; c is zero-initialised, `path` is for messages.
+// The same for bytes in memory, which must outlive it; c is zero-initialised, `path` is for messages.
 bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err);
 void ckpt_close(Checkpoint *c);
-const CkptTensor *ckpt_find(const Checkpoint *c, const char *name); // NULL: there is none
-const char *ckpt_find_meta(const Checkpoint *c, const char *key);   // NULL: there is none
-// Gives every tensor the name that `rename` puts into `to`; false drops the tensor. Fails where two get the same name.
+const CkptTensor *ckpt_find(const Checkpoint *c, const char *name); // NULL: not found
+const char *ckpt_find_meta(const Checkpoint *c, const char *key);   // NULL: not found
+// Renames every tensor to what `rename` writes into `to`; false drops the tensor. Fails if two get the same name.
 typedef bool (*CkptRename)(const char *name, char to[CKPT_MAX_NAME]);
 bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err);
 bool ckpt_read_floats(const CkptTensor *t, float *out); // [elements]; false for integers

@@ -1,11 +1,12 @@
-// Between the reader of checkpoints and the formats it knows.
+// The interface between the checkpoint reader and the file formats.
 #pragma once
 #include "weights/checkpoint.h"
 
-// Both append the tensors of c->bytes, at least eight of them, in any order; what a failure leaves, ckpt_close frees.
+// Both append the tensors found in c->bytes (at least eight bytes), in any order; after a failure ckpt_close frees what
+// was allocated.
 bool ckpt_is_torch(const Checkpoint *c);
 bool ckpt_parse_torch(Checkpoint *c, const char *path, Err *err);
 bool ckpt_parse_safetensors(Checkpoint *c, const char *path, Err *err);
 
 void ckpt_add(Checkpoint *c, const CkptTensor *t);
-void *ckpt_own(Checkpoint *c, void *memory); // frees it with the checkpoint; returns it
+void *ckpt_own(Checkpoint *c, void *memory); // hands `memory` to the checkpoint, which frees it; returns it

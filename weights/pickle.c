@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-// A pickle of a thousand tensors takes about 20,000 steps. Each makes at most one value and pushes at most one.
+// A pickle of a thousand tensors takes about 20,000 steps. Each step creates at most one value and pushes at most one.
 enum { MAX_STEPS = 1 << 21, CHUNK = 1 << 16 };
 
 struct PickleChunk {
@@ -21,7 +21,7 @@ typedef struct Machine {
   const char *path;
   PickleValue **stack; // NULL = a mark
   size_t depth, cap_stack;
-  PickleValue **memo; // NULL = nothing there
+  PickleValue **memo; // NULL = unset
   size_t num_memo, cap_memo;
   Err *err;
 } Machine;
@@ -136,7 +136,7 @@ static bool push_text(Machine *m, size_t n) {
   return (v->text = next_text(m, n)) && push(m, v);
 }
 
-// The value on top, and removes it; NULL where there is none.
+// Pops the top value; NULL if there is none.
 static PickleValue *pop(Machine *m) {
   PickleValue *v = m->depth ? m->stack[m->depth - 1] : NULL;
   if (v)
@@ -156,7 +156,7 @@ static bool push_tuple(Machine *m, size_t n) {
   return push(m, v);
 }
 
-// How many values stand above the last mark, which it removes from below them.
+// The number of values above the last mark; removes that mark.
 static bool take_mark(Machine *m, size_t *n) {
   size_t at = m->depth;
   while (at > 0 && m->stack[at - 1]) at--;
@@ -167,7 +167,7 @@ static bool take_mark(Machine *m, size_t *n) {
   return true;
 }
 
-// Moves the n values on top into the list or dict below them.
+// Moves the top n values into the list or dict below them.
 static bool extend(Machine *m, PickleType type, size_t n) {
   if (m->depth <= n) return unusable(m, "a value is missing");
   for (size_t i = 0; i <= n; i++)
@@ -210,7 +210,7 @@ static bool known(const Machine *m, const char *name) {
   return false;
 }
 
-// Names end up in messages, which are one line.
+// Names are printed in messages, which are one line.
 static void make_printable(char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
@@ -266,7 +266,8 @@ static bool push_call(Machine *m) {
   return push(m, call);
 }
 
-// The state of an object that was made by a call; attributes of others (a state dict's _metadata) are not needed.
+// Sets the state of an object that was made by a call; attributes of other values (a state dict's _metadata) are not
+// needed.
 static bool build(Machine *m) {
   PickleValue *state = pop(m), *object = state ? pop(m) : NULL;
   if (!object) return false;

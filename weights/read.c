@@ -1,5 +1,5 @@
-// Reading checkpoints, which may come from anywhere: nothing in them is believed before it is checked. The formats
-// stand in files of their own, weights/safetensors.c and weights/torch.c.
+// Reads checkpoints, which are untrusted input: everything is validated before use. Each format has its own file,
+// weights/safetensors.c and weights/torch.c.
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -41,7 +41,7 @@ bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err) {
   for (size_t i = 0; i < c->num_tensors; i++) {
     CkptTensor t = c->tensors[i];
     char name[CKPT_MAX_NAME] = "";
-    bool ours = strlen(t.name) < CKPT_MAX_NAME / 2; // a longer name is no model's, and stays
+    bool ours = strlen(t.name) < CKPT_MAX_NAME / 2; // no model has a longer name: it stays as it is
     if (ours && !rename(t.name, name)) continue;
     if (ours && strcmp(name, t.name)) t.name = ckpt_own(c, xstrdup(name));
     c->tensors[kept++] = t;
@@ -53,7 +53,7 @@ bool ckpt_rename(Checkpoint *c, CkptRename rename, const char *path, Err *err) {
 // ---- the file -------------------------------------------------------------------------------------------------------
 
 static bool map_file(Checkpoint *c, const char *path, Err *err) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe that nobody writes to is refused, not waited for
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // O_NONBLOCK: opening a pipe without a writer must not block
   struct stat st;
   if (fd < 0 || fstat(fd, &st) != 0) {
     err_set(err, "cannot read %s: %s", path, strerror(errno));
@@ -130,7 +130,7 @@ static float from_bfloat(uint16_t bits) {
 }
 
 bool ckpt_read_floats(const CkptTensor *t, float *out) {
-  const char *data = t->data; // copied element by element: a file of others' need not be aligned
+  const char *data = t->data; // copied byte-wise: other writers' files need not be aligned
   if (t->type == CKPT_F32) {
     if (t->bytes) memcpy(out, data, t->bytes);
     return true;

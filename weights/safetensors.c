@@ -1,4 +1,4 @@
-// Reading safetensors files, which may come from anywhere: nothing in them is believed before it is checked.
+// Reads safetensors files, which are untrusted input: everything is validated before use.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { PREFIX = 8, MAX_HEADER = 100 << 20 }; // the limit of the reference implementation
 
-// The header is parsed in place, in a NUL-terminated copy: strings are unescaped where they stand.
+// The header is parsed in place, in a NUL-terminated copy: strings are unescaped where they are.
 typedef struct Parser {
   Checkpoint *c;
   const char *path;
@@ -16,7 +16,7 @@ typedef struct Parser {
   Err *err;
 } Parser;
 
-// ---- JSON, as much of it as the format uses -------------------------------------------------------------------------
+// ---- the subset of JSON that the format uses ---- -------------------------------------------------------------------
 
 static bool expected(Parser *p, const char *what) {
   return err_set(p->err, "%s: not a valid safetensors file: byte %zu: expected %s", p->path,
@@ -42,7 +42,7 @@ static bool parse_hex4(Parser *p, unsigned *out) {
   return true;
 }
 
-// The code point behind "\u", at most two escapes long, as UTF-8 at *w. It is never longer than its escape.
+// Writes the code point after "\u", at most two escapes long, as UTF-8 to *w. It is never longer than its escape.
 static bool parse_unicode(Parser *p, char **w) {
   unsigned u, low;
   if (!parse_hex4(p, &u)) return false;
@@ -96,8 +96,8 @@ static char *parse_string(Parser *p) {
   return begin;
 }
 
-// Moves to the next member of an object or array, past the comma, with *first telling where one is not needed; false
-// at the closing bracket and on failure, which *ok tells apart.
+// Moves to the next member of an object or array, past the comma; *first: no comma is needed. false at the closing
+// bracket and on failure, which *ok tells apart.
 static bool next(Parser *p, char close, bool *first, bool *ok) {
   *ok = true;
   if (take(p, close)) return false;
@@ -151,7 +151,7 @@ static bool parse_type(const char *name, CkptType *out) {
   return false;
 }
 
-// Checks an entry's numbers against each other and the file, and sets elements, bytes and data.
+// Checks an entry's fields against each other and the file, and sets elements, bytes and data.
 static bool resolve(Parser *p, CkptTensor *t, const int64_t offsets[2]) {
   t->elements = 1;
   for (int i = 0; i < t->ndim; i++)
@@ -169,7 +169,7 @@ static bool resolve(Parser *p, CkptTensor *t, const int64_t offsets[2]) {
 }
 
 static bool parse_tensor(Parser *p, const char *name) {
-  for (const char *s = name; *s; s++) // names end up in messages, which are one line
+  for (const char *s = name; *s; s++) // names are printed in messages, which are one line
     if ((unsigned char)*s < 0x20) return expected(p, "a tensor's name without control characters");
   CkptTensor t = {.name = name};
   int64_t offsets[2];
@@ -234,7 +234,7 @@ static int compare_data(const void *a, const void *b) {
   return (s->bytes > t->bytes) - (s->bytes < t->bytes); // empty tensors before the one that begins at the same byte
 }
 
-// The tensors must lie side by side from the end of the header to the end of the file.
+// The tensors must be contiguous from the end of the header to the end of the file.
 static bool check_layout(const Parser *p) {
   const Checkpoint *c = p->c;
   const unsigned char *end = c->bytes + (c->size - p->data_size);

@@ -1,7 +1,6 @@
-// Reading what torch.save writes: a pickle that describes tensors, and their storages beside it. Since PyTorch 1.6 both
-// are members of a zip archive (PREFIX/data.pkl, PREFIX/data/KEY); before, pickles follow each other in a plain file,
-// and the storages follow them (torch/serialization.py, _legacy_save). Values stay in the mapped file where a tensor is
-// dense in it.
+// Reads files written by torch.save: a pickle that describes tensors, and their storages. Since PyTorch 1.6 both are
+// members of a zip archive (PREFIX/data.pkl, PREFIX/data/KEY); before, a plain file held several pickles followed by
+// the storages (torch/serialization.py, _legacy_save). Values stay in the mapped file if a tensor is dense there.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ typedef struct TorchReader {
   const char *path;
   Storage *storages; // by key
   size_t num_storages, cap_storages;
-  size_t gathered; // bytes of tensors that were not dense
+  size_t gathered; // total size of tensors that had to be copied because they were not dense
   Err *err;
 } TorchReader;
 
@@ -49,7 +48,7 @@ static bool unusable(const TorchReader *r, const char *what) {
   return err_set(r->err, "%s: not a valid PyTorch file: %s", r->path, what);
 }
 
-// What ends up in messages, which are one line.
+// Makes a name printable in a message, which is one line.
 static bool is_printable(const char *text) {
   for (; *text; text++)
     if ((unsigned char)*text < 0x20) return false;
@@ -67,7 +66,7 @@ static Storage *find_storage(const TorchReader *r, const char *key) {
   return bsearch(&(Storage){.key = key}, r->storages, r->num_storages, sizeof *r->storages, compare_storage);
 }
 
-// A storage's id is the tuple ("storage", type, key, device, elements[, view of another, long out of use]).
+// A storage's id is the tuple ("storage", type, key, device, elements[, view of another, long obsolete]).
 static bool parse_storage(const TorchReader *r, const PickleValue *persistent, Storage *s) {
   const PickleValue *id = persistent->item[0];
   if (id->type != PICKLE_TUPLE || id->n < 5 || id->item[0]->type != PICKLE_STR || id->item[1]->type != PICKLE_GLOBAL ||
@@ -107,7 +106,7 @@ static bool list_storages(TorchReader *r, const Pickle *p) {
   return true;
 }
 
-// Gives a storage its values.
+// Sets a storage's values.
 static bool place(const TorchReader *r, Storage *s, const unsigned char *data, size_t bytes) {
   s->data = data;
   return bytes == (size_t)s->elements * ckpt_type_size(s->type) ||
@@ -117,7 +116,7 @@ static bool place(const TorchReader *r, Storage *s, const unsigned char *data, s
 
 // ---- tensors ----------------------------------------------------------------------------------------------------
 
-// A tensor before it is checked: a window into a storage.
+// A tensor before validation: a view of a storage.
 typedef struct View {
   CkptTensor t;
   const Storage *storage;
@@ -132,8 +131,8 @@ static bool is_call(const PickleValue *v, const char *name) {
   return v->type == PICKLE_CALL && !strcmp(v->item[0]->text, name);
 }
 
-// The call that makes the tensor's data; NULL where the value is no tensor. A parameter is a tensor in a wrapper, whose
-// data is the first argument or, of files before PyTorch 0.4, the first item of its state.
+// The call that makes the tensor's data; NULL if the value is not a tensor. A parameter wraps a tensor: its data is the
+// first argument or, before PyTorch 0.4, the first item of its state.
 static const PickleValue *tensor_call(const PickleValue *v) {
   if (is_call(v, rebuild_parameter) || is_call(v, parameter)) {
     const PickleValue *from = v->item[1]->n ? v->item[1] : v->n > 2 ? v->item[2] : NULL;
@@ -179,7 +178,7 @@ static bool check_view(const TorchReader *r, const char *name, View *v) {
   t->bytes = t->elements * ckpt_type_size(t->type);
   if (t->elements == 0) return true;
   for (int i = 0; i < t->ndim; i++) {
-    if (t->dims[i] == 1) v->stride[i] = 0; // no step is ever taken
+    if (t->dims[i] == 1) v->stride[i] = 0; // the stride is never used
     if (__builtin_mul_overflow(t->dims[i] - 1, v->stride[i], &step) || __builtin_add_overflow(last, step, &last))
       return bad_tensor(r, name, "ends past its storage");
   }
@@ -195,7 +194,7 @@ static bool is_dense(const View *v) {
   return true;
 }
 
-// Copies a transposed or otherwise strided tensor into row-major order.
+// Copies a transposed or otherwise strided tensor to row-major order.
 static bool gather(TorchReader *r, const char *name, View *v) {
   CkptTensor *t = &v->t;
   size_t size = ckpt_type_size(t->type);
@@ -206,7 +205,7 @@ static bool gather(TorchReader *r, const char *name, View *v) {
   int64_t index[CKPT_MAX_DIMS] = {0}, at = v->offset;
   for (size_t n = 0; n < t->elements; n++) {
     memcpy(out + n * size, v->storage->data + (size_t)at * size, size);
-    for (int i = t->ndim - 1; i >= 0; i--) { // the next index, as an odometer counts
+    for (int i = t->ndim - 1; i >= 0; i--) { // increments the index like an odometer
       at += v->stride[i];
       if (++index[i] < t->dims[i]) break;
       at -= index[i] * v->stride[i];
@@ -241,7 +240,7 @@ static size_t count_tensors(const PickleValue *dict) {
   return n;
 }
 
-// The root, or else its member that holds the most tensors: {"model": …, "optimizer": …}. NULL = neither does.
+// The root, or else its member with the most tensors: {"model": …, "optimizer": …}. NULL = neither has any.
 static const PickleValue *find_dict(const PickleValue *root, const char **member) {
   *member = NULL;
   size_t most = count_tensors(root);
@@ -328,7 +327,7 @@ static bool check_system(TorchReader *r, const PickleValue *v) {
   return unusable(r, "its byte order is not recorded");
 }
 
-// The storages stand behind the list of their keys, in its order: a count of elements, then their values.
+// The storages follow the list of their keys, in that order: an element count, then the values.
 static bool place_storages(TorchReader *r, const PickleValue *keys, const unsigned char *at, const unsigned char *end) {
   for (size_t i = 0; keys->type == PICKLE_LIST && i < keys->n; i++) {
     Storage *s = keys->item[i]->type == PICKLE_STR ? find_storage(r, keys->item[i]->text) : NULL;
@@ -360,7 +359,7 @@ static bool read_legacy(TorchReader *r, Pickle *p) {
   return ok && add_tensors(r, p->root);
 }
 
-// ---- either -----------------------------------------------------------------------------------------------------
+// ---- both formats ---- ------------------------------------------------------------------------------------------
 
 static bool is_legacy(const Checkpoint *c) {
   return c->size >= LEGACY_MAGIC && !memcmp(c->bytes, legacy_magic, LEGACY_MAGIC);

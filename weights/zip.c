@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-// Sizes of the fixed parts of records, and the largest comment behind the last one.
+// Sizes of the fixed parts of records, and the maximum length of the archive comment.
 enum { LOCAL = 30, CENTRAL = 46, END = 22, END64 = 56, LOCATOR64 = 20, MAX_COMMENT = 65535 };
 
 typedef struct ZipReader {
@@ -39,7 +39,7 @@ typedef struct Directory {
   uint64_t entries, size, offset;
 } Directory;
 
-// The record at the end, searched backwards past a comment.
+// Finds the record at the end, searching backwards past a comment.
 static bool find_end(const ZipReader *r, size_t *end) {
   for (size_t back = END; back <= r->size && back <= END + MAX_COMMENT; back++) {
     *end = r->size - back;
@@ -67,7 +67,7 @@ static bool find_directory(const ZipReader *r, Directory *d) {
 
 // ---- members ----------------------------------------------------------------------------------------------------
 
-// Replaces those of size, packed size and offset that are all ones by the 64-bit values of the entry's extra field.
+// Replaces sizes and offset that are all ones by the 64-bit values of the entry's extra field.
 static bool read_zip64(const unsigned char *extra, size_t length, uint64_t *values[3]) {
   bool any = false;
   for (int i = 0; i < 3; i++) any |= *values[i] == 0xffffffff;
@@ -91,7 +91,7 @@ static bool read_zip64(const unsigned char *extra, size_t length, uint64_t *valu
   return false;
 }
 
-// One entry of the directory, whose name stands at `name` already.
+// One entry of the directory, whose name is already at `name`.
 static bool add_member(ZipReader *r, const unsigned char *entry, const char *name, size_t extra) {
   unsigned flags = (unsigned)get(entry + 8, 2), method = (unsigned)get(entry + 10, 2);
   uint64_t packed = get(entry + 20, 4), size = get(entry + 24, 4), at = get(entry + 42, 4);
@@ -120,7 +120,7 @@ static bool read_directory(ZipReader *r, const Directory *d) {
     if (!is_record(r, (uint64_t)(p - r->bytes), CENTRAL, "PK\1\2")) return unusable(r, "its directory is damaged");
     size_t length = get(p + 28, 2), extra = get(p + 30, 2), whole = CENTRAL + length + extra + get(p + 32, 2);
     if (whole > (size_t)(end - p)) return unusable(r, "its directory is damaged");
-    for (size_t k = 0; k < length; k++) // names end up in messages, which are one line
+    for (size_t k = 0; k < length; k++) // names are printed in messages, which are one line
       if (p[CENTRAL + k] < 0x20) return unusable(r, "a member's name has control characters");
     memcpy(names, p + CENTRAL, length);
     names[length] = '\0';

@@ -1,5 +1,5 @@
-// Zip archives in memory, their members stored as they are: what torch.save writes. Zip64 too. A compressed or
-// encrypted member is refused. Format: PKWARE's APPNOTE.TXT, 4.3.
+// Zip archives in memory with stored (uncompressed) members, as torch.save writes them; also Zip64. Compressed and
+// encrypted members are refused. Format: PKWARE's APPNOTE.TXT, 4.3.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,4 +20,4 @@ typedef struct Zip {
 // Every member lies within `bytes`, which must outlive the Zip; `path` is for messages.
 bool zip_open(Zip *z, const unsigned char *bytes, size_t size, const char *path, Err *err);
 void zip_close(Zip *z);
-const ZipMember *zip_find(const Zip *z, const char *name); // NULL: there is none
+const ZipMember *zip_find(const Zip *z, const char *name); // NULL: not found
