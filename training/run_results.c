@@ -146,7 +146,7 @@ static void record_best(Record *j, const RunLog *l) {
     snprintf(key, sizeof key, "best_%s", l->task->curve[i - LOG_METRICS].metric);
     record_num(j, key, c->n ? c->y[best] : NAN);
     snprintf(key, sizeof key, "best_%s_step", l->task->curve[i - LOG_METRICS].metric);
-    record_int(j, key, c->n ? (int64_t)c->x[best] : -1);
+    record_num(j, key, c->n ? c->x[best] : NAN);
   }
 }
 

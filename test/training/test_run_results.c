@@ -64,7 +64,7 @@ TEST(run_results_of_phases) {
 TEST(run_results_without_a_score) {
   has_scores = false;
   expect_results(NULL, "", STEPS,
-                 "{\"AP\":null,\"best_AP\":null,\"best_AP_step\":-1,\"seconds\":110,\"img_s\":8,\"phase\":["
+                 "{\"AP\":null,\"best_AP\":null,\"best_AP_step\":null,\"seconds\":110,\"img_s\":8,\"phase\":["
                  "{\"epochs\":4,\"lr\":0.5,\"augment\":true,\"first_step\":1,\"steps\":80,\"seconds\":110,"
                  "\"img_s\":8,\"loss\":1.1015625,\"AP\":null}]}");
   has_scores = true;
