@@ -298,9 +298,11 @@ TEST_TIER(program_doctor, 1) {
                 "train: objects without a mask: 1; their box stands in\n    first: annotation 5, file 000001.png\n"));
   EXPECT(strstr(said, "no split val to evaluate on"));
   write_split(dir, "val",
-              "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}]}");
+              "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
+              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":2,\"bbox\":[9,9,20,20]}]}");
   EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "val: training stops: ") && strstr(said, "instances_val.json: category 2 (b) is not in "));
+  EXPECT(strstr(said, "val: training stops: ") && strstr(said, "instances_val.json: ") &&
+         strstr(said, ": 2 b; rename or remove it"));
   write_split(dir, "train",
               "{\"images\":[{\"id\":1,\"file_name\":\"2.png\",\"height\":9,\"width\":9}],\"categories\":[{\"id\":1}],"
               "\"annotations\":[{\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,2,2]}]}");
