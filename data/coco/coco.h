@@ -36,6 +36,7 @@ typedef struct CocoAnn {
   double bbox[4];                // x y w h, pixels of the image; absent: the mask's, or all zero without one
   double area;                   // absent: the mask's, or the box's without one
   bool crowd, has_bbox;          // has_bbox: in the file
+  bool no_category;              // its category_id is null
   bool was_crowd;                // in the file, and is taken as an object (data/coco/crowds.h)
   bool bad_segmentation;         // all of its segmentation or a part of it cannot be used
   SegForm form;                  // of that part, the first; none of those found later

@@ -146,7 +146,7 @@ static void group_annotations(Coco *c) {
       if (c->unknown_image++ == 0) c->unknown_image_ann = a->id;
       continue;
     }
-    a->category = coco_find_category(c, a->category_id);
+    a->category = a->no_category ? -1 : coco_find_category(c, a->category_id);
     c->unknown_category += a->category < 0;
     grouped[place[i]] = *a;
   }

@@ -298,7 +298,11 @@ void coco_read_object(CocoReader *r) {
         a.image_id = coco_read_id(j);
         has_image = true;
       } else if (strcmp(key, "category_id") == 0) {
-        a.category_id = coco_read_id(j);
+        a.no_category = json_peek(j) == JSON_NULL;
+        if (a.no_category)
+          json_skip(j);
+        else
+          a.category_id = coco_read_id(j);
         has_category = true;
       } else if (strcmp(key, "id") == 0) {
         read_ann_id(j, &a.id);

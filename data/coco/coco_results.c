@@ -16,6 +16,7 @@ static void read_detections(CocoReader *r) {
 // Takes one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
 static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt, Err *err) {
   CocoAnn *a = &r->coco.anns[i];
+  if (a->no_category) return err_set(err, "%s: detection %d: its category_id is null; remove it", r->coco.path, i + 1);
   *result = (CocoResult){.image_id = a->image_id, .category_id = a->category_id, .score = r->scores[i]};
   result->has_bbox = a->has_bbox;
   result->bad_segm = a->bad_segmentation;

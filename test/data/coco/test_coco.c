@@ -86,6 +86,24 @@ static void check_data_set(const char *relative, Totals want) {
   coco_free(&c);
 }
 
+// VIA writes null where a class is no number.
+TEST(coco_takes_null_for_no_category) {
+  char *path = xasprintf("%s/null-category.json", test_tmp());
+  FILE *f = fopen(path, "w");
+  CHECK(f &&
+        fputs("{\"images\":[{\"id\":1}],\"categories\":[{\"id\":0,\"name\":\"plate\"}],\"annotations\":[{\"id\":1,"
+              "\"image_id\":1,\"category_id\":null},{\"id\":2,\"image_id\":1,\"category_id\":0}]}",
+              f) >= 0 &&
+        !fclose(f));
+  Coco c;
+  Err err;
+  if (EXPECT(coco_load(&c, path, &err))) {
+    EXPECT(c.num_anns == 2 && c.unknown_category == 1 && c.anns[0].category == -1 && c.anns[1].category == 0);
+    coco_free(&c);
+  }
+  free(path);
+}
+
 TEST(coco_loads_real_train) {
   check_data_set("coco/annotations/instances_train2017.json", (Totals){92, 1, 80, 829, 9, 67});
 }
