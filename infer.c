@@ -43,6 +43,7 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   config->min_score = o->eval ? MIN(o->score, *scored_from) : o->score;
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
+  if (o->detections) config->detections = o->detections;
   if (!config_check(config, &err)) die(EXIT_USAGE, "%s", err.msg);
   return task;
 }

@@ -60,11 +60,12 @@ static void plan(Engine *e) {
   d->rows = d->groups * (size_t)b->capacity;
   d->size = n->result[DETECTED_MASKS]->x.h;
   const size_t runs = (size_t)runs_in(e->infer.shapes.max_bytes / 3);
+  const char *fewer = e->config.detections > USUAL_DETECTIONS ? "--batch or --detections" : "--batch";
   d->runs.room = (int64_t)(d->rows * MAX(runs, (size_t)(d->size * d->size) * real_words));
-  memory_add(&e->memory, "offsets of mask runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), "--batch");
+  memory_add(&e->memory, "offsets of mask runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), fewer);
   memory_add(&e->memory, "detections of in-flight batches", ON_HOST_LOCKED, BATCHES_UNDER_WAY * slot_bytes(d, e->dev),
-             "--batch");
-  memory_add(&e->memory, "lists of detections", ON_HOST, BATCHES_UNDER_WAY * items_bytes(d), "--batch");
+             fewer);
+  memory_add(&e->memory, "lists of detections", ON_HOST, BATCHES_UNDER_WAY * items_bytes(d), fewer);
 }
 
 static bool slot_allocate(const Detector *d, Device *dev, DetectorSlot *s) {

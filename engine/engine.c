@@ -151,7 +151,10 @@ static void measure_update(Engine *e) {
   e->dev->measuring = false;
 }
 
-static const char smaller_images[] = "--batch, --size or --max-size";
+static const char *smaller_images(const Engine *e) {
+  return e->config.detections > USUAL_DETECTIONS ? "--batch, --size, --max-size or --detections"
+                                                 : "--batch, --size or --max-size";
+}
 
 // The one list of what is taken, in the order in which it is.
 static void plan_memory(Engine *e) {
@@ -166,8 +169,8 @@ static void plan_memory(Engine *e) {
   measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
   if (trains) memory_add(m, "gradients being exchanged", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
-  memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images);
-  memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images);
+  memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images(e));
+  memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images(e));
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
@@ -202,7 +205,7 @@ static bool allocate_ring(Engine *e, Program *p, const char *what, Err *err) {
 static bool allocate(Engine *e, Err *err) {
   if (!params_allocate(&e->params, err)) return false;
   if (!(e->arena = device_alloc(e->dev, e->arena_bytes)))
-    return err_memory(err, e->arena_bytes, "the activations", smaller_images);
+    return err_memory(err, e->arena_bytes, "the activations", smaller_images(e));
   return device_reserve_workspace(e->dev, err) && inputs_allocate(&e->train.inputs, e->dev, err) &&
          inputs_allocate(&e->infer.inputs, e->dev, err) && inputs_allocate(&e->validate.inputs, e->dev, err) &&
          allocate_rest(e, err) && (!e->train.network || reduction_allocate(&e->reduction, err)) &&

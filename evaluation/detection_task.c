@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "data/batches/data_identity.h"
+#include "data/batches/detection_limit.h"
 #include "evaluation/detection_report.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/task.h"
@@ -22,9 +23,19 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
 // AP is -1 where there is nothing to find, which is no score.
 static double defined(double stat) { return stat < 0 ? NAN : stat; }
 
-static void say_scores(const Scores *s, char *text, size_t size) {
-  snprintf(text, size, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f", s->bbox.stats[0], s->bbox.stats[1],
-           s->segm.stats[0], s->segm.stats[1]);
+// With the limit of COCO's figures where the model's is a larger one.
+static void say_scores(const Evaluation *v, int max_dets, char *text, size_t size) {
+  const EvalSummary *bbox = &v->scores.bbox, *segm = &v->scores.segm;
+  char limit[64] = "";
+  if (v->limit > max_dets) snprintf(limit, sizeof limit, " (%d detections per image and category)", max_dets);
+  snprintf(text, size, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f%s", bbox->stats[0], bbox->stats[1],
+           segm->stats[0], segm->stats[1], limit);
+}
+
+static void say_limit(const Evaluation *v, char *text, size_t size) {
+  char *said = detection_limit_results(v->at_limit, v->images, v->limit, LIMIT_SCORE);
+  if (said) snprintf(text, size, "%s", said);
+  free(said);
 }
 
 static void say_why_none(const Dataset *d, const Evaluation *v, char *text, size_t size) {
@@ -51,7 +62,10 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   Scores *s = &v->scores;
   bool ok = evaluate_score(d, v, s, err);
   const DataIdentity scored = data_identity(d, v->read);
-  *out = (Metrics){.images = v->images, .left_out = v->left_out, .set = data_identity_number(&scored)};
+  *out = (Metrics){.images = v->images,
+                   .left_out = v->left_out,
+                   .set = data_identity_number(&scored),
+                   .max_dets = eval_max_dets[EVAL_LIMITS - 1]};
   if (!ok) return false;
   const EvalSummary *both[] = {&s->bbox, &s->segm};
   for (int k = 0; k < COUNT(both); k++)
@@ -61,9 +75,10 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
       metrics_add(out, name, defined(both[k]->stats[i]));
     }
   if (scores_defined(s))
-    say_scores(s, out->summary, sizeof out->summary);
+    say_scores(v, out->max_dets, out->summary, sizeof out->summary);
   else
     say_why_none(d, v, out->summary, sizeof out->summary);
+  say_limit(v, out->note, sizeof out->note);
   return true;
 }
 

@@ -86,6 +86,7 @@ void evaluation_add(Evaluation *v, int image, CocoResult *found, int n) {
   all->items = xrealloc(all->items, (size_t)(all->n + n) * sizeof *all->items);
   memcpy(all->items + all->n, found, (size_t)n * sizeof *found);
   all->n += n;
+  v->at_limit += v->limit && n >= v->limit && found[n - 1].score >= LIMIT_SCORE;
   free(found);
   v->read[image] = true;
   v->images++;
@@ -104,6 +105,7 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void
       .context = &v, .start = start, .compute = compute, .drop = drop, .unpack = unpack, .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
   evaluation_begin(out, d, gathers);
+  out->limit = e->config.detections;
   const bool complete = engine_distribute_batches(e, d, threads, work, err);
   if (complete && gathers) evaluation_end(out, d);
   memory_for(NULL, NULL);

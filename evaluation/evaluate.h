@@ -6,6 +6,8 @@
 
 extern const struct Task task_detection; // evaluation/detection_task.c
 
+#define LIMIT_SCORE 0.5 // less is cut off without harm
+
 typedef struct Scores {
   EvalSummary bbox, segm;
 } Scores;
@@ -16,6 +18,8 @@ typedef struct Evaluation {
   bool *read;        // [num_images] of the data set: which of them it is about
   int images;        // how many these are
   int left_out;      // of the split's, because they could not be read
+  int limit;         // on detections per image; 0: images that reach it are not counted
+  int at_limit;      // images with so many, of scores of at least LIMIT_SCORE
   Scores scores;     // the task's, once it has scored
 } Evaluation;
 

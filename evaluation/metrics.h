@@ -15,5 +15,7 @@ typedef struct Metrics { // scores of an evaluation
   int images;        // that were scored
   int left_out;      // of the split's, because they could not be read
   int64_t set;       // data_identity_number of what was scored (data/batches/data_identity.h); 0: unknown
+  int max_dets;      // detections per image and category that the scores are of, at most; 0: of a classifier
+  char note[256];    // what else people should know, one line; "": nothing
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);

@@ -273,7 +273,10 @@ static bool write_file(const ReportFile *to, const EvaluationReport *r, const Pi
   free(path);
   if (!ok) return false;
   FILE *f = out.f;
-  fprintf(f, "%s,\"images\":%d,\"left_out\":%d,\"rule\":", to->head->text, to->scores->images, to->scores->left_out);
+  const Metrics *m = to->scores;
+  fprintf(f, "%s,\"images\":%d,\"left_out\":%d,", to->head->text, m->images, m->left_out);
+  if (m->max_dets) fprintf(f, "\"max_dets\":%d,", m->max_dets);
+  fputs("\"rule\":", f);
   write_string(f, r->rule);
   fputs(",\n\"metrics\":{", f);
   write_metrics(f, &comma, to->before);

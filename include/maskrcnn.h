@@ -27,8 +27,8 @@ extern "C" {
 #endif
 
 #define MASKRCNN_VERSION_MAJOR 1
-#define MASKRCNN_VERSION_MINOR 2
-// "1.2" of the library that is loaded, with the commit that it was built from.
+#define MASKRCNN_VERSION_MINOR 3
+// "1.3" of the library that is loaded, with the commit that it was built from.
 MASKRCNN_API const char *maskrcnn_version(void);
 
 typedef struct maskrcnn maskrcnn; // a model on a device, and its pipeline
@@ -79,6 +79,8 @@ typedef struct maskrcnn_options {
   int threads;                   // of the CPU, for computing; 0: one per core; as many of them as the system gives
   int sync_nodes; // 1: wait after every node and kernel, so that an error of the GPU names it; slow, the same results
   size_t top;     // classes of an image that results name, the likeliest; 0: all; 5
+  // Since 1.3. Detections of an image, at most, 1 to 10000; 0: as trained. Of a classifier it has to be 0.
+  size_t detections_per_image;
 } maskrcnn_options;
 // Sets the defaults: maskrcnn_options_init(&options, sizeof options).
 MASKRCNN_API void maskrcnn_options_init(maskrcnn_options *options, size_t size);

@@ -6,6 +6,7 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/run_folder.h"
+#include "data/batches/detection_limit.h"
 #include "data/coco/choice.h"
 #include "data/survey/examination.h"
 #include "data/survey/mask_forms.h"
@@ -28,6 +29,8 @@ typedef struct DetectionSink {
   Extras extras;
   Evaluation all;       // of a data set; on the first rank
   Examination examined; // of what is scored against
+  int at_limit;         // images of which one, or a tile, has as many detections as the limit
+  int looked_at;        // images
 } DetectionSink;
 
 static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
@@ -141,11 +144,19 @@ static void report_defects(const DetectionSink *s, const Dataset *d) {
   defect_list_open(s->sink.run->o, d, &s->examined);
 }
 
+// Where objects are as many as detections can be.
+static void say_limit(const InferRun *run, const Dataset *d) {
+  char *text = detection_limit_data(d, run->config->detections);
+  if (text) line_print(stderr, "%s: %s", run->o->split, text);
+  free(text);
+}
+
 static void begin(Sink *sink) {
   Err err;
   DetectionSink *s = of(sink);
   const Dataset *d = sink->images->set;
   if (d) evaluation_begin(&s->all, d, sink->rank == 0);
+  s->all.limit = sink->run->config->detections;
   if (sink->rank) {
     detection_output_follow(&s->output, sink->rank);
     return;
@@ -154,6 +165,7 @@ static void begin(Sink *sink) {
       !detection_output_begin(&s->output, &s->form, &err))
     die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
   if (d) report_defects(s, d);
+  if (sink->run->o->eval) say_limit(sink->run, d);
 }
 
 static void count_failed(DetectionSink *s) { s->sink.failed = s->output.failed + s->extras.failed; }
@@ -166,8 +178,12 @@ static void commit(Sink *sink) {
     return;
   }
   if (d) evaluation_end(&s->all, d);
+  const int limit = sink->run->config->detections;
+  char *note = detection_limit_results(s->at_limit, s->looked_at, limit, 0);
   s->output.failed = sink->failed - s->extras.failed; // of all ranks
   detection_output_commit(&s->output);
+  if (note) line_print(stderr, "%s", note);
+  free(note);
   if (!d) fprintf(stderr, "image_id counts the images in the order in which they were named, from 1\n");
 }
 
@@ -223,16 +239,29 @@ static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n
   return item;
 }
 
+// n by descending score; where the last one is below --score, none that was wanted is cut off.
+static bool reaches_limit(const Sink *sink, const CocoResult *found, int n) {
+  return n >= sink->run->config->detections && found[n - 1].score >= (double)sink->run->o->score;
+}
+
+static void count_image(DetectionSink *s, bool at_limit) {
+  s->at_limit += at_limit;
+  s->looked_at++;
+}
+
 // ---- images that are named --------------------------------------------------------------------------------------
 
-static CocoResults join_tiles(const DetectionSink *s, int64_t image_id, const void *results, int h, int w) {
+static CocoResults join_tiles(DetectionSink *s, int64_t image_id, const void *results, int h, int w) {
   const TilePlan plan_of_tiles = networks_tiles(s->sink.run->o, h, w);
   const int tiles = tiles_count(&plan_of_tiles);
   TileFound *found = xcalloc((size_t)tiles, sizeof *found);
+  bool at_limit = false;
   for (int i = 0; i < tiles; i++) {
     const maskrcnn_detections *d = networks_result(results, i)->detections;
     found[i] = (TileFound){.tile = tiles_at(&plan_of_tiles, i), .items = results_of(&s->sink, image_id, d), .n = d->n};
+    at_limit |= reaches_limit(&s->sink, found[i].items, found[i].n);
   }
+  count_image(s, at_limit);
   const CocoResults joined = tiles_merge(found, tiles, h, w);
   for (int i = 0; i < tiles; i++) free((void *)found[i].items);
   free(found);
@@ -290,6 +319,7 @@ static void take(Sink *sink, const Decoded *image, const void *results, int in_b
   } else {
     const maskrcnn_detections *d = networks_result(results, in_batch)->detections;
     CocoResult *found = results_of(sink, id, d);
+    count_image(s, reaches_limit(sink, found, d->n));
     take_found(s, image, found, choice_apply(&s->choice, found, d->n));
     free(found);
   }
@@ -335,6 +365,7 @@ static bool unpack(Sink *sink, ByteReader *from, int *image) {
   int n;
   if (!gathered_take(from, sink->images->set->num_images, image, &found, &n)) return false;
   record(s, *image, found, n);
+  count_image(s, reaches_limit(sink, found, n));
   evaluation_add(&s->all, *image, found, keep_scored(sink->run, found, n));
   sink->done++;
   return true;

@@ -58,6 +58,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(FLAG, strict, false, "stop at an image that cannot be read; with --eval also at a defect of the annotations")      \
   X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection to report; --eval scores all that training scores",  \
     .first = true)                                                                                                     \
+  X(INT, detections, 0, 1, MOST_DETECTIONS, "N", "maximum number of detections per image", .usual = "as trained")      \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained", .first = true)       \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
     .usual = "as trained; 5/3 of --size if that is given")                                                             \

@@ -33,6 +33,7 @@ static void record_settings(Record *head, const InferRun *run) {
   Record settings = {0};
   record_begin(&settings);
   record_number(&settings, "score", float_decimal(run->scored_from));
+  record_number(&settings, "detections", config->detections);
   record_number(&settings, "size", config->size);
   record_number(&settings, "max-size", config->max_size);
   if (o->limit)

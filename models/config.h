@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "base/error.h"
+#include "nn/batch.h"
 #include "nn/ops.h"
 
 typedef enum NormType { NORM_FROZEN_BN, NORM_BN, NORM_GN, NORM_SYNC_BN } NormType;
@@ -31,6 +32,14 @@ typedef struct ModelConfig {
 
 // Whether training normalises by statistics of its images: those of a rank's, or, NORM_SYNC_BN, of all ranks'.
 static inline bool config_batch_norm(const ModelConfig *c) { return c->norm == NORM_BN || c->norm == NORM_SYNC_BN; }
+
+// Boxes per level before NMS and proposals per image after it, in inference. A proposal is at most one detection of a
+// class: where more detections than usual are asked for, there are as many proposals.
+static inline int config_at_least(const ModelConfig *c, int n) {
+  return c->detections > USUAL_DETECTIONS ? MAX(n, c->detections) : n;
+}
+static inline int config_pre_nms(const ModelConfig *c) { return config_at_least(c, c->rpn_pre_nms_test); }
+static inline int config_proposals(const ModelConfig *c) { return config_at_least(c, c->rpn_post_nms_test); }
 
 // The defaults of all fields, conventions torchvision's.
 void config_defaults(ModelConfig *c);

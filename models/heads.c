@@ -219,7 +219,7 @@ static void build_detections(Network *n) {
   MaskRcnn *m = maskrcnn_of(n);
   const ModelConfig *c = &n->config;
   const int classes = c->classes - 1, groups = n->images * classes; // of objects
-  m->class_top = graph_boxes(g, "class_top", groups, c->rpn_post_nms_test);
+  m->class_top = graph_boxes(g, "class_top", groups, config_proposals(c));
   m->class_kept = graph_boxes(g, "class_kept", groups, c->detections);
   m->detections = graph_boxes(g, "detections", n->images, c->detections);
   m->mask_rois = graph_rois(g, "mask_rois", n->images * c->detections);
@@ -306,7 +306,7 @@ static void build_losses(Network *n) {
 static void build_inference(Network *n) {
   Graph *g = &n->graph;
   MaskRcnn *m = maskrcnn_of(n);
-  m->rois = graph_rois(g, "rois", n->images * n->config.rpn_post_nms_test);
+  m->rois = graph_rois(g, "rois", n->images * config_proposals(&n->config));
   append_compact(g, "rois_compact", m->proposals, m->rois);
   box_head(n);
   build_detections(n);

@@ -91,10 +91,9 @@ static void build(Network *n) {
 
 // Kernels count the numbers of a table of boxes in int.
 static bool check(const ModelConfig *c, int images, Err *err) {
-  const int pre = MAX(c->rpn_pre_nms_train, c->rpn_pre_nms_test),
-            post = MAX(c->rpn_post_nms_train, c->rpn_post_nms_test);
+  const int pre = MAX(c->rpn_pre_nms_train, config_pre_nms(c)), post = MAX(c->rpn_post_nms_train, config_proposals(c));
   const int64_t selected = (int64_t)images * MAX_LEVELS * MAX(pre, post) * 4;
-  const int64_t found = (int64_t)images * c->classes * MAX(c->rpn_post_nms_test, c->detections) * 4;
+  const int64_t found = (int64_t)images * c->classes * MAX(config_proposals(c), c->detections) * 4;
   if (selected <= INT32_MAX && found <= INT32_MAX) return true;
   return err_set(err,
                  "a batch of %d images of %d classes, with %d and %d proposals, has too many boxes for 32-bit "

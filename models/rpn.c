@@ -79,8 +79,8 @@ static void build_proposals(Network *network) {
   const int images = network->images;
   const bool training = network->purpose != FOR_INFERENCE;
   const bool by_batch = training && c->rpn_post_nms_by_batch; // proposals of all images compete for the same slots
-  int pre = training ? c->rpn_pre_nms_train : c->rpn_pre_nms_test;
-  int post = training ? c->rpn_post_nms_train : c->rpn_post_nms_test;
+  int pre = training ? c->rpn_pre_nms_train : config_pre_nms(c);
+  int post = training ? c->rpn_post_nms_train : config_proposals(c);
   if (by_batch) post = MIN(images * post, MAX_LEVELS * pre); // one image may take every slot
   m->rpn_top = graph_boxes(g, "rpn_top", images * MAX_LEVELS, pre);
   m->rpn_kept = graph_boxes(g, "rpn_kept", images * MAX_LEVELS, MIN(pre, post));

@@ -12,6 +12,9 @@ typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an em
   uint64_t key;            // of its random numbers: (seed, epoch, image)
 } ImageInfo;
 
+// Detections of an image, at most: by default, and as many as can be asked for.
+enum { USUAL_DETECTIONS = 100, MOST_DETECTIONS = 10000 };
+
 // How images are resized, to whose pixel: each rounds in its own way.
 typedef enum ResizeRule { RESIZE_TORCHVISION, RESIZE_DETECTRON2, RESIZE_BENCHMARK } ResizeRule;
 

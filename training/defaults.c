@@ -74,6 +74,13 @@ OptionSource settle_sizes(void *values, const void *basis) {
   return o->from.conventions == FROM_GIVEN ? FROM_CONVENTIONS : FROM_MODEL;
 }
 
+OptionSource settle_detections(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->detections = o->config.detections;
+  return o->weights ? FROM_MODEL : FROM_DEFAULT;
+}
+
 OptionSource settle_label_smoothing(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;

@@ -88,6 +88,7 @@ static void record_metrics(Log *log, const Scoring *s, double now) {
   record_int(j, "images", s->metrics.images);
   record_int(j, "left_out", s->metrics.left_out);
   record_int(j, "scored_set", s->metrics.set);
+  if (s->metrics.max_dets) record_int(j, "max_dets", s->metrics.max_dets);
   record_clock(j, now, log, s->start);
   log_commit(log);
 }
@@ -106,6 +107,7 @@ bool scoring_end(Scoring *s, Log *log, Err *err) {
     if (m->left_out)
       log_note(log, "step %lld: %d of %d images left out of the evaluation: they could not be read", (long long)s->step,
                m->left_out, m->images + m->left_out);
+    if (*m->note) log_note(log, "step %lld: %s", (long long)s->step, m->note);
     record_metrics(log, s, now);
   }
   if (*s->no_report.msg) log_note(log, "cannot write the report of the evaluation: %s", s->no_report.msg);

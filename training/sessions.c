@@ -4,7 +4,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/output.h"
 #include "base/wrap.h"
+#include "data/batches/detection_limit.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
 #include "training/data.h"
@@ -55,6 +57,14 @@ static void print_ranks(Comm *c) {
   free(facts.variables);
 }
 
+// Where objects are as many as detections can be.
+static void say_limit(const TrainingRun *r, const Dataset *d, const char *split) {
+  if (!(model_of(&r->o.config)->traits & MODEL_DETECTOR)) return;
+  char *text = detection_limit_data(d, r->o.config.detections);
+  if (text) line_print(stderr, "%s: %s", split, text);
+  free(text);
+}
+
 // Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
 static void report(const TrainingRun *r) {
   if (!run_leads(r)) return;
@@ -64,6 +74,8 @@ static void report(const TrainingRun *r) {
   dataset_print(r->train, stderr);
   if (r->val) dataset_print_notes(r->val, stderr);
   if (r->examined->n && !r->rollbacks) train_examined_report(&r->o, r->examined, r->train, r->val);
+  say_limit(r, r->train, r->o.train_split);
+  if (r->val) say_limit(r, r->val, r->o.val_split);
 }
 
 static void open_engine(TrainingRun *r) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/batches/detection_limit.h"
 
 enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // objects of a category; names in one sentence; images in a run
 
@@ -97,6 +98,12 @@ static void advise_categories(Advice *a, const Split *t, const Split *v) {
          c->categories[most].name);
 }
 
+static void advise_limit(Advice *a, const Split *s) {
+  char *text = detection_limit_data(&s->data, USUAL_DETECTIONS);
+  if (text) hurt(a, "%s: %s", s->name, text);
+  free(text);
+}
+
 static void advise_room(Advice *a, const Split *t, int canvases) {
   const Survey *s = &t->survey;
   const Dataset *d = &t->data;
@@ -107,6 +114,7 @@ static void advise_room(Advice *a, const Split *t, int canvases) {
          "MB of which %.1f MB are masks, twice on the device and three times on the host",
          SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
          1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
+  advise_limit(a, t);
   double now = s->padding[canvases - 1], best = s->padding[MAX_CANVASES - 1];
   if (now > 0.1)
     hurt(a, "padding: %.0f %% of all pixels with --canvases %d, %.0f %% with %d", 100 * now, canvases, 100 * best,
@@ -201,7 +209,14 @@ static int suit_epochs(const Dataset *d) {
   return epochs > 12 ? epochs : 0;
 }
 
-static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases) {
+// "" where the usual limit does.
+static const char *suit_detections(const Split *t, const Split *v, char flag[32]) {
+  const int most = MAX(t->data.max_objects, v ? v->data.max_objects : 0);
+  snprintf(flag, 32, most < USUAL_DETECTIONS ? "" : " --detections %d", detection_limit_for(most));
+  return flag;
+}
+
+static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empty, int canvases) {
   int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
   a->batch = suit_batch(t, size);
   const Resize *r = &t->data.resize;
@@ -212,8 +227,10 @@ static void suit_flags(Advice *a, const Split *t, bool keep_empty, int canvases)
   char length[32] = "";
   const int epochs = suit_epochs(&t->data);
   if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
-  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s", size, longer, suited, a->batch, length,
-                       t->data.upright ? " --exif" : "", empty ? " --keep-empty" : "");
+  char detections[32];
+  a->flags =
+      xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s", size, longer, suited, a->batch, length,
+                suit_detections(t, v, detections), t->data.upright ? " --exif" : "", empty ? " --keep-empty" : "");
 }
 
 void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {
@@ -225,7 +242,8 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
   advise_amount(a, train, keep_empty);
   advise_ids(a, train);
   if (val) advise_ids(a, val);
-  suit_flags(a, train, keep_empty, canvases);
+  if (val) advise_limit(a, val);
+  suit_flags(a, train, val, keep_empty, canvases);
 }
 
 void advice_free(Advice *a) {

@@ -36,7 +36,7 @@ TEST(library_describes_what_it_opened) {
   maskrcnn_close(m);
   maskrcnn_close(NULL);
   EXPECT(!maskrcnn_describe(NULL));
-  EXPECT(strstr(maskrcnn_version(), "1.2 (") == maskrcnn_version());
+  EXPECT(strstr(maskrcnn_version(), "1.3 (") == maskrcnn_version());
   EXPECT_STR(maskrcnn_status_name(MASKRCNN_DEAD), "dead");
   EXPECT_STR(maskrcnn_status_name(MASKRCNN_BAD_ARGUMENT), "bad argument");
   EXPECT_STR(maskrcnn_status_name(MASKRCNN_EMPTY), "empty");
@@ -333,6 +333,34 @@ static const char *other_classes(void) {
   const char *path = small_save(&e, "library-other", false);
   engine_close(&e);
   return path;
+}
+
+// Of a caller whose header ends before detections_per_image, too: as trained.
+TEST(library_finds_as_many_as_asked_for) {
+  const size_t older = offsetof(maskrcnn_options, detections_per_image);
+  const struct {
+    size_t size, asked;
+    int limit;
+  } cases[] = {{older, 3, small_config(NORM_FROZEN_BN, CLASSES).detections},
+               {sizeof(maskrcnn_options), 0, small_config(NORM_FROZEN_BN, CLASSES).detections},
+               {sizeof(maskrcnn_options), 3, 3},
+               {sizeof(maskrcnn_options), 150, 150}};
+  maskrcnn_image image = library_image(90, 70, 0, 4);
+  for (int i = 0; i < COUNT(cases); i++) {
+    maskrcnn_options o = library_options();
+    o.size = cases[i].size;
+    o.min_score = 0;
+    o.detections_per_image = cases[i].asked;
+    maskrcnn *m = library_open(&o);
+    maskrcnn_results *r = NULL;
+    if (m && EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK)) {
+      EXPECT_INT(maskrcnn_describe(m)->detections_per_image, cases[i].limit);
+      EXPECT_INT(r->images[0]->detections->n, cases[i].limit);
+    }
+    maskrcnn_results_free(r);
+    maskrcnn_close(m);
+  }
+  library_free(&image);
 }
 
 TEST(library_refuses_what_cannot_be_opened) {

@@ -78,6 +78,7 @@ TEST(options_out_of_range_are_refused) {
   REFUSED(image_size, -5, "image_size is -5")
   REFUSED(max_pixels, 0, "max_pixels is 0")
   REFUSED(threads, -1, "threads is -1")
+  REFUSED(detections_per_image, 10001, "detections_per_image is 10001: it must be from 0 to 10000")
   REFUSED(num_canvases, 2, "canvases is NULL")
 #undef REFUSED
   maskrcnn_options o = usable();
@@ -95,7 +96,7 @@ TEST(options_out_of_range_are_refused) {
 
 TEST(options_are_named_as_callers_know_them) {
   Err err;
-  err_set(&err, "--device x: a smaller --batch, --size or --max-size; --device cpu");
+  err_set(&err, "--device x: a smaller --batch, --size, --max-size or --detections; --device cpu");
   options_words(&err);
-  EXPECT_STR(err.msg, "device x: a smaller batch, image_size or max_image_size; device cpu");
+  EXPECT_STR(err.msg, "device x: a smaller batch, image_size, max_image_size or detections_per_image; device cpu");
 }

@@ -75,6 +75,7 @@ TEST(scoring_during_steps_keeps_figures_and_order) {
   const char *eval = strstr(in_place, "{\"step\":1,\"kind\":\"eval\",\"bbox_AP\":0."); // neither 0 nor 1
   EXPECT(eval && strstr(in_place, "\"segm_AP\":1,") > eval && strstr(in_place, "{\"step\":2,") > eval);
   EXPECT(strstr(in_place, ",\"images\":12,\"left_out\":2,\"scored_set\":"));
+  EXPECT(strstr(in_place, ",\"max_dets\":100}\n"));
   free(in_place);
   free(concurrent);
   free(dirs[0]);
