@@ -97,7 +97,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     "implementation whose rules for boxes, input and warmup are followed; own: those of torchvision or of "            \
     "--weights, with this program's warmup",                                                                           \
     .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "conventions")                                       \
-  X(INT, detections, USUAL_DETECTIONS, 1, MOST_DETECTIONS, "N", "maximum number of detections per image",                           \
+  X(INT, detections, USUAL_DETECTIONS, 1, MOST_DETECTIONS, "N", "maximum number of detections per image",              \
     .note = "as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_detections)                  \
   X(FLOAT, label_smoothing, 0, 0, 1, "P", "label smoothing: fraction of the target spread over all classes",           \
     .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
