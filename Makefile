@@ -2,11 +2,11 @@
 # make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make exercise N ·
 # make install · make uninstall
 #
-# Given on the command line: PREFIX and DESTDIR (where the library is installed), CC, CXX (for an example), CFLAGS,
-# MARCH, STB (where stb/stb_image.h is), B (where all that is built goes; ./train and ./infer are copies of those in
-# build/), CUDA (0 leaves the GPU out), NVCC, ARCH (the GPUs, as in ARCH="80 90a"), RUNGS (a folder with rungs of one's
-# own, cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run). What was made with other values is made
-# again.
+# Variables: PREFIX and DESTDIR (where to install), CC, CXX (for an example), CFLAGS, MARCH, STB (where
+# stb/stb_image.h is), B (build folder; ./train and ./infer are copies of build/train and build/infer), CUDA (0 builds
+# without GPU support), NVCC, ARCH (GPU architectures, as in ARCH="80 90a"), RUNGS (a folder with rungs of your own,
+# cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run). After a change of value, what depends on it is
+# rebuilt.
 ifneq ($(filter 3.%,$(MAKE_VERSION)),)
 $(error GNU make $(MAKE_VERSION) is too old: install GNU make 4.0 or later)
 endif
@@ -19,20 +19,21 @@ CFLAGS ?= -O3 -g
 STB ?= /usr/include
 PREFIX ?= /usr/local
 
-# As many jobs as cores, unless -j says how many. A make inside this one takes its jobs from here.
+# Run as many jobs as there are cores, unless -j is given. A nested make shares the jobs of the outer one.
 ifeq ($(MAKELEVEL)$(shell echo $$MAKEFLAGS),0)
 jobs := $(shell nproc)
 MAKEFLAGS += -j$(jobs)
 endif
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
-.NOTPARALLEL: # `make clean all` in that order
+.NOTPARALLEL: # so that `make clean all` works in that order
 endif
 
 warnings := -Wall -Wextra $(if $(filter 1,$(WERROR)),-Werror)
-# Contraction into fused multiply-add would make box arithmetic depend on the compiler; only the GEMM asks for it.
+# Contraction into fused multiply-add would make box arithmetic depend on the compiler; only the GEMM enables it.
 flags := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -isystem $(STB) -march=$(MARCH) -ffp-contract=off \
   -fno-math-errno -fopenmp -pthread $(warnings) -MMD -MP $(CFLAGS)
-# Every object is the library's, too. What that does not export is called as within a program.
+# The library is linked from the same objects. Calls to functions that it does not export bind directly, as in a
+# program.
 library_flags := -fPIC -fvisibility=hidden
 libs := -lz -lm -ldl
 
@@ -47,10 +48,10 @@ ifeq ($(CUDA),1)
 nvcc := $(if $(NVCC),$(shell sh tools/toolkit.sh command $(NVCC)))
 $(if $(nvcc),,$(error $(if $(NVCC),NVCC=$(NVCC): there is no such command,CUDA=1$(comma) but there is no nvcc): \
   install the CUDA toolkit, write NVCC=/path/to/nvcc, or use CUDA=0))
-# Compute capabilities of the GPUs that are here: 90 for 9.0.
+# Compute capabilities of this machine's GPUs: 90 for 9.0.
 gpus := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | grep '^[0-9]*[.][0-9]$$' | \
   tr -d . | sort -u)
-# The build is for these, as far as they run the kernels and nvcc knows them; else for the generations before Blackwell.
+# Build for these GPUs, if they can run the kernels and nvcc knows them; otherwise for the generations before Blackwell.
 too_old := 5% 6% 7%
 known := $(if $(gpus),$(patsubst compute_%,%,$(shell $(nvcc) --list-gpu-arch)))
 ARCH ?= $(or $(filter $(known),$(filter-out $(too_old),$(gpus))),80 89 90)
@@ -58,7 +59,7 @@ $(if $(shell printf '%s\n' '$(subst ','\'',$(ARCH))' | grep -vxE ' *([0-9]{2,3}[
   compute capabilities without the point, as in ARCH=90 or ARCH="80 90"))
 $(if $(filter $(too_old),$(ARCH)),$(error ARCH=$(ARCH): the kernels need compute capability 8.0, ARCH=80 or above))
 archs := $(patsubst 90,90a,$(ARCH)) # wgmma is sm_90a's alone
-# Newer GPUs run PTX, which the driver compiles for them; that of sm_90a would run nowhere else.
+# PTX, which the driver compiles for newer GPUs; PTX of sm_90a would run nowhere else.
 ptx := $(shell printf '%s\n' $(archs) | tr -dc '0-9\n' | sort -n | tail -n 1)
 nvflags := -std=c++17 -O3 -lineinfo -I. --expt-relaxed-constexpr -Xcompiler -Wall,-fPIC \
   $(foreach a,$(archs),-gencode arch=compute_$a,code=sm_$a) -gencode arch=compute_$(ptx),code=compute_$(ptx)
@@ -70,9 +71,9 @@ else
 built := for the CPU ($(if $(NVCC),CUDA=0,no CUDA toolkit found))
 endif
 
-# ---- what is there --------------------------------------------------------------------------------------------------
+# ---- sources ---- ---------------------------------------------------------------------------------------------------
 
-# Files of cpu/ that are written against `real` compile twice: as float and, with -DREAL64, as double.
+# Files of cpu/ that are written with `real` are compiled twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
 folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures data/shapes data/batches data/survey \
   models engine evaluation training training/benchmarks classification classification/nets classification/data lib \
@@ -80,18 +81,18 @@ folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o $B/page_files.o
-# The rungs of the convolution ladder by name, bottom to top, and the objects of those in the folder RUNGS.
+# The names of the convolution ladder's rungs, bottom to top, and the objects of rungs in the folder RUNGS.
 ifeq ($(CUDA),1)
 rungs := $(shell sh cuda/conv/rungs.sh '$(RUNGS)')
 $(if $(rungs),,$(error no ladder; the line above says why))
 else ifneq ($(RUNGS),)
 $(error RUNGS=$(RUNGS): rungs are compiled by nvcc, and this build is $(built))
 endif
-# Below a folder's own name, so that two folders may have files of one name.
+# Objects keep their folder's name, so that two folders may have files of the same name.
 added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
-# The programs: those that compute on a device, the one that only says what it is, and those that need the host alone.
+# The programs: those that compute on a device, one that only reports the device, and those that run on the host alone.
 computing := train infer lab/dump lab/bench_reduce
 describing := lab/machine
 others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
@@ -106,17 +107,17 @@ fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 host := $B/nn/device.o
 devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
 described := $B/nn/device.cuda.o $B/lab/machine/no_kernels.o $(patsubst %,$B/cuda/%.cu.o,device machine timing)
-# Where the programs are that a demo runs. Without a GPU they would not reach a kernel, so that none is compiled for
-# them: they are linked from the same objects, but with $(host), and ./train and $B/train stay as they are. Tests run
-# those in any case, so that they are the same on every machine: the kernels' are test-gpu's. CUDA=1 asks for all.
+# Where a demo's programs are. Without a GPU no kernel would run, so the demo's programs are linked without kernels from
+# the same objects ($(host)), and ./train and $B/train are not touched. Tests always run these, so that they are the
+# same on every machine: kernels are tested by test-gpu. CUDA=1 builds everything.
 unasked := $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),yes)
 here := $(if $(and $(unasked),$(if $(gpus),,no GPU)),$B/host,$B)
 test_here := $(if $(unasked),$B/host,$B)
-# test_all, and what the tests run. In faulty/, the GPU is a stand-in that fails when a test says so.
+# test_all, and the programs that tests run. Those in faulty/ have a simulated GPU that fails when a test asks for it.
 tested := test_all train infer faulty/train faulty/infer libmaskrcnn.a $(tools)
 faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
 
-# Only the usual build leaves copies beside the sources, which others may read alone.
+# Only the default build copies programs into the tree, because others may be able to read but not write it.
 copies := $(if $(filter build,$B),train infer)
 all: $(or $(copies),$B/train $B/infer) $(tools:%=$B/%) $(cuda_tools) $B/libmaskrcnn.so $B/libmaskrcnn.a | $B/maskrcnn.pc
 	@echo "built $(built): $(strip $(copies:%=./%) $(filter $B/%,$^))"
@@ -126,21 +127,21 @@ setup:
 toolkit: | setup
 	@$(if $(nvcc),ARCH="$(ARCH)" B="$B" sh tools/toolkit.sh check $(nvcc))
 
-# ---- texts that are written only when they change -------------------------------------------------------------------
+# ---- files that are rewritten only when they change ---- ------------------------------------------------------------
 
-# What is made with flags, or of a list of files, depends on them as on a file. So does the commit for the records of
-# benchmarks.
+# Targets that depend on flags or on a list of files depend on a file that holds these. So do benchmark records on the
+# commit.
 version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
 cc.flags := $(CC) $(flags) $(library_flags)
 nvcc.flags := $(nvcc) $(nvflags)
 link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX) $(page_files)
-# (The commit is this tree's: inside another repository, as a tarball may be unpacked, there is none.)
+# (The commit is this tree's. A tarball unpacked inside another repository has none.)
 commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell \
   [ -z "$$(git rev-parse --show-prefix 2>&1)" ] && git describe --always --dirty || echo unknown)";
 rungs.c := $(foreach r,$(rungs),extern const struct Rung rung_$r; )const struct Rung *const conv_rungs[] = \
   {$(rungs:%=&rung_%,) 0};
 texts := cc.flags nvcc.flags link.flags commit.c rungs.c
-# By cat: what $(file <) of GNU make 4.3 has read compares as different at times, although it is equal.
+# Read with cat: $(file <) of GNU make 4.3 sometimes compares as different although it is equal.
 define write_if_changed
 ifneq ($$(shell cat $B/$1 2>/dev/null),$$($1))
 $B/$1: force
@@ -156,13 +157,13 @@ soname := libmaskrcnn.so.$(firstword $(subst ., ,$(version)))
 CXX := $(if $(filter default,$(origin CXX)),$(shell command -v g++ || command -v clang++),$(CXX))
 examples := example_c $(if $(CXX),example_cpp)
 
-# Objects to one object; of those that -flto left to the linker it has to make code.
+# Links objects into one object; those compiled with -flto are compiled to machine code first.
 lto := $(findstring -flto,$(flags) $(CC))
 to_code := $(if $(findstring clang,$(CC)),-fuse-ld=lld,-flinker-output=nolto-rel)
 relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(to_code),ld -r)
 
-# In folder $1, knowing the devices $2. It exports what lib/maskrcnn.map names. The archive is one object, in which all
-# else is local, so that none of our names can be its caller's.
+# The library in folder $1, with the devices $2. It exports the names in lib/maskrcnn.map. The archive is one object
+# with all other names local, so that they cannot clash with the caller's.
 define library
 $1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
 	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(flags) -shared -Wl,-soname,$(soname),-z,nodelete \
@@ -176,14 +177,14 @@ $1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
 $(examples:%=$1/%): $1/%: $B/%.o $1/libmaskrcnn.so
 	@echo "link $$@" && $(if $(CXX),$(CXX),$(CC)) $(CFLAGS) $$< -L$1 -lmaskrcnn -Wl,-rpath,'$$$$ORIGIN' -o $$@
 endef
-# As callers compile, who know the header alone.
+# Compiled as callers do, who only have the header.
 $B/example_c.o: examples/detect.c include/maskrcnn.h $B/cc.flags
 	@echo "cc $<" && $(CC) -std=c11 $(warnings) -Iinclude $(CFLAGS) -c $< -o $@
 $B/example_cpp.o: examples/detect.cpp include/maskrcnn.h $B/cc.flags
 	@echo "cc $<" && $(CXX) -std=c++17 $(warnings) -Iinclude $(CFLAGS) -c $< -o $@
 
-# What stands in maskrcnn.pc behind its first line: with .so nothing more is linked, with .a what the library's parts
-# need. It is written when the library is, as another user who installs may not see the same toolkit.
+# The rest of maskrcnn.pc after its first line: linking with the .so needs nothing more, linking with the .a needs the
+# library's dependencies. It is written at build time, as another user who installs may not see the same toolkit.
 private := $(libs) -fopenmp -pthread -Wl,-z,nodelete $(if $(filter 1,$(CUDA)),$(cudart) -lcudart_static -lrt -lstdc++)
 define maskrcnn_pc
 includedir=$${prefix}/include
@@ -200,8 +201,9 @@ export maskrcnn_pc
 $B/maskrcnn.pc: force | setup
 	@printenv maskrcnn_pc | cmp -s - $@ || printenv maskrcnn_pc >$@
 
-# The command maskrcnn in bin, the programs that it runs in libexec, the library. What is older than its sources is made
-# first, but by who owns the build folder alone: after `make`, `sudo make install` copies what is there.
+# Installs the command maskrcnn in bin, the programs that it runs in libexec, and the library. Outdated files are
+# rebuilt first, but only for the owner of the build folder: after `make`, `sudo make install` copies the existing
+# files.
 commands := train infer doctor cocoeval inspect report
 to_install := $(patsubst %,$B/%,maskrcnn $(commands) libmaskrcnn.so libmaskrcnn.a maskrcnn.pc)
 to := $(DESTDIR)$(PREFIX)
@@ -233,26 +235,26 @@ uninstall:
 
 # ---- programs -------------------------------------------------------------------------------------------------------
 
-train infer: %: $B/% force # whichever folder was built last
+train infer: %: $B/% force # of the build folder that was built last
 	@cmp -s $< $@ || cp -f $< $@
 link = @mkdir -p $(@D) && echo "link $@" && \
   $(CC) $(flags) $(filter %.o,$^) $(call together,$(filter %.a,$^)) -o $@ $(libs) \
     $(if $(filter %/libkernels.a %.cu.o,$^),$(nvlibs))
 together = $(if $(filter %/libhost.a,$1),-Wl$(comma)--start-group $1 -Wl$(comma)--end-group,$1)
-# A program in folder $1, of the source $2, with the devices $3.
+# A program in folder $1, from source $2, with the devices $3.
 define program
 $1/$(notdir $2): $B/$2.o $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
-# All of them, computing on the devices $2. Of the others those that ask for no device have none, nor its reference.
+# All programs, with the devices $2; programs that need no device are linked without any, and without the CPU reference.
 programs = $(foreach p,$(computing),$(call program,$1,$p,$2))$(foreach \
   p,$(describing),$(call program,$1,$p,$(if $(filter %/libkernels.a,$2),$(described),$2)))$(foreach \
   p,$(others),$(call program,$1,$p,$B/libhost.a))
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
-# And in it test_all, which runs those of its faulty/ and the examples as well. Lessons are in no program: -u takes them
-# from the archive of kernels where there is one.
+# test_all as well, which also runs the programs of faulty/ and the examples. Lessons are not in any program: -u pulls
+# them from the archive of kernels, if there is one.
 define tester
 $(if $(filter %/libkernels.a,$2),$1/test_all: private libs += -Wl$(comma)-u$(comma)conv_lessons)
 $1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
@@ -271,7 +273,7 @@ $(eval $(call tester,$B,$(devices)))
 $(eval $(call tester,$B/host,$(host)))
 $(cuda_tools): $B/%: $B/lab/%.cu.o $(devices) $B/objects.a $B/link.flags
 	$(link)
-archive = @rm -f $@ && $(AR) qcs $@ $(filter %.o,$^) # q: names may repeat in other folders
+archive = @rm -f $@ && $(AR) qcs $@ $(filter %.o,$^) # q: appends, because names may repeat in different folders
 $B/objects.a: $(objects) $B/link.flags
 	$(archive)
 $B/libkernels.a: $(kernels) $B/link.flags
@@ -281,10 +283,10 @@ $B/libhost.a: $(host)
 
 # ---- objects --------------------------------------------------------------------------------------------------------
 
-hidden = $(if $(filter test/%,$<),-fPIC,$(library_flags)) # tests replace functions of the C library
+hidden = $(if $(filter test/%,$<),-fPIC,$(library_flags)) # so that tests can replace functions of the C library
 compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidden) $1 -c $< -o $@
 $B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
-# stb_image 2.27 shifts a zero by 32 bits where a scan of a JPEG ends early: undefined by the letter, of no effect.
+# stb_image 2.27 shifts a zero by 32 bits if a JPEG scan ends early: formally undefined, but harmless.
 $B/data/images/jpeg_decode.o: flags += -fno-sanitize=shift
 $B/%.o: %.c $B/cc.flags | setup
 	$(call compile)
@@ -292,19 +294,19 @@ $B/%.f64.o: %.c $B/cc.flags | setup
 	$(call compile,-DREAL64)
 $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
-# The texts that pages are made of, as C.
+# Page scripts and styles as C sources.
 $B/page_files.c: page/embed.sh $(page_files) $B/link.flags
 	@mkdir -p $(@D) && sh page/embed.sh $(page_files) >$@.tmp && mv $@.tmp $@
 $B/commit.o $B/rungs.o $B/page_files.o: %.o: %.c $B/cc.flags | setup
 	@$(CC) $(flags) $(hidden) -c $< -o $@
-# What a fuzzer calls, for test/fuzz/test_corpus.c.
+# The fuzz targets' entry points, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup
 	$(call compile,-DLLVMFuzzerTestOneInput=corpus_$*)
 
-# Box arithmetic without contraction, as on the CPU: indices are the same on both.
+# Box arithmetic without contraction, as on the CPU: both then give the same indices.
 exact := boxes nms match roi_align masks mask_runs preprocess preprocess_affine
 $(exact:%=$B/cuda/%.cu.o): nvflags += -fmad=false
-# A spilled sum makes wgmma wait for itself, five times slower and correct: no test would see it.
+# If a sum spills, wgmma waits for itself: five times slower but correct, so no test would notice.
 $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/05_*.cu cuda/conv/lessons/*.cu) cuda/mask_predict.cu): \
   nvflags += -Xptxas -warn-spills$(if $(filter 1,$(WERROR)),$(comma)-Werror)
 ifeq ($(CUDA),1)
@@ -320,7 +322,7 @@ $(added)/%.cu.o: $(RUNGS)/%.cu $B/nvcc.flags | setup toolkit
 	$(compile_kernels)
 endif
 
-# ---- what is run ----------------------------------------------------------------------------------------------------
+# ---- targets to run ---- --------------------------------------------------------------------------------------------
 
 demo demo-classes: $(addprefix $(here)/,train infer shapes)
 	@B=$B P=$(here) sh tools/$(subst -,_,$@).sh
@@ -335,12 +337,12 @@ endif
 test-long: $(tested:%=$(here)/%)
 	@B=$(here) $(here)/test_all --tier 2
 # What `make test` leaves out: the kernels against the CPU, and the programs on a GPU. Then the kernels from PTX, as a
-# GPU newer than the build runs them; and under compute-sanitizer, on small shapes.
+# GPU newer than the build would run them; and small shapes under compute-sanitizer.
 test-gpu: $(tested:%=$B/%)
 	@echo "the $$($B/test_all --tier 1 --list cuda | wc -l) tests that need a GPU, and that make test leaves out"
 	@B=$B $B/test_all --tier 1 cuda
 test-ptx: $(tested:%=$B/%)
-	@rm -rf $B/ptx # what the driver compiled before
+	@rm -rf $B/ptx # discards what the driver has cached
 	@B=$B CUDA_FORCE_PTX_JIT=1 CUDA_CACHE_PATH=$(abspath $B/ptx) $B/test_all --tier 0 cuda
 sanitize = compute-sanitizer --error-exitcode 1 --tool $1 $B/test_all --tier $2
 rung_05 = cuda_conv_by_wgmma cuda_conv_wgrad_is cuda_conv_phases cuda_conv_ends cuda_conv_of_images
@@ -351,16 +353,16 @@ test-sanitizer: $(tested:%=$B/%)
 	$(call sanitize,initcheck,0 cuda)
 	$(call sanitize,initcheck,1 $(rung_05))
 
-# The compilers' own sanitizers, with all that they compile in a folder of their own.
+# The compilers' own sanitizers, each in a build folder of its own.
 trap := address,undefined -fno-sanitize-recover=undefined
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=$(trap) -Wno-format-truncation" TIER=0 test
-# The library's threads; OpenMP's own are not made for this sanitizer.
+# For the library's threads; OpenMP's own threads give false reports in this sanitizer.
 test-tsan:
 	@$(MAKE) B=$B/tsan CUDA=0 CFLAGS="-O1 -g -fsanitize=thread -Wno-format-truncation" $B/tsan/test_all
 	@OMP_NUM_THREADS=1 B=$B/tsan $B/tsan/test_all library staging
-# Every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few; needs
-# clang. What crashes one is left in build/fuzz/: cut down with -minimize_crash=1, it becomes the seed found-….
+# Runs every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few;
+# needs clang. Crashing inputs are left in build/fuzz/: minimise one with -minimize_crash=1 and add it as seed found-….
 FUZZ_SECONDS ?= 30
 fuzz:
 	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O2 -g -fsanitize=fuzzer-no-link,$(trap)" run-fuzzers
@@ -377,8 +379,8 @@ $(fuzzers): $B/fuzz_%: $B/test/fuzz/fuzz_%.o $(host) $B/objects.a $B/link.flags
 bench: $B/host/bench_gemm # times the CPU
 	$B/host/bench_gemm
 
-# The measured figures of the documentation, written from results/; the lines that it quotes and the diagrams of the
-# course, from the sources. lint says where they differ.
+# Updates the documentation: measured figures from results/, and the course's quoted lines and diagrams from the
+# sources. lint reports differences.
 tables:
 	@python3 lab/tables.py
 	@python3 lab/quotes.py
@@ -388,11 +390,11 @@ lint:
 	@python3 lab/tables.py --check
 	@python3 lab/quotes.py --check
 	@python3 lab/course_diagrams.py --check
-# What the compiler makes of the lessons of cuda/conv/lessons/, which the course quotes: make ARCH=90a lessons-sass.
+# Code generated for the lessons of cuda/conv/lessons/, which the course quotes: make ARCH=90a lessons-sass.
 lessons-sass: $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/conv/lessons/[0-9]*.cu))
 	@NVCC="$(nvcc)" CUOBJDUMP="$(or $(CUOBJDUMP),$(wildcard $(dir $(lastword $(nvcc)))cuobjdump),cuobjdump)" \
 	  python3 lab/lesson_sass.py results/lessons-sass.json $^
-# An exercise of docs/course/ and its check: make exercise 17.
+# Builds and checks an exercise of docs/course/: make exercise 17.
 ifeq ($(firstword $(MAKECMDGOALS)),exercise)
 exercise := $(word 2,$(MAKECMDGOALS))
 $(exercise):
@@ -401,7 +403,7 @@ $(exercise):
 endif
 exercise:
 	@CC="$(CC)" B="$B" sh docs/course/exercises/check.sh $(exercise)
-# This file: what each target builds, and what is built again.
+# Tests this Makefile: what each target builds, and what is rebuilt.
 test-build:
 	@sh test/build.sh
 

@@ -1,10 +1,10 @@
-// bench conv: every convolution of the network through the rungs of the ladder and through cuDNN, one JSON object for
+// bench conv: every convolution of the network by the rungs of the ladder and by cuDNN, one JSON object for
 // each (layer, op, rung). bench gemm: one matrix product in the same way, as a 1 × 1 convolution. bench ladder: the
-// climb of cuda/conv/lessons/ beside the rungs and cuDNN. bench sustained: forward for half a second each, with the
-// energy that it takes.
+// lessons of cuda/conv/lessons/ compared with the rungs and cuDNN. bench sustained: forward for half a second each,
+// with the energy used.
 //
-// Before it is timed, a result is checked against the naive rung's. Then all take turns, so that they see the same
-// clocks and every round has a ratio of its own; before each run the L2 cache is swept. The figures are medians.
+// Results are checked against the naive rung's before timing. Then all candidates take turns, so that they see the same
+// clocks and every round has its own ratio; before each run the L2 cache is swept. The figures are medians.
 #include <stdio.h>
 #include <string.h>
 #include "base/output.h"
@@ -35,7 +35,7 @@ static void run(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who) {
   if (!b->dev->measuring) cudnn_run(b->dev, &who->plan, op, c->x.data, w, c->y.data, to, workspace);
 }
 
-// The result in memory of its own, from operands or from their magnitudes.
+// Runs the op into a separate result tensor, from the operands or from their magnitudes.
 static void *naive_result(ConvBench *b, BenchCase *c, ConvOp op, bool magnitude) {
   Tensor *result = result_of(c, op, false);
   void *own = result->data, *copy = allocate(b->dev, tensor_bytes(result));
@@ -47,14 +47,15 @@ static void *naive_result(ConvBench *b, BenchCase *c, ConvOp op, bool magnitude)
   return copy;
 }
 
-// All that are to be timed; false, with a line, when one is wrong.
+// Runs all candidates; false, with a line, if one is wrong.
 static bool verify(ConvBench *b, BenchCase *c, ConvOp op, Contender *all, int count) {
   void *bound = naive_result(b, c, op, true), *want = naive_result(b, c, op, false);
   bool ok = true;
   for (int i = 0; i < count; i++) {
     bool peer = !all[i].rung, twice = peer && b->fused && all[i].plan.finish;
     Tensor *t = result_of(c, op, peer);
-    CUDA_CHECK(cudaMemsetAsync(t->data, 0xFF, tensor_bytes(t), stream_of(b->dev))); // NaN: what is not written shows
+    CUDA_CHECK(cudaMemsetAsync(t->data, 0xFF, tensor_bytes(t),
+                               stream_of(b->dev))); // NaN: reveals elements that are never written
     run(b, c, op, &all[i]);
     unsigned long long wrong = count_wrong(b->dev, c, op, peer, twice, want, bound);
     if (wrong)
@@ -82,7 +83,7 @@ static double time_once(ConvBench *b, BenchCase *c, ConvOp op, const Contender *
 
 // ---- one op of one layer --------------------------------------------------------------------------------------------
 
-// Asks everyone for workspace, the naive rung included.
+// Requests workspace for all candidates, including the naive rung.
 static void reserve(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all, int count) {
   b->dev->workspace_bytes = 0;
   b->dev->measuring = true;
@@ -93,7 +94,7 @@ static void reserve(ConvBench *b, BenchCase *c, ConvOp op, const Contender *all,
   if (!device_reserve_workspace(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
-// The number of cuDNN's fastest engine; -1: no record says.
+// The number of cuDNN's fastest engine from a record; -1: not recorded.
 static int engine_known(const ConvBench *b, const BenchCase *c, ConvOp op) {
   const ConvCase *l = c->layer;
   KnownEngine want = {.n = c->x.n, .h = c->x.h, .w = c->x.w, .cin = l->cin, .cout = l->cout, .k = l->k};
@@ -106,7 +107,7 @@ static int engine_known(const ConvBench *b, const BenchCase *c, ConvOp op) {
   return known_engine(&b->known, &want);
 }
 
-// An engine that cuDNN no longer has is looked for again.
+// If cuDNN no longer has the recorded engine, the search is repeated.
 static CudnnPlan peer_plan(ConvBench *b, BenchCase *c, ConvOp op) {
   Dest out = dest_of(c, op);
   int known = engine_known(b, c, op);
@@ -117,7 +118,7 @@ static CudnnPlan peer_plan(ConvBench *b, BenchCase *c, ConvOp op) {
   return one.engine.plan ? one : plan(b->any ? CUDNN_ANY : b->sustained ? CUDNN_QUICK : CUDNN_THOROUGH);
 }
 
-// cuDNN first, where it has an engine, then the rungs that can; sustained, with each of their tiles, too.
+// cuDNN first, if it has an engine, then the rungs that support the op; `sustained`: with each of their tiles, too.
 static int contenders(ConvBench *b, BenchCase *c, ConvOp op, Contender all[MAX_CONTENDERS]) {
   int count = 0;
   CudnnPlan plan = peer_plan(b, c, op);
@@ -162,7 +163,7 @@ static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
   reserve(b, c, op, all, count);
   bool ok = verify(b, c, op, all, count);
   if (b->sustained) sustain(b, c, all, count);
-  if (b->sustained || (!ok && !b->ladder)) return ok; // a lesson that is wrong does not keep others from taking part
+  if (b->sustained || (!ok && !b->ladder)) return ok; // one wrong lesson does not end the comparison
   for (int round = -WARMUP; round < b->rounds; round++)
     for (Contender *who = all; who < all + count; who++) {
       if (who->wrong || (who->slow && (round < 0 || who->runs >= 3))) continue;
@@ -176,7 +177,7 @@ static bool bench_op(ConvBench *b, BenchCase *c, ConvOp op) {
   return ok;
 }
 
-// Whether one of --layer's texts is in a name.
+// Whether one of --layer's texts occurs in a name.
 static bool name_wanted(const ConvBench *b, const char *name) {
   char texts[512];
   bool wanted = !b->layer;
@@ -199,7 +200,7 @@ static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
   return ok;
 }
 
-// Unless --layer leaves it out.
+// Unless --layer excludes it.
 static bool bench_climbed_gemm(ConvBench *b) {
   return !layer_wanted(b, &climbed_gemm) || bench_layer(b, &climbed_gemm, 8192 / 256, 16, 16);
 }
@@ -231,7 +232,7 @@ static bool bench_ladder(ConvBench *b) {
   return ok;
 }
 
-// The rows of the left operand are pixels, in images of 16 × 16 where that goes.
+// The rows of the left operand become pixels, in images of 16 × 16 if possible.
 static bool bench_gemm(ConvBench *b) {
   ConvCase l = {"gemm", ON_MAP, 1, b->k, b->n, 1, 1, 0, 1, 0};
   return b->m % 256 ? bench_layer(b, &l, 1, 1, b->m) : bench_layer(b, &l, b->m / 256, 16, 16);
@@ -244,8 +245,8 @@ static void choose(ConvBench *b, const Rung *rung) {
   b->chosen[b->num_chosen++] = rung;
 }
 
-// All but the naive rung, which is timed by whoever has the time, and cuDNN, which takes part anyway. Beside lessons,
-// and sustained, the rungs on tensor cores.
+// All but the naive rung, which is slow and timed only on request, and cuDNN, which always runs. For ladder and
+// sustained only the rungs on tensor cores.
 static void choose_unasked(ConvBench *b) {
   for (const Rung *const *lesson = conv_lessons; b->ladder && *lesson; lesson++) choose(b, *lesson);
   for (const Rung *const *rung = conv_rungs; *rung; rung++)

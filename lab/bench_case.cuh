@@ -1,4 +1,4 @@
-// One convolution to bench: its tensors, what it is verified with, how far a result may be off.
+// One convolution to benchmark: its tensors, how it is verified, and the error tolerance.
 #pragma once
 #include <math.h>
 #include "cuda/common.cuh"
@@ -8,7 +8,7 @@ extern "C" {
 #include "base/rng.h"
 }
 
-enum { FILL_THREADS = 256, MASKS_OF = 4 }; // sampled proposals for one that is an object
+enum { FILL_THREADS = 256, MASKS_OF = 4 }; // sampled proposals per positive one
 
 typedef enum Precision { BENCH_BF16, BENCH_FP16, BENCH_TF32, BENCH_FP32 } Precision;
 static const char *const precision_names[] = {"bf16", "fp16", "tf32", "fp32", NULL};
@@ -22,12 +22,12 @@ typedef struct BenchCase {
   const ConvCase *layer;
   Conv conv;
   Fused fused;
-  bool rectified; // x is what a ReLU leaves: half zeros
+  bool rectified; // x is a ReLU's output: half zeros
   Tensor x, w, y, dw, addend, bias;
-  Tensor dw_peer; // of the operands' type, as cuDNN writes it
+  Tensor dw_peer; // in the operands' type, as cuDNN writes it
 } BenchCase;
 
-// Normal numbers, their magnitudes, or those that are positive and zeros; padding lanes zero.
+// Fills with normal numbers, their magnitudes, or their positive parts; padding lanes are zero.
 enum Filling { NORMAL, MAGNITUDE, RECTIFIED };
 template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, Filling filling, size_t elements) {
   size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,7 +38,7 @@ template <class T> __global__ void fill_kernel(Tensor t, uint64_t key, Filling f
   ((T *)t.data)[i] = from_float<T>((int)(i % t.ldc) >= t.c ? 0.f : v);
 }
 
-// How many elements of got lie further from want than the operands' type explains, NaN among them.
+// Counts elements of got whose difference from want exceeds what the operands' type explains; NaN counts.
 template <class T, class U>
 __global__ void compare_kernel(const T *got, const U *want, const U *bound, float eps, float share, float more,
                                size_t elements, unsigned long long *wrong) {
@@ -67,7 +67,7 @@ static Tensor allocated(Device *dev, Tensor t) {
   return t;
 }
 
-// Rows of zeros behind those of w, up to y's pitch, as cuDNN's channels go.
+// Zero rows after those of w, up to y's pitch, for cuDNN's padded channels.
 static Tensor allocated_filter(Device *dev, DType t, const ConvCase *l) {
   Tensor padded = allocated(dev, tensor(t, channel_pitch(l->cout), l->k, l->k, l->cin)), w = padded;
   w.n = l->cout;
@@ -112,18 +112,18 @@ static Dest dest_of(const BenchCase *c, ConvOp op) {
           .addend = c->fused == BIAS_ADD_RELU ? &c->addend : NULL};
 }
 
-// The terms of one element of the result, at most.
+// The maximum number of terms in one element of the result.
 static double terms_of(const BenchCase *c, ConvOp op) {
   const ConvCase *l = c->layer;
   double taps = (double)l->k * l->k;
   return op == CONV_FORWARD ? taps * l->cin : op == CONV_DGRAD ? taps * l->cout : (double)tensor_pixels(&c->y);
 }
 
-// An error of K roundings that are as often up as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability e^-32
+// The error of K roundings that go up as often as down grows with √K: 8·√K·u·Σ|term| is exceeded with probability e^-32
 // (Higham, Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 2.4). u = 2^-23 is for tensor
 // cores, which truncate. TF32 rounds each term by 2^-10 of itself, and these errors, too, are independent. `twice`:
-// sums are rounded to the operands' type before bias and addend come to them, which may cancel them: a further error of
-// u · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
+// sums are rounded to the operands' type before bias and addend are added, which may cancel them: a further error of u
+// · |sum| <= u · (|result| + |bias| + |addend|). Normal numbers from 24 bits are at most sqrt(2 · 24 · ln 2) < 5.8.
 static unsigned long long count_wrong(Device *dev, BenchCase *c, ConvOp op, bool peer, bool twice, const void *want,
                                       const void *bound) {
   const Tensor *got = result_of(c, op, peer), *ours = result_of(c, op, false);

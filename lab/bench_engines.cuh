@@ -1,5 +1,5 @@
-// Which of cuDNN's engines a benchmark of another day found fastest, from its records: the search for them, which takes
-// far longer than what is measured, need not be repeated.
+// Reads the cuDNN engines that earlier benchmarks found fastest from their records, because searching for them takes
+// far longer than the measurement.
 #pragma once
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@ extern "C" {
 #include "base/json.h"
 }
 
-// The number is cuDNN's for the problem's graph, and another version's numbers may mean other engines.
+// Engine numbers are specific to the problem's graph, and may change with cuDNN's version.
 typedef struct KnownEngine {
   char bench[12], layer[32], op[8], dtype[8], fused[16];
   int n, h, w, cin, cout, k, version, engine;
@@ -22,7 +22,7 @@ typedef struct KnownEngines {
 
 static void read_text(Json *j, char *to, size_t size) { snprintf(to, size, "%s", json_string(j, NULL)); }
 
-// One record; engine: -1 where it is of one of our rungs, or cuDNN had none.
+// One record; engine: -1 if it is one of our rungs', or cuDNN had none.
 static KnownEngine read_known(Json *j) {
   KnownEngine k = {.engine = -1};
   bool peer = false;
@@ -66,7 +66,7 @@ static KnownEngine read_known(Json *j) {
   return k;
 }
 
-// A file of records, one a line; dies on one that cannot be read.
+// Reads a file of records, one a line; exits if one cannot be read.
 static KnownEngines known_engines_read(const char *path) {
   KnownEngines k = {};
   FILE *f = fopen(path, "r");
@@ -91,7 +91,7 @@ static KnownEngines known_engines_read(const char *path) {
   return k;
 }
 
-// The last record counts. -1: no record says.
+// The last matching record counts. -1: none matches.
 static int known_engine(const KnownEngines *k, const KnownEngine *of) {
   for (size_t i = k->count; i-- > 0;) {
     const KnownEngine *e = &k->all[i];

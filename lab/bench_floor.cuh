@@ -1,4 +1,4 @@
-// The least time that a chip can take for a convolution, by what its maker says of it.
+// The least time that a chip can take for a convolution, by its manufacturer's data.
 #pragma once
 #include <math.h>
 #include "lab/bench_case.cuh"
@@ -9,7 +9,7 @@ static int attribute(const Device *dev, cudaDeviceAttr which) {
   return value;
 }
 
-// FLOP of one multiprocessor in a clock, dense, by NVIDIA's white papers of the A100 and the H100; NaN for other GPUs.
+// Dense FLOP of one multiprocessor per clock, from NVIDIA's white papers on the A100 and the H100; NaN for other GPUs.
 static double flop_per_clock(const Device *dev, Precision precision) {
   static const struct {
     int major, minor;
@@ -28,8 +28,8 @@ static double flop_of(const BenchCase *c) {
   return 2.0 * tensor_pixels(&c->y) * l->cout * l->k * l->k * l->cin;
 }
 
-// Microseconds. No kernel can be faster: all arithmetic at the highest clock, or every operand over the memory's pins
-// once. Of x, a stride past the filter leaves pixels unread.
+// Microseconds. A lower bound: all arithmetic at the highest clock, or every operand read or written once at the
+// memory's peak bandwidth. With a stride greater than the filter, some pixels of x are not read.
 static double floor_us(const Device *dev, Precision precision, const BenchCase *c, ConvOp op) {
   double flops = flop_per_clock(dev, precision) * attribute(dev, cudaDevAttrMultiProcessorCount) * 1e3 *
                  attribute(dev, cudaDevAttrClockRate);

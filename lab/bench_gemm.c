@@ -1,10 +1,10 @@
-// Convolutions of the CPU reference against OpenBLAS.
+// Benchmarks the CPU reference's convolutions against OpenBLAS.
 //
 // For each layer, forward, dgrad and wgrad are checked against im2col + sgemm (col2im for dgrad), then timed in turns
-// with the sgemm alone: the peer is spared the unrolling, ours is not, and both do the same multiplications. OpenBLAS
-// is opened at run time for the comparison and is no part of anything else; it is told which kernels to use, for it
-// falls back to slow ones on processors younger than itself. Rates are medians over rounds, the ratio the median of
-// each round's ratio, for the machine's other work comes and goes.
+// with the sgemm alone: OpenBLAS is timed without im2col, ours with it, and both do the same multiplications. OpenBLAS
+// is opened at run time, only for this comparison; the kernels it should use are selected explicitly, because it falls
+// back to slow ones on processors newer than itself. Rates are medians over rounds, the ratio is the median of each
+// round's ratio, because the load of the machine varies.
 #include <dlfcn.h>
 #include <math.h>
 #include <omp.h>
@@ -21,7 +21,7 @@
 
 typedef void Sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                    const float *b, int ldb, float beta, float *c, int ldc);
-enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; // as CBLAS numbers them
+enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; // values from cblas.h
 
 typedef struct GemmLayer {
   const char *name;
@@ -60,7 +60,7 @@ static const GemmLayer layers[] = {
 typedef enum Direction { FORWARD, DGRAD, WGRAD, DIRECTIONS } Direction;
 static const char *direction_names[] = {"forward", "dgrad", "wgrad"};
 
-// A layer's tensors, and the operands of the peer: unrolled [pixels, taps · c], the others unpadded
+// A layer's tensors, and the operands for OpenBLAS: unrolled [pixels, taps · c], the others unpadded
 typedef struct GemmCase {
   const GemmLayer *layer;
   Conv conv;
@@ -77,7 +77,7 @@ static Tensor filled(Device *dev, Tensor t, uint64_t key) {
   return t;
 }
 
-// t's pixels without padding lanes, to or from `packed`.
+// Copies t's pixels without padding lanes, to or from `packed`.
 static float *pack(const Tensor *t) {
   float *packed = xmalloc(tensor_pixels(t) * t->c * sizeof *packed);
   for (size_t i = 0; i < tensor_pixels(t); i++)
@@ -149,7 +149,7 @@ static void run_peer(Sgemm *sgemm, const GemmCase *c, Direction d, float *result
   if (d == WGRAD) sgemm(ROW_MAJOR, TRANS, NO_TRANS, n, k, m, 1, c->pixels, n, c->unrolled, k, 0, result, k);
 }
 
-// The values are below 1 in magnitude and random in sign: errors of a sum of `terms` stay far below 1e-6 · terms, wrong
+// Values are below 1 in magnitude and random in sign: errors of a sum of `terms` stay far below 1e-6 · terms; wrong
 // terms do not.
 static void verify(const GemmCase *c, Direction d, const float *peer) {
   const Tensor *t = d == FORWARD ? &c->y : d == DGRAD ? &c->dx : &c->dw;
@@ -256,13 +256,13 @@ int main(int argc, char **argv) {
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (GEMM_VECTOR_BYTES >= 32) setenv("OPENBLAS_CORETYPE", GEMM_VECTOR_BYTES == 64 ? "SkylakeX" : "Haswell", 0);
-  setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0); // or its idle threads spin for long on the cores that ours would run on
+  setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0); // otherwise its idle threads spin on the cores that ours need
   void *blas = dlopen("libopenblas.so.0", RTLD_NOW);
   if (!blas) die(EXIT_USAGE, "libopenblas.so.0 not found: install OpenBLAS to compare with it");
   Sgemm *sgemm;
   void (*set_threads)(int);
   const char *(*core_name)(void);
-  *(void **)&sgemm = dlsym(blas, "cblas_sgemm"); // POSIX's way to turn an object pointer into a function's
+  *(void **)&sgemm = dlsym(blas, "cblas_sgemm"); // POSIX's way to convert an object pointer into a function pointer
   *(void **)&set_threads = dlsym(blas, "openblas_set_num_threads");
   *(void **)&core_name = dlsym(blas, "openblas_get_corename");
   if (!sgemm || !set_threads || !core_name) die(EXIT_USAGE, "libopenblas.so.0 lacks an entry: is it OpenBLAS?");

@@ -1,4 +1,4 @@
-// How long a data set of COCO's size takes to read, and how much memory.
+// Measures the time and memory that it takes to read a data set of COCO's size.
 //
 //   build/bench_index --write FILE     an annotation file like instances_train2017.json: 118,287 images, 860,001
 //                                      annotations, 450 MB; the same bytes every time
@@ -13,7 +13,7 @@
 #include "base/rng.h"
 #include "data/coco/coco_index.h"
 
-// As in COCO: one annotation in a hundred is a crowd, some have two parts; points are such that the size is COCO's.
+// As in COCO: one annotation in a hundred is a crowd, some have two parts; the number of points gives COCO's file size.
 enum {
   IMAGES = 118287,
   ANNOTATIONS = 860001,
@@ -26,7 +26,7 @@ enum {
 
 static uint32_t draw(uint64_t key, uint64_t *at, uint32_t below) { return rng_u32(key, (*at)++) % below; }
 
-// Hundredths of a pixel, without the zeros that Python would not write: 12.5, 12.0, 12.25.
+// Writes hundredths of a pixel without trailing zeros, as Python does: 12.5, 12.0, 12.25.
 static void print_hundredths(FILE *f, uint32_t v) {
   fprintf(f, v % 10 ? "%u.%02u" : "%u.%u", v / 100, v % 10 ? v % 100 : v / 10 % 10);
 }
@@ -104,7 +104,7 @@ static double seconds_of(struct timeval t) { return (double)t.tv_sec + 1e-6 * (d
 
 static double rounded(double value) { return round(1e3 * value) / 1e3; }
 
-// "cpu" is what the seconds would be on one core with nothing else to do.
+// "cpu" is CPU time, which other load on the machine does not change.
 static void measure(const char *path, const char *index) {
   Err err;
   Coco c;

@@ -1,5 +1,5 @@
-// bench ladder: what is climbed, and the table and the bars at the end: forward in bf16 of a few problems by every
-// lesson of cuda/conv/lessons/, the rungs on tensor cores and cuDNN.
+// bench ladder: its problems, and the table and bars at the end: bf16 forward of a few problems by every lesson of
+// cuda/conv/lessons/, the rungs on tensor cores and cuDNN.
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "cuda/conv/lessons/lessons.h"
 #include "lab/conv_layers.h"
 
-// A layer that fills the GPU, a product of matrices, and a layer of too few tiles for that.
+// A layer that fills the GPU, a matrix product, and a layer with too few tiles to fill it.
 static const char *const climbed_layers[] = {"p2.3x3", "p5.3x3"};
 static const ConvCase climbed_gemm = {"gemm.8192", ON_MAP, 16, 8192, 8192, 1, 1, 0, 1, 0}; // 32 images of 16 × 16
 
 enum { MAX_CLIMBERS = 32, MAX_CLIMBED = 4 };
 
-// TFLOP/s, shares of cuDNN's speed and of the chip's peak; 0: not measured.
+// TFLOP/s, fractions of cuDNN's speed and of the chip's peak; 0: not measured.
 typedef struct Climb {
   const char *layer[MAX_CLIMBED], *who[MAX_CLIMBERS];
   int layers, count;
@@ -59,7 +59,7 @@ static void print_climb(const Climb *c) {
   printf("\n");
 }
 
-// The climb of each problem as bars, as long as their share of the peak.
+// Draws each problem's results as bars, in proportion to the fraction of the peak.
 static void draw_climb(const Climb *c) {
   enum { COLUMNS = 60 };
   for (int j = 0; j < c->layers; j++) {

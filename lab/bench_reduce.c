@@ -1,7 +1,7 @@
-// bench_reduce: how long the mean over ranks takes, by size, type and CTAs; what lab/scaling.py predicts from.
+// bench_reduce: times the mean over ranks by size, type and CTAs; lab/scaling.py predicts from these records.
 //
-// Every size is checked first. Then a round is so many means in a row on the queue beside the ops, recorded where the
-// device can, as a training step has them; times are rank 0's, medians over rounds that all ranks begin together.
+// Every size is checked first. A round is a number of means in a row on the side stream, recorded as a graph if the
+// device can, as in a training step; times are rank 0's, medians over rounds that all ranks begin together.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { MAX_REDUCE_ROUNDS = 101, MAX_CTAS = 16, FULL_ROUND = 1 << 30 }; // the last: bytes of a round of the largest
 
-// Of a buffer. 176 MB: the gradients of R50-FPN in fp32; 88 MB: in bf16.
+// Buffer sizes. 176 MB: the gradients of R50-FPN in fp32; 88 MB: in bf16.
 static const size_t sizes[] = {64 << 10, 256 << 10, 1 << 20,   4 << 20,  16 << 20,
                                64 << 20, 88000000,  176000000, 256 << 20};
 static const DType types[] = {F32, BF16};
@@ -44,16 +44,16 @@ typedef struct ReduceCase {
   const BenchReduceOptions *o;
   Comm *comm;
   Device *dev;
-  void *p; // device, of the largest size
+  void *p; // device memory of the largest size
   DType type;
-  size_t bytes; // of p that take part
+  size_t bytes; // bytes of p that are used
   int repeats;
 } ReduceCase;
 
 // ---- the sum --------------------------------------------------------------------------------------------------------
 
-// Element i belongs to one rank, which has `world` times a power of two there, and all others 0: the mean is that power
-// whatever the order of the sum, and nothing that is missing or counted twice goes unnoticed.
+// Element i belongs to one rank, which contributes `world` times a power of two there, and all others 0: the mean is
+// that power whatever the order of the sum, and anything missing or counted twice is noticed.
 static float mean_of(size_t i, int world) { return (float)(1 << (i / (size_t)world % 8)); }
 
 static float mine(size_t i, int world, int rank) {
@@ -62,7 +62,7 @@ static float mine(size_t i, int world, int rank) {
 
 static size_t elements(const ReduceCase *c) { return c->bytes / dtype_size(c->type); }
 
-// BF16 is the upper half of a float; the worlds that do not fit into it are rounded down, by less than the tolerance.
+// BF16 is the upper half of a float; values of `world` that do not fit are rounded down, by less than the tolerance.
 static void put(const ReduceCase *c, void *host, size_t i, float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -81,7 +81,7 @@ static float get(const ReduceCase *c, const void *host, size_t i) {
 
 static void verify(const ReduceCase *c) {
   const int world = comm_world(c->comm), rank = comm_rank(c->comm);
-  // Exact where dividing by the world is.
+  // Exact if division by the world size is.
   const float tolerance = (world & (world - 1)) == 0 ? 0 : c->type == F32 ? 0x1p-21f : 0x1p-6f;
   void *host = xmalloc(c->bytes);
   for (size_t i = 0; i < elements(c); i++) put(c, host, i, mine(i, world, rank));
@@ -99,7 +99,7 @@ static void verify(const ReduceCase *c) {
   free(host);
 }
 
-// ---- its time -------------------------------------------------------------------------------------------------------
+// ---- timing ---- ----------------------------------------------------------------------------------------------------
 
 static void queue_round(const ReduceCase *c) {
   device_fork(c->dev);
@@ -107,7 +107,7 @@ static void queue_round(const ReduceCase *c) {
   device_join(c->dev);
 }
 
-// Of one mean. program NULL: the round is queued anew.
+// The time of one mean. program NULL: the round is queued each time instead of replayed.
 static double time_round(const ReduceCase *c, void *program) {
   device_sync(c->dev);
   comm_barrier(c->comm);
@@ -131,7 +131,7 @@ static void time_rounds(const ReduceCase *c, double *seconds) {
     queue_round(c);
     program = device_record_end(c->dev);
   }
-  time_round(c, program); // the first is slower
+  time_round(c, program); // warm-up
   for (int r = 0; r < c->o->rounds; r++) seconds[r] = time_round(c, program);
   if (program) device_forget(c->dev, program);
   qsort(seconds, (size_t)c->o->rounds, sizeof *seconds, ascending);
@@ -165,7 +165,7 @@ static void print_record(const ReduceCase *c, const double *seconds) {
   free(facts.variables);
 }
 
-// ---- all of them ----------------------------------------------------------------------------------------------------
+// ---- all sizes ---- -------------------------------------------------------------------------------------------------
 
 static int repeats_of(const BenchReduceOptions *o, size_t bytes) {
   const size_t by_size = FULL_ROUND / bytes;
@@ -195,7 +195,7 @@ static void run_sizes(ReduceCase c) {
     }
 }
 
-// The numbers of "0,4,8".
+// Parses the numbers of "0,4,8".
 static int parse_ctas(const char *list, int *ctas) {
   int n = 0;
   for (const char *at = list;;) {

@@ -1,4 +1,4 @@
-// What bench knows of a run, and how it tells: a line and a record for each (layer, op, rung), totals over the layers.
+// The state of a bench run, and its output: a line and a record for each (layer, op, rung), totals over the layers.
 #pragma once
 #include <math.h>
 #include <stdio.h>
@@ -20,22 +20,22 @@ enum { MAX_RUNGS = 24, MAX_CONTENDERS = 48, MIN_ROUNDS = 7, MAX_ROUNDS = 101 };
 
 static const char *const fused_names[] = {"none", "relu", "add-relu", NULL};
 
-// One of those that are compared: a rung of ours, or cuDNN.
+// One of the implementations compared: a rung of ours, or cuDNN.
 typedef struct Contender {
   const Rung *rung; // NULL: cuDNN
   CudnnPlan plan;   // cuDNN's
-  const char *tile; // one of the rung's; NULL: it chooses
+  const char *tile; // one of the rung's tiles; NULL: the rung chooses
   double us[MAX_ROUNDS];
   int runs;
-  bool slow, wrong; // runs three times only; not at all
+  bool slow, wrong; // slow: runs three times only; wrong: not timed
 } Contender;
 
-// Over the layers of one op, each as often as it occurs.
+// Sums over the layers of one op, each weighted by its number of occurrences.
 typedef struct OpTotal {
   int layers, without_cudnn;
   double us, floor_us;
-  double shared_us, cudnn_us; // where cuDNN has an engine
-  double worst;               // ratio
+  double shared_us, cudnn_us; // for layers for which cuDNN has an engine
+  double worst;               // lowest ratio
   const char *worst_layer;
 } OpTotal;
 
@@ -68,7 +68,7 @@ typedef struct ConvBench {
   OPTION_FIELDS(BENCH_OPTIONS)
   int height, width; // of --size
   bool gemm, ladder, sustained;
-  void *meter; // of the device; NULL: it has none
+  void *meter; // the device's power meter; NULL: none
   Climb climb;
   KnownEngines known;
   const Rung *chosen[MAX_RUNGS]; // of --rungs
@@ -88,7 +88,7 @@ static const char *name_of(const Contender *who) { return who->rung ? who->rung-
 
 typedef struct Measurement {
   Latency us;
-  double cudnn_us, ratio, floor_us; // ratio: the median of what cuDNN takes for each of ours in the same round
+  double cudnn_us, ratio, floor_us; // ratio: the median over rounds of cuDNN's time over ours
 } Measurement;
 
 static Measurement figures_of(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, const Contender *peer) {
@@ -109,7 +109,7 @@ static const char *bench_name(const ConvBench *b) {
   return b->sustained ? "sustained" : b->ladder ? "ladder" : b->gemm ? "gemm" : "conv";
 }
 
-// What was run.
+// Writes the problem and the implementation.
 static void record_case(Record *j, const ConvBench *b, const BenchCase *c, ConvOp op, const Contender *who) {
   const ConvCase *l = c->layer;
   record_str(j, "bench", bench_name(b));
@@ -152,7 +152,7 @@ static void write_record(ConvBench *b, BenchCase *c, ConvOp op, const Contender 
     record_int(&j, "cudnn_fused_tried", peer->plan.fused_tried);
     record_bool(&j, "cudnn_fused", b->fused && !peer->plan.finish);
   } else
-    record_raw(&j, "cudnn_engine", "null"); // it has none, or its version is 0: no library
+    record_raw(&j, "cudnn_engine", "null"); // no engine, or version 0: cuDNN is not there
   device_origin(b->dev, &j);
   fprintf(b->file, "%s\n", record_end(&j));
   fflush(b->file);

@@ -1,5 +1,5 @@
-// bench sustained: what a forward convolution takes when it runs for long, on what activations are like: TFLOP/s from
-// rest and at the clock that the power limit leaves, watts, joules. A line and a record each.
+// bench sustained: the cost of a forward convolution that runs for long, on operands like real activations: TFLOP/s
+// from idle and at the clock that the power limit allows, watts, joules. A line and a record each.
 #pragma once
 #include "lab/bench_report.cuh"
 extern "C" {

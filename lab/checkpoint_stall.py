@@ -3,10 +3,10 @@
 
     checkpoint_stall.py LOG EVERY
 
-LOG is the log.jsonl of a run with --checkpoint-every EVERY, whose records say when each step's results were looked at.
-Windows of 40 steps that begin 5 before a checkpoint are held against those half way between two: the difference of the
-medians is what one checkpoint costs, taken together with all that its writing slows down. The first 50 steps do not
-count.
+LOG is the log.jsonl of a run with --checkpoint-every EVERY, whose records say when each step's results were read.
+Windows of 40 steps that begin 5 before a checkpoint are compared with windows half way between two checkpoints: the
+difference of the medians is the cost of one checkpoint, including everything that its writing slows down. The first 50
+steps do not count.
 """
 import json
 import statistics

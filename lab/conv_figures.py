@@ -1,4 +1,4 @@
-"""What bench conv measured, as tables: the ladder beside cuDNN, other sizes, cuDNN beside PyTorch's."""
+"""Tables of bench conv's results: the ladder and cuDNN, other sizes, cuDNN as called by us and by PyTorch."""
 import collections
 
 from records import Refused, place
@@ -7,11 +7,11 @@ LADDER = ("conv-wmma-h200", "conv-h200")  # oldest first
 OTHER = ("conv-other-h200",)
 DTYPES, FUSED, OPS = ("bf16", "fp16", "tf32", "fp32"), ("none", "relu", "add-relu"), ("fwd", "dgrad", "wgrad")
 FUSED_TITLES = {"none": "", "relu": ", bias, ReLU", "add-relu": ", bias, residual, ReLU"}
-# In the tables of layers: one of each kind.
+# In tables of layers: one of each type.
 SHOWN = ("res3.3x3", "res4.3x3", "res5.3x3", "res4.1x1.in", "res4.1x1.out", "p2.3x3", "fpn.p2.lateral", "mask.3x3",
          "mask.deconv", "box.fc6")
-SLOW = 0.8  # of cuDNN's speed: a layer below it is named
-# Not every record says its batch: these are bench's own.
+SLOW = 0.8  # times cuDNN's speed: slower layers are named
+# Not every record has its batch size: these are bench's defaults.
 BATCH = 4
 
 
@@ -117,7 +117,7 @@ def conv_totals(results):
                         for r in rung_rows(grid, rung)])
 
 
-# What a rung adds to the one before.
+# The gain of each rung over the one before.
 RUNGS = {"naive": "the definition", "im2col": "explicit GEMM: shared-memory and register tiles, split-K",
          "wmma": "tensor cores, implicit GEMM, asynchronous copies", "mma": "the instructions themselves: swizzle, a "
          "fragment ahead", "wgmma": "Hopper: TMA, warp specialisation, persistent blocks", "cudnn": "the peer"}
@@ -175,7 +175,7 @@ def conv_provenance(results):
     return table(("what", "on", "commit"), [("; ".join(titles), *where) for where, titles in by.items()])
 
 
-# ---- ours: the rung that the program takes for each op --------------------------------------------------------------
+# ---- ours: the rung that programs use for each op ---- --------------------------------------------------------------
 
 def production(grid, ops=OPS, stem=True):
     """The newest Hopper rung where it computes a layer, or else the one before Hopper."""
@@ -240,7 +240,7 @@ def conv_sizes(results):
                   f"below {SLOW} of cuDNN's speed"), rows)
 
 
-# ---- beside PyTorch -------------------------------------------------------------------------------------------------
+# ---- compared with PyTorch ---- -------------------------------------------------------------------------------------
 
 def images_of(r):
     """The batch of a record that says how many maps, boxes (512 an image) or masks (128 an image) there are."""

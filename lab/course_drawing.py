@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the diagrams of docs/course/ are drawn with: an SVG, and the constants of the code."""
+"""Drawing tools for the diagrams of docs/course/: an SVG, and the constants of the code."""
 import html
 import os
 import re

@@ -1,4 +1,4 @@
-"""The figures of docs/course/: nodes of a training step and of inference, from the first table of each profile."""
+"""Figures quoted in docs/course/: nodes of a training step and of inference, from the first table of each profile."""
 import json
 import re
 

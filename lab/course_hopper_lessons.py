@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The diagrams of docs/course/conv/, chapters 08 to 14: tensor cores by their own instructions, and Hopper."""
+"""The diagrams of docs/course/conv/, chapters 08 to 14: the tensor cores' own instructions, and Hopper."""
 import re
 
 from course_drawing import Drawing, Refused

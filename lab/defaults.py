@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Runs ./train with nothing given but data, size, batch, precision and seed, and records what became of each run.
+"""Runs ./train with default options except data, size, batch, precision and seed, and records the outcome of each run.
 
     defaults.py --build build --run 'nuclei --data DIR --size 512 --amp' --run … --batches 1,2,4 --seeds 1,2 --out FILE
 
-Every --run is a name and options, run for every batch and seed; what stands in it wins over --batches, --seeds and
---iters. A record has the mean losses about the end of warmup and at the end of the run (20 steps each), whether it came
-to its end, the largest loss, AP where the run evaluates, and where it was made. Exits 1 where a run did not come to its
-end or did not learn.
+Every --run is a name and options, run for every batch and seed; its options override --batches, --seeds and --iters. A
+record has the mean losses around the end of warm-up and at the end of the run (20 steps each), whether the run
+finished, the largest loss, AP if the run evaluates, and its origin. Exits 1 if a run did not finish or did not learn.
 """
 import argparse
 import concurrent.futures

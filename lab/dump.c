@@ -1,9 +1,9 @@
-// What a model computes for one batch, tensor by tensor, as a safetensors file to be held against another
+// Dumps what a model computes for one batch, tensor by tensor, to a safetensors file for comparison with another
 // implementation (test/peers/compare_torchvision.py, test/peers/compare_torchvision_gpu.py). Activations are NHWC
 // without padding channels, rows past a count left out, in the type in which they are stored.
 //
-// With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been taken, so that whatever
-// reads it goes on from there; "grad.V" replaces the gradient of value V before the node that made V runs backward.
+// With --feed every tensor that is also in FILE is replaced by FILE's as soon as it has been dumped, so that later
+// nodes read FILE's; "grad.V" replaces the gradient of value V before the node that made V runs backward.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -63,16 +63,16 @@ typedef struct Item {
 } Item;
 
 typedef struct Dump {
-  Observer observer; // of the walk whose values are taken
+  Observer observer; // of the walk whose values are collected
   Device *dev;
   const Network *network;
-  const Checkpoint *feed; // NULL: nothing is fed
+  const Checkpoint *feed; // NULL: no values are replaced
   bool all;
   Item *items;
   size_t n, capacity;
 } Dump;
 
-// Takes over `data`.
+// Takes ownership of `data`.
 static void put(Dump *d, char *name, CkptType type, int ndim, const int64_t *dims, void *data) {
   array_reserve((void **)&d->items, &d->capacity, d->n + 1, sizeof *d->items);
   Item *item = &d->items[d->n++];
@@ -112,7 +112,7 @@ static void put_record_ints(Dump *d, const char *name, const char *part, int *sr
 
 static const CkptType stored_type[DTYPES] = {[F32] = CKPT_F32, [F64] = CKPT_F64, [BF16] = CKPT_BF16, [F16] = CKPT_F16};
 
-// The first `rows` rows n of a tensor: bytes of a pixel without its padding channels, and with them.
+// The first `rows` rows n of a tensor; bytes of a pixel without its padding channels, and with them.
 typedef struct TensorRows {
   size_t pixels, lane, pitch;
 } TensorRows;
@@ -180,7 +180,7 @@ static void put_params(Dump *d, const char *prefix, const Params *p, bool gradie
   }
 }
 
-// ---- what is collected ------------------------------------------------------------------------------------------
+// ---- what is collected ---- -------------------------------------------------------------------------------------
 
 static void *copied(const void *src, size_t bytes) { return bytes ? memcpy(xmalloc(bytes), src, bytes) : xmalloc(0); }
 
@@ -226,7 +226,7 @@ static void put_rois(Dump *d, const char *name, const Rois *r) {
   put_record_ints(d, name, "image", r->image, n);
 }
 
-// Sampled RoIs stand before their targets among the outputs of a node.
+// A node's outputs list sampled RoIs before their targets.
 static void put_targets(Dump *d, const Value *v, const Value *rois) {
   int n = count_of(d, rois->rois.count);
   if (v->type == VALUE_BOX_TARGETS) {
@@ -238,7 +238,7 @@ static void put_targets(Dump *d, const Value *v, const Value *rois) {
   }
 }
 
-// The name under which an activation is written; NULL = it is not.
+// The name under which an activation is written; NULL = it is not written.
 static const char *label(const Network *network, const Node *n, const Value *v, char name[16]) {
   const MaskRcnn *m = maskrcnn_of(network);
   for (int l = 0; l < MAX_LEVELS; l++) {
@@ -260,7 +260,7 @@ static const char *label(const Network *network, const Node *n, const Value *v, 
   return strcmp(n->type->name, "roi_align") ? NULL : v->name;
 }
 
-// With --all no activation is without a name.
+// With --all every activation has a name.
 static const char *name_of(const Dump *d, const Node *n, const Value *v, char buffer[16]) {
   const char *name = label(d->network, n, v, buffer);
   return name || !d->all ? name : v->name;
@@ -273,7 +273,7 @@ static bool written_later(const Graph *g, const Node *n, const Value *v) {
   return false;
 }
 
-// The RPN's outputs, where one tensor holds both; false: this is not one.
+// The RPN's outputs, if one tensor holds both; false: this is not such a tensor.
 static bool put_joined(Dump *d, const Value *v) {
   const MaskRcnn *m = maskrcnn_of(d->network);
   const int per_cell = m->anchors.per_cell;
@@ -293,7 +293,8 @@ static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
   case VALUE_TENSOR: {
     if (put_joined(d, v)) break;
     const char *name = name_of(d, n, v, buffer);
-    if (name && !v->whole) put_tensor(d, xstrdup(name), &v->x, rows_in(d, v)); // parts are there with their whole
+    if (name && !v->whole)
+      put_tensor(d, xstrdup(name), &v->x, rows_in(d, v)); // parts are written as part of their whole
     break;
   }
   case VALUE_BOXES: put_boxes(d, v->name, &v->boxes); break;
@@ -315,7 +316,7 @@ static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
 
 // ---- the observer -----------------------------------------------------------------------------------------------
 
-// Values share memory: each is taken as soon as it is there.
+// Values share memory: each is copied as soon as it is complete.
 static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
   Dump *d = (Dump *)o;
   char buffer[16];
@@ -324,7 +325,7 @@ static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
       if (!written_later(g, n, n->out[i])) put_output(d, g, n, i);
     return;
   }
-  // The gradient of input V, as far as it has come when node N has added to it, is "grad.V@N".
+  // "grad.V@N" is the gradient of value V as it is after node N has added to it.
   for (int i = 0; i < n->ins; i++) {
     const Value *v = n->in[i].v;
     if (n->in[i].wanted)
@@ -353,8 +354,8 @@ static void walk(Dump *d, Network *n, bool backward) {
   graph_unobserve(&n->graph, &d->observer);
 }
 
-// Two steps on one batch: the first without a learning rate, so that gradients and activations are of the same weights;
-// the second with the momentum that the first has left.
+// Two steps on one batch: the first with learning rate 0, so that gradients and activations belong to the same weights;
+// the second with the momentum left by the first.
 static void dump_training(Dump *d, Engine *e, const Batch *b) {
   StepOptions step = {.momentum = 0.9f, .weight_decay = 1e-4f, .clip = 1};
   StepResult r;
@@ -406,7 +407,7 @@ static void save(const Dump *d, const DumpOptions *o, const ModelConfig *config)
   if (!ckpt_commit(&w, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
-// A canvas of the user's choice, if every image fits.
+// A canvas of the requested size, if every image fits.
 static void set_canvas(Dataset *data, const DumpOptions *o) {
   Canvas *c = &data->canvas[0];
   if ((o->height && o->height < c->h) || (o->width && o->width < c->w))

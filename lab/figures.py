@@ -1,5 +1,5 @@
-"""The tables and figures of README.md and docs/: speed, learning, comparisons, soak, CPU. Each takes the newest record
-of its setting; where a table names a commit, it is that of our own record in the row."""
+"""The tables and figures of README.md and docs/: speed, learning, comparisons, soak, CPU. Each uses the newest record
+of its setting; a commit in a table is that of our own record in the row."""
 import re
 import statistics
 
@@ -188,7 +188,7 @@ def cocoeval(results):
     rows = []
     for iou in ("bbox", "segm", "boundary"):
         r = results.newest("cocoeval-cpu", bench="cocoeval", iou=iou)
-        beside = ("", "", "")  # pycocotools has no boundaries
+        beside = ("", "", "")  # pycocotools does not compute boundary AP
         if "pycocotools_s" in r:
             beside = f"{r['pycocotools_s']:.0f} s", f"{r['ratio']:.0f}", f"{r['largest_difference']:.1g}"
         rows.append((iou, f"{r['ours_s']:.1f} s", *beside, r["commit"]))

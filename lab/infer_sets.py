@@ -1,8 +1,8 @@
-"""What plans/inference.plan searches, from a data set in COCO's layout: infer_sets.py DATA OUT [PHOTOGRAPHS LARGE].
+"""Makes the inputs of plans/inference.plan from a set in COCO's layout: infer_sets.py DATA OUT [PHOTOGRAPHS LARGE].
 
 OUT/land: the images of DATA's training split that are wider than high.
-OUT/photos: so many photographs (10,000) in 300 sizes of up to a megapixel; OUT/large: so many (128) of 24; both resampled
-from land's, by Pillow.
+OUT/photos: PHOTOGRAPHS (10,000) images in 300 sizes of up to a megapixel; OUT/large: LARGE (128) images of 24
+megapixels; both resampled from land's with Pillow.
 """
 import json
 import multiprocessing

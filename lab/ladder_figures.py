@@ -1,10 +1,10 @@
-"""What bench ladder measured, as a table: the lessons of cuda/conv/lessons/, rungs and cuDNN."""
+"""Tables of bench ladder's results: the lessons of cuda/conv/lessons/, rungs and cuDNN."""
 import collections
 
 from conv_figures import table
 from records import Refused
 
-# A layer as tables and plots call it.
+# A layer's name in tables and plots.
 PROBLEMS = {"p2.3x3": "3 × 3 at P2", "gemm.8192": "8192³", "p5.3x3": "3 × 3 at P5"}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The climb of the lessons, an SVG on stdout: TFLOP/s of each lesson, rung and of cuDNN, on a logarithmic axis, a bar for
-each problem.
+"""Plots the lessons' speed, as an SVG on stdout: TFLOP/s of each lesson, each rung and cuDNN, on a logarithmic axis,
+a bar for each problem.
 
     python3 lab/ladder_plot.py results/ladder-h200.jsonl >results/ladder-h200.svg
 """

@@ -1,4 +1,4 @@
-"""What the compiler makes of the lessons of cuda/conv/lessons/: a table, and figures by lesson."""
+"""Code generated for the lessons of cuda/conv/lessons/: a table, and figures by lesson."""
 import json
 import re
 
@@ -6,7 +6,7 @@ from ladder_figures import LESSONS
 from records import Refused
 
 RECORD = "lessons-sass.json"
-# Multiply-adds of an instruction, for a warp: a wgmma is that of four warps.
+# Multiply-adds of an instruction, per warp: a wgmma's are shared by four warps.
 PRODUCTS = ((r"FFMA", lambda _: 32), (r"HMMA\.(16)(8)(\d+)\.", lambda m: int(m[1]) * int(m[2]) * int(m[3])),
             (r"HGMMA\.(\d+)x(\d+)x(\d+)\.", lambda m: int(m[1]) * int(m[2]) * int(m[3]) // 4))
 

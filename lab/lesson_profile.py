@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What Nsight Compute counts in the lessons of cuda/conv/lessons/, as records on stdout, one a lesson.
+"""Converts Nsight Compute's profiles of the lessons of cuda/conv/lessons/ to records on stdout, one a lesson.
 
     python3 lab/lesson_profile.py --flags              # of ncu, on a line
     python3 lab/lesson_profile.py MACHINE PROFILES >>results/ladder-profile-h200.jsonl
 
-MACHINE holds what build/machine prints where it was measured. PROFILES holds, for each lesson, a line `# NN_name` and
-what `ncu FLAGS build/bench ladder --rungs NN_name --layer p2.3x3` says: of its lines the last three in quotes are read,
-which are names, units and values. plans/ladder.plan makes both. Exit status: 0; 2 where one lacks what it
-needs.
+MACHINE holds the output of build/machine from the measuring machine. PROFILES holds, for each lesson, a line
+`# NN_name` and the output of `ncu FLAGS build/bench ladder --rungs NN_name --layer p2.3x3`, of which the last
+three quoted lines are read: names, units and values. plans/ladder.plan makes both. Exit status: 0; 2 if either is
+incomplete.
 """
 import csv
 import json
@@ -15,7 +15,7 @@ import re
 import sys
 
 LAYER = "p2.3x3"
-# A record's member: the metric, and what it is measured in.
+# A record's member: the metric, and its unit.
 METRICS = {
     "us": ("gpu__time_duration.sum", "time"),
     "registers": ("launch__registers_per_thread", "count"),
@@ -33,12 +33,12 @@ METRICS = {
     "mio_throttle": ("smsp__average_warps_issue_stalled_mio_throttle_per_issue_active.ratio", "count"),
     "short_scoreboard": ("smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio", "count"),
 }
-# How much of a record's unit one of ncu's is, which scales its units as it likes.
+# The factor from ncu's unit, which ncu scales as it likes, to the record's.
 SCALES = {"time": {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6},
           "rate": {"byte/s": 1e-9, "Kbyte/s": 1e-6, "Mbyte/s": 1e-3, "Gbyte/s": 1, "Tbyte/s": 1e3},
           "percent": {"%": 1},
           "count": {"": 1, "inst": 1, "register/thread": 1}}
-FLAGS = "--clock-control none -k regex:forward_kernel -s 1 -c 1 --csv --page raw --metrics "  # -s: but the first
+FLAGS = "--clock-control none -k regex:forward_kernel -s 1 -c 1 --csv --page raw --metrics "  # -s: skip the first
 
 
 class Refused(Exception):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the compiler makes of the lessons of cuda/conv/lessons/, without a GPU: registers, shared memory, and the
+"""Inspects the code generated for the lessons of cuda/conv/lessons/, without a GPU: registers, shared memory, and the
 instructions of the main loop.
 
     make ARCH=90a lessons-sass, which calls python3 lab/lesson_sass.py OUT OBJECT…
 
-Reads the code for sm_90a in objects that nvcc made, by cuobjdump of the CUDA toolkit (CUOBJDUMP says where it is), and
-writes OUT. The main loop is, of the innermost loops of forward_kernel, the one that multiplies most. Exit status: 0;
-2 where a tool or a loop is missing.
+Reads nvcc's sm_90a code in the objects with the CUDA toolkit's cuobjdump (CUOBJDUMP overrides its path), and writes
+OUT. The main loop is the innermost loop of forward_kernel with the most multiplications. Exit status: 0; 2 if a tool or
+a loop is missing.
 """
 import collections
 import json
@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-SYSTEM_SHARED = 1024  # bytes that the system takes of every block's, and cuobjdump counts
+SYSTEM_SHARED = 1024  # bytes of every block's shared memory that the system uses, and cuobjdump counts
 MULTIPLIES = re.compile(r"FFMA|HMMA|HGMMA")
 INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_.x]+)(?: +([^;]*))?;")
 
@@ -38,7 +38,7 @@ def kernel_of(lines, name):
         if "Function :" in line:
             inside = name in line
         match = INSTRUCTION.match(line)
-        if inside and match and "@!PT" not in line:  # which never runs
+        if inside and match and "@!PT" not in line:  # never executed
             found.append((int(match.group(1), 16), match.group(2), match.group(3) or ""))
     return found
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Losses of several runs as an SVG on stdout, from their log.jsonl or from what test/peers/train_vs_torchvision.py
-writes: total and mask loss by step, and total loss by the seconds of training where the logs have them.
+"""Plots the losses of several runs, as an SVG on stdout, from their log.jsonl or the logs of
+test/peers/train_vs_torchvision.py: total and mask loss by step, and total loss by seconds of training if the logs have
+them.
 
     python3 lab/loss_plot.py TITLE NAME=LOG … >results/beside-torchvision-h200.svg
 """
@@ -10,13 +11,13 @@ import sys
 
 import plot
 
-POINTS = 300  # of a curve: each is the mean of as many steps
+POINTS = 300  # points of a curve; each is the mean of equally many steps
 PANELS = (("Total loss", "loss", "step"), ("Mask loss", "loss_mask", "step"), ("Total loss", "loss", "seconds"))
 
 
 def read(path):
     with open(path, encoding="utf-8") as f:
-        steps = [json.loads(line) for line in f if line.endswith("\n")]  # the last may be half-written
+        steps = [json.loads(line) for line in f if line.endswith("\n")]  # the last line may be incomplete
     return [r for r in steps if r.get("kind", "train") == "train" and "step" in r]
 
 

@@ -1,5 +1,5 @@
-// Prints when, by which build and on which machine it runs, as every benchmark's record has it (base/machine.h): for
-// the scripts of test/peers, and for records that are put together by hand.
+// Prints date, build and machine as every benchmark's record has them (base/machine.h), for the scripts of test/peers
+// and for records that are assembled by hand.
 #include "base/machine.h"
 #include <stdio.h>
 #include "base/cli.h"

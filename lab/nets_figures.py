@@ -1,4 +1,4 @@
-"""The tables of docs/nets.md: classification nets, ours, ours on cuDNN's convolutions, and PyTorch's."""
+"""The tables of docs/nets.md: speed of classification nets: ours, ours with cuDNN's convolutions, and PyTorch's."""
 import math
 import statistics
 
@@ -29,7 +29,7 @@ class Nets:
         for r in records:
             what = {"net": r.get("conv"), "net-peer": "peer"}.get(r.get("bench"))
             if what is None:
-                continue  # a record of the machine alone
+                continue  # a record that only describes the machine
             self.found.setdefault((what, r["net"], r["dtype"], r["batch"]), []).append(r)
 
     def newest(self):

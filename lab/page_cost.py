@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the page of a run costs: python3 lab/page_cost.py BUILD >>results/page-cpu.jsonl
+"""Measures the cost of a run's page: python3 lab/page_cost.py BUILD >>results/page-cpu.jsonl
 
 BUILD is the folder of the programs. For logs of 1,000 to 100,000 records: the page's bytes, the CPU seconds of
-build/report, and the time from the request to the drawn page in a headless Chromium (null without one). And the steps
-of a run on the CPU with pages drawn after every fifth step and without, in turns: a folder in report.html's place keeps
-the page from being drawn, and nothing else."""
+build/report, and the time from the request to the drawn page in a headless Chromium (null without one). Also the
+step times of a run on the CPU with a page drawn after every fifth step and without, in turns: a folder named
+report.html keeps the page from being drawn, and changes nothing else."""
 import json
 import math
 import os

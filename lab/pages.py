@@ -1,4 +1,4 @@
-"""The pages of the documentation that tools write parts of, and the program of such a tool."""
+"""The documentation's pages with generated parts, and the main program of the tools that write those parts."""
 import argparse
 import difflib
 import glob

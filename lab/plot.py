@@ -1,11 +1,11 @@
-"""Plots as SVG, by the standard library alone: panels over each other, with lines or bars, and one legend. What was
-measured is filled; what others published, or what is predicted, is open and dashed."""
+"""Plots as SVG, using only the standard library: stacked panels with lines or bars, and one legend. Our measurements
+are filled; published or predicted values are open and dashed."""
 import html
 import math
 import re
 
 WIDTH, LEFT, RIGHT, HEAD, PANEL, TOP, BOTTOM, LEGEND_LINE = 860, 84, 24, 52, 320, 44, 62, 20
-# Okabe and Ito's colours without yellow, which every common colour blindness tells apart; brighter on dark pages.
+# Okabe and Ito's palette, safe for colour-blind readers, without yellow; brighter on dark pages.
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555")
 DARK = ("#4aa8e0", "#f28538", "#2fc79a", "#e39cc4", "#8fd0f5", "#f2b94a", "#aaaaaa")
 MARKS = ("m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "m-4 -4h8v8h-8z", "m0 -5.5l5 5.5l-5 5.5l-5 -5.5z", "m0 -5l5 9h-10z")
@@ -77,7 +77,7 @@ def values_axis(values, log=False, from_zero=False):
         leads = (1, 2, 5) if high - low < 2.5 else (1,)
         ticks = [lead * 10.0 ** p for p in range(math.floor(low), math.ceil(high) + 1) for lead in leads]
         ticks = [v for v in ticks if low <= math.log10(v) <= high]
-        if len(ticks) < 2:  # so short that none of these lie on it
+        if len(ticks) < 2:  # the range is so short that no tick lies in it
             step = even_step(10 ** high - 10 ** low)
             ticks = [i * step for i in range(math.ceil(10 ** low / step), math.floor(10 ** high / step) + 1)]
     else:
@@ -106,7 +106,7 @@ def names_axis(names):
 # ---- drawing --------------------------------------------------------------------------------------------------------
 
 def text(x, y, kind, what):
-    what = re.sub("[\0-\x08\x0b-\x1f\ufffe\uffff]", "\ufffd", what)  # XML has no place for them
+    what = re.sub("[\0-\x08\x0b-\x1f\ufffe\uffff]", "\ufffd", what)  # XML cannot represent them
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(what, quote=False)}</text>'
 
 

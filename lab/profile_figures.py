@@ -1,4 +1,4 @@
-"""What Nsight Compute counts in the lessons of cuda/conv/lessons/, as a table, and figures by lesson."""
+"""Nsight Compute's profiles of the lessons of cuda/conv/lessons/: a table, and figures by lesson."""
 from conv_figures import table
 from ladder_figures import LESSONS
 
@@ -13,7 +13,7 @@ def share(percent):
     return f"{percent:.1f} %" if percent < 10 else f"{percent:.0f} %"
 
 
-# A member of the record or of derived(): how the table's column is called, and how its value is written.
+# A member of the record or of derived(): its column's heading, and its format.
 COLUMNS = {
     "us": ("time, µs", plain(0)),
     "warps": ("achieved occupancy", share),

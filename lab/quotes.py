@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the lines of source that pages quote, in place; --check says where a page differs from the source instead.
+"""Updates the source lines quoted in pages, in place; --check reports pages that differ from the source instead.
 
     python3 lab/quotes.py [--check] [--root DIR]
 
 In a page, on lines of their own, `<!-- quote: FILE, "FROM" to "TO" -->` to `<!-- end -->` encloses a fenced block: the
-lines of FILE from the one that holds the text FROM to the one that holds TO, with those behind it that close the braces
-of these, less the indentation that all of them have. FROM and TO each stand on one line of the file alone, so that a
-quote follows its lines wherever they move; without `to "TO"` one line is quoted. Exit status: 0; 1 with --check where a
-page differs, as a diff with its line; 2 where a file or a text is not found, is found twice, or a marker is left open.
+lines of FILE from the one with the text FROM to the one with TO, and the following lines that close braces opened in
+them, without their common indentation. FROM and TO must each occur on exactly one line, so that a quote follows its
+lines wherever they move; without `to "TO"` one line is quoted. Exit status: 0; 1 with --check if a page differs,
+printing a diff; 2 if a file or a text is not found, a text is found twice, or a marker is not closed.
 """
 import os
 import re
@@ -16,7 +16,7 @@ import pages
 from records import Refused
 
 LANGUAGES = {".c": "c", ".h": "c", ".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "sh"}
-MOST = 24  # lines: what is longer is not read, and better linked
+MOST = 24  # lines: a longer quote would not be read; link to the source instead
 MARKED = re.compile(r"^(<!-- quote: ([^\s,]+), \"([^\n]+?)\"(?: to \"([^\n]+?)\")? -->)\n.*?^<!-- end -->$",
                     re.M | re.S)
 OPENING = re.compile(r"^<!-- quote: ", re.M)
@@ -52,7 +52,7 @@ def quoted(root, path, first, last, where):
     while open_braces(found) > 0 and end + 1 < len(lines) and re.fullmatch(r"\s*}[;)]*", lines[end + 1]):
         end += 1
         found.append(lines[end])
-    code = [line for line in found if line.strip() and not line.startswith("#")]  # #pragma stands at the margin
+    code = [line for line in found if line.strip() and not line.startswith("#")]  # #pragma is at the margin
     margin = min((len(line) - len(line.lstrip()) for line in code), default=0)
     return "\n".join(line if line.startswith("#") else line[margin:] for line in found)
 

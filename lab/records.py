@@ -1,12 +1,12 @@
-"""The records of results/: reading them, refusing those that cannot be trusted, choosing the newest.
+"""Reads the records of results/, refuses those without an origin, and chooses the newest.
 
-A record is one JSON object on one line of a results/*.jsonl. It has to say where it comes from as base/machine.h does:
-date, commit, clean, command, machine. What was measured before that was so is listed in results/legacy.json: how many
-records of each file and commit ("" for none) are excused, and why. The numbers are exact, so that no new record comes
-in without its origin, and none is excused without need.
+A record is one JSON object on one line of a results/*.jsonl. It must have base/machine.h's fields: date, commit, clean,
+command, machine. results/legacy.json lists the exceptions, measured before this rule: how many records of each file and
+commit ("" for none) are excused, and why. The numbers are exact, so that neither a new record without an origin nor an
+unneeded exception passes.
 
-Order: by date, and before all that have one those without, in the order of the files asked for and of their lines. The
-newest record of a setting is the one that counts: a new measurement is appended, or takes the old one's place.
+Order: records without a date come first, in the order of files and lines, then the others by date. The newest record of
+a setting counts: append a new measurement, or replace the old one.
 """
 import collections
 import json

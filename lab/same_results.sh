@@ -42,9 +42,9 @@ begin=$(date +%s) rows=0 different=0
 
 # ---- running ---------------------------------------------------------------------------------------------------------
 
-# launch SIDE NAME PROGRAM WORD…: runs a program of one side (before, after) in the folder of that side's runs; what
-# it says goes to NAME.out and NAME.err. In the words @data is the folder of data sets, @out NAME, @before the folder
-# of the runs before, @tree this repository: so the paths that programs write down are the same on both sides.
+# launch SIDE NAME PROGRAM WORD…: runs a program of one side (before, after) in the folder of that side's runs; its
+# output goes to NAME.out and NAME.err. In the words, @data is the folder of data sets, @out NAME, @before the folder of
+# the runs before, @tree this repository, so that the paths written by programs are the same on both sides.
 launch() {
   at=$runs/$1 run=$2 folder=$programs_after
   [ "$1" = before ] && folder=$programs_before
@@ -61,7 +61,7 @@ launch() {
   [ $status = "${expect:-0}" ] || tail -n 3 "$at/$run.err"
 }
 
-# both NAME PROGRAM WORD…: by either side. What follows are comparisons of what the two left.
+# both NAME PROGRAM WORD…: runs the program of both sides, for the comparisons that follow.
 both() {
   command=$(shift && echo "$*")
   launch before "$@"
@@ -77,35 +77,35 @@ both() {
 row() {
   rows=$((rows + 1))
   [ "$5" = true ] || different=$((different + 1))
-  command=$(echo "$command" | tr -s '\n ' ' ') # one line of what was written in several
+  command=$(echo "$command" | tr -s '\n ' ' ') # joins a command that was written on several lines
   echo "{\"check\": \"$mode $1\", \"part\": \"$2\", \"equal\": $5, \"before\": \"$3\", \"after\": \"$4\"${6:+, $6}," \
     "\"call\": \"${command% }\", $origin}" >>"$record"
   [ "$5" = true ] && echo "    equal: $1, $2" || echo "    DIFFERS: $1, $2: $3 and $4"
 }
 
-# The sha256 of standard input; nothing of nothing, so that two outputs that are both missing are not taken for equal.
+# The sha256 of standard input; nothing for empty input, so that two missing outputs do not count as equal.
 sum() { sha256sum | cut -c 1-64 | grep -v "^$of_nothing$"; }
 of_nothing=$(sha256sum </dev/null | cut -c 1-64)
 
-# list_sums FOLDER PATTERN: the sums of the files below.
+# list_sums FOLDER PATTERN: the checksums of matching files.
 list_sums() { (cd "$1" && find . -type f -name "$2" | sort | xargs -r sha256sum); }
 
-# member KEY FILE: a number of a benchmark's record.
+# member KEY FILE: a number in a benchmark's record.
 member() { sed -nE "s/.*\"$1\": ?([0-9.e+-]+).*/\1/p" "$2" | head -n 1; }
 
-# digest KIND PATH: the sha256 of what counts, or nothing where there is nothing to compare.
+# digest KIND PATH: the sha256 of what is compared, or nothing if there is nothing to compare.
 digest() {
   [ -e "$2" ] || return
   case $1 in
     file) sum <"$2" ;;
-    tensors) # behind the header, whose length the first eight bytes say
+    tensors) # after the header, whose length is in the first eight bytes
       tail -c +$((9 + $(od -An -t u8 -N 8 "$2"))) "$2" | sum ;;
-    log) # without times, and without the sessions in which they were taken
+    log) # without times and session numbers
       grep -q '"kind":' "$2" &&
         sed -E 's/,"(img_s|wait|seconds|session)":[^,}]*//g; s/,"clock":\{[^}]*\}//' "$2" | sum ;;
-    text) # without times and progress, which depends on them
+    text) # without times, or progress lines, which depend on them
       sed -E '/^(start-up|(the other )?[0-9]+ images|image [0-9]+ of|(the )?decoders|latency|  (average|[0-9]+%) )/d; s/"decode_ms":[^,}]*//g' "$2" | sum ;;
-    detections) # an empty list says nothing
+    detections) # an empty list proves nothing
       grep -q '"score"' "$2" && sum <"$2" ;;
     folder) list_sums "$2" '*' | sum ;;
     pictures) list_sums "$2" '*.png' | sum ;;
@@ -116,19 +116,19 @@ digest() {
   esac
 }
 
-# alike CHECK PART KIND PATH [PATH]: compares PATH of the runs before with PATH, or a second one, of the runs after.
+# alike CHECK PART KIND PATH [PATH]: compares PATH of the runs before with PATH, or the second one, of the runs after.
 alike() {
   one=$(digest "$3" "$runs/before/$4") two=$(digest "$3" "$runs/after/${5:-$4}")
   [ -n "$one" ] && [ "$one" = "$two" ] && same=true || same=false
   row "$1" "$2" "${one:-missing}" "${two:-missing}" "$same"
-  case $same$4 in false*.safetensors) # do the numbers differ, or what is written about them?
+  case $same$4 in false*.safetensors) # do the numbers differ, or only the metadata?
     one=$(digest tensors "$runs/before/$4") two=$(digest tensors "$runs/after/${5:-$4}")
     [ -n "$one" ] && [ "$one" = "$two" ] && same=true || same=false
     row "$1" "$2, bytes of the tensors" "${one:-missing}" "${two:-missing}" "$same" ;;
   esac
 }
 
-# trained NAME [NAME]: what a training run leaves.
+# trained NAME [NAME]: compares the files of a training run.
 trained() {
   alike "$1" model.safetensors file "$1/model.safetensors" "${2:-$1}/model.safetensors"
   alike "$1" checkpoint.safetensors file "$1/checkpoint.safetensors" "${2:-$1}/checkpoint.safetensors"
@@ -152,8 +152,8 @@ infer_both() {
   alike "$name" 'standard output without times' text "$name.out"
 }
 
-# resume_across WHOLE WORD…: BEFORE stops at step 30, AFTER resumes in a copy of that folder; compared with WHOLE,
-# which BEFORE makes without a stop.
+# resume_across WHOLE WORD…: BEFORE stops at step 30, AFTER resumes in a copy of that folder; compared with WHOLE, an
+# uninterrupted run of BEFORE.
 resume_across() {
   whole=$1
   shift
@@ -170,8 +170,8 @@ resume_across() {
 
 median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2 }'; }
 
-# speed NAME ROUNDS PROGRAM WORD…: the median time of a step, in turns; equal within 1 %, or within half of what the
-# runs before differ by among themselves, where the host's share of a step makes that more.
+# speed NAME ROUNDS PROGRAM WORD…: the median time of a step, in turns; equal if within 1 %, or within half of the
+# spread of the runs before, if the host's share of a step makes that larger.
 speed() {
   name=$1 rounds=$2
   shift 2
@@ -197,7 +197,7 @@ speed() {
 
 # ---- checks ----------------------------------------------------------------------------------------------------------
 
-# Which builds, on what, as their own records say.
+# Which builds were compared, on which machine, by their own records.
 about() {
   command="train --data @data/coco --limit 4 --model tiny --size 64 --batch 1 --benchmark 2 --device $device"
   # shellcheck disable=SC2086
@@ -229,7 +229,7 @@ check_tools() {
   done
 }
 
-# The tiny model: 60 steps under every norm and set of conventions, at several sizes, by other numbers of threads.
+# The tiny model: 60 steps with every norm and set of conventions, at several sizes, with other numbers of threads.
 check_cpu() {
   common='--data @data/coco --model tiny --size 96 --batch 2 --iters 60 --lr 0.01 --warmup 10 --seed 3 --out @out
     --device cpu'
@@ -265,7 +265,7 @@ check_cpu() {
     @out/detections.json --out @out
   command="infer --weights @before/gn/checkpoint.safetensors, by AFTER; beside BEFORE's infer-gn"
   alike 'infer-gn of a checkpoint' detections.json detections infer-gn/detections.json infer-foreign/detections.json
-  expect=2 # some cannot be read, which is said of each
+  expect=2 # some images cannot be read, and a message says so
   infer_both odd-images --weights gn/model.safetensors --device cpu '@data/odd_images/*.*'
   alike odd-images 'standard error' text odd-images.err
   expect=0
@@ -276,7 +276,7 @@ check_cpu() {
   done
 }
 
-# further CHECK WORD…: a check that is left out when time is short.
+# further CHECK WORD…: a check that is skipped when time is short.
 further() {
   if [ $(($(date +%s) - begin)) -gt "${SECONDS_IN_ALL:-500}" ]; then
     command="$*"
@@ -286,13 +286,13 @@ further() {
   fi
 }
 
-# further_run NAME PROGRAM WORD…: a training run that no later check reads; its half a gigabyte a side is given back.
+# further_run NAME PROGRAM WORD…: a training run that no later check reads; its half a gigabyte a side is deleted.
 further_run() {
   further train_both "$@"
   rm -rf "$runs/before/$1" "$runs/after/$1"
 }
 
-# R50-FPN at 800 x 1333. What is asked for first; then the other precisions, norms, conventions and convolutions.
+# R50-FPN at 800 x 1333. The default first; then the other precisions, norms, conventions and convolutions.
 check_gpu() {
   common='--data @data/coco --model maskrcnn-r50-fpn --seed 3 --out @out --eval-every -1 --device cuda:0'
   frozen="train $common --norm frozen-bn --trainable-layers 3 --batch 4 --amp --lr 1e-5 --iters 60"

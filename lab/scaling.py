@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Predicts how training scales over GPUs and nodes, from results/scaling-model.json and the records of results/.
 
-    python3 lab/scaling.py [--batch N] [--full-masks] [--set NAME=VALUE]   the prediction, and what it rests on
-    python3 lab/scaling.py --check RECORDS [--within PERCENT]              records of several GPUs held against it
+    python3 lab/scaling.py [--batch N] [--full-masks] [--set NAME=VALUE]   the prediction and its inputs
+    python3 lab/scaling.py --check RECORDS [--within PERCENT]              compares it with records of several GPUs
     python3 lab/scaling.py --plot FILE                                     weak scaling: measured, predicted, others'
-    python3 lab/scaling.py --timeline PROFILE                              when which gradients are complete
+    python3 lab/scaling.py --timeline PROFILE                              when gradients are complete
 
-The model is lab/scaling_model.py. RECORDS are what ./train --benchmark prints, one a line; those of one GPU among
-them are what its own machine is predicted from. Exit status: 0; 1 with --check where a record is further off than
---within; 2 where the input cannot be used.
+The model is lab/scaling_model.py. RECORDS are the output of ./train --benchmark, one a line; predictions for a
+machine start from its one-GPU records. Exit status: 0; 1 with --check if a record is further off than --within; 2 if
+the input cannot be used.
 """
 import argparse
 import json
@@ -81,7 +81,7 @@ def check(args):
         raise Refused(f"{args.check}: no record of ./train --benchmark with several GPUs that reduce")
     rows, off = [("GPUs", "nodes", "batch", "measured img/s", "predicted", "off by")], 0
     for r in several:
-        # Of several ranks the model may know those of results/ alone, or it would be held against itself.
+        # Records of several ranks are used only from results/; otherwise the model would be compared with itself.
         known = records + [a for a in new if scaling_records.world(a) == 1]
         fitted, _ = scaling_records.fit(inputs, sources, known, r)
         fitted["bucket_mb"], fitted["bytes_per_gradient"] = r["bucket_mb"], 2 if r["reduce"] == "bf16" else 4
@@ -137,7 +137,7 @@ def draw(inputs, sources, records, peers):
     series = [s for full_masks, thing in ((False, "batch 4, bf16"), (True, "batch 4, bf16, full masks"))
               for s in our_series(inputs, sources, records, scaling_records.default_setting(full_masks), thing)]
     for name, shares, img_s, predicted in series + peer_series(peers):
-        thing = name.removesuffix(", predicted").removesuffix(", measured")  # both have one colour
+        thing = name.removesuffix(", predicted").removesuffix(", measured")  # both have the same colour
         colour = colours.setdefault(thing, len(colours))
         efficiency.append(plot.Series(name, [(g, 100 * s, None) for g, s in shares], colour, predicted))
         speed.append(plot.Series(name, [(g, s, None) for g, s in img_s], colour, predicted))

@@ -1,12 +1,12 @@
-"""A model of a training step on several nodes, short enough to be checked by hand; results/scaling.md says it in words.
+"""A model of a training step on several nodes, simple enough to check by hand; results/scaling.md explains it.
 
     step = one GPU's step + multiprocessors + bandwidth + tail + slowest rank, or the loader's time where that is longer
 
-multiprocessors   what one GPU loses that leaves some of them to NCCL
-bandwidth         what NCCL's reading and writing of memory takes from the kernels beside it: by bytes moved
-tail              what of the all-reduces is not over when the backward walk is: simulated bucket by bucket, each of
-                  which begins when its gradients are complete and the one before it is reduced
-slowest rank      every step waits for the largest of N draws from the spread of step times: images differ
+multiprocessors   what a GPU loses by leaving some multiprocessors to NCCL
+bandwidth         what NCCL's memory traffic costs the kernels that run at the same time: by bytes moved
+tail              the part of the all-reduces after the end of the backward walk: simulated bucket by bucket; each
+                  begins when its gradients are complete and the previous bucket is reduced
+slowest rank      every step waits for the largest of N draws from the distribution of step times: images differ
 
 Times are in milliseconds, sizes in bytes, bandwidths in GB/s (1e9 bytes), latencies in microseconds. An all-reduce of
 b bytes over N ranks takes base + hops + 2 (N - 1)/N · b / bandwidth, as NCCL's own model has it (src/graph/tuning.cc),
@@ -15,9 +15,9 @@ with the fastest of its algorithms. Nothing here reads a record: scaling_records
 import collections
 import math
 
-Bucket = collections.namedtuple("Bucket", "ready bytes")  # ready: share of the backward walk that is over by then
+Bucket = collections.namedtuple("Bucket", "ready bytes")  # ready: fraction of the backward walk done by then
 Prediction = collections.namedtuple(
-    "Prediction", "gpus nodes step_ms img_s efficiency terms reduce_ms beside")  # beside: share of an epoch
+    "Prediction", "gpus nodes step_ms img_s efficiency terms reduce_ms beside")  # beside: fraction of an epoch
 
 
 # ---- buckets --------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def fit_line(points):
     return max((sy - slope * sx) / s, 0.0), 1e-3 / slope
 
 
-# ---- the queue beside the walk --------------------------------------------------------------------------------------
+# ---- the all-reduces during the backward walk ---- ------------------------------------------------------------------
 
 def tail_ms(made, backward_ms, reduce_ms):
     """How long after the backward walk the last bucket is reduced. reduce_ms(bytes)."""
@@ -131,7 +131,7 @@ def predict(inputs, gpus, nodes=1, own_images=True):
     img_s = 1e3 * gpus * inputs["batch"] / step
     train = inputs["epoch_images"] / img_s
     after = inputs["evaluated_images"] / (gpus * inputs["infer_img_s"])
-    # Scores and checkpoints are made beside the steps of the next epoch, which waits where they take longer.
+    # Scores and checkpoints are computed during the next epoch's steps, which wait if they take longer.
     epoch = max(train + after, inputs["scoring_s"], inputs["checkpoint_s"])
     return Prediction(gpus, nodes, step, img_s, inputs["step_ms"] / step, terms, sum(each(b.bytes) for b in made),
                       1 - train / epoch)

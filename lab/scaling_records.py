@@ -1,5 +1,5 @@
-"""What the records of ./train --benchmark --gpus N and of bench_reduce say: which belong together, what is lost
-between one GPU and N, and the inputs of lab/scaling_model.py that can be fitted to them."""
+"""Evaluates the records of ./train --benchmark --gpus N and of bench_reduce: groups them, computes what is lost between
+one GPU and N, and fits inputs of lab/scaling_model.py to them."""
 import calendar
 import json
 import math
@@ -10,8 +10,8 @@ import scaling_model
 from records import Refused
 
 FILE = "scaling-h200"
-FILES = ("bench-h200", "cocoeval-cpu", FILE)  # what the model may use
-TOGETHER_S = 6 * 3600  # records without a `run` that are no further apart were made in one
+FILES = ("bench-h200", "cocoeval-cpu", FILE)  # files that the model may use
+TOGETHER_S = 6 * 3600  # records without a `run` that are at most this far apart belong to one
 PARTS = ("batch", "amp", "conv", "norm", "trainable_layers", "full_masks", "canvas_h", "canvas_w")
 
 
@@ -57,7 +57,7 @@ def same_run(a, b):
     return where_made(a) == where_made(b) and abs(seconds_of(a) - seconds_of(b)) <= TOGETHER_S
 
 
-# ---- those that belong together -------------------------------------------------------------------------------------
+# ---- grouping ---- --------------------------------------------------------------------------------------------------
 
 def training(records):
     return [r for r in records if r.get("bench") == "train" and "peer" not in r]
@@ -108,7 +108,7 @@ def fitted_reduce(records, ranks, ctas):
     return scaling_model.fit_line(points) if len({x for x, _ in points}) > 1 else None
 
 
-# ---- what is lost ---------------------------------------------------------------------------------------------------
+# ---- losses ---- ----------------------------------------------------------------------------------------------------
 
 def losses(records, r, timeline):
     """In ms a step, between one GPU at its best and r, which reduces and has its own images; None: not measured.

@@ -1,8 +1,8 @@
-// soak: convolutions through one rung for as long as asked, in random order and as fast as they go: all layers of the
-// network, forward and backward, and problems drawn at random. Every result is read again: a bit that differs from the
-// first run's, or was not written at all, is a mistake. The first run's result is held against the naive rung's.
+// soak: runs convolutions on one rung for as long as requested, in random order and as fast as possible: all layers of
+// the network, forward and backward, and random problems. Every result is read back: a bit that differs from the first
+// run, or was not written at all, is a mistake. The first run's result is compared with the naive rung's.
 //
-// Operands stay; all problems write to the same memory, which is left full of NaN by whoever reads the result.
+// Operands are kept; all problems write to the same memory, which is filled with NaN after each result is read.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,16 +28,16 @@ enum {
 typedef struct SoakJob {
   BenchCase *problem;
   ConvOp op;
-  int cut;   // images of the first of two pairs, as the levels of a pyramid are pairs; 0: all are one
-  bool told; // of a mistake
+  int cut;   // images in the first of two pyramid levels stored as a pair; 0: all are one tensor
+  bool told; // whether a mistake was reported
 } SoakJob;
 
-// Of each job, on the device.
+// One entry per job, on the device.
 typedef struct Ledger {
-  unsigned long long bits[MAX_JOBS]; // of the first result
+  unsigned long long bits[MAX_JOBS]; // hash of the first result
   int mistakes[MAX_JOBS];
-  unsigned long long sum; // of the result that is being read
-  int all;                // mistakes
+  unsigned long long sum; // hash of the result that is being read
+  int all;                // number of mistakes
 } Ledger;
 
 // clang-format off
@@ -67,9 +67,9 @@ typedef struct Soak {
   int mistakes;
 } Soak;
 
-// ---- kernels --------------------------------------------------------------------------------------------------------
+// ---- kernels ---- ---------------------------------------------------------------------------------------------------
 
-// Adds up a hash of every word together with its place, in any order, and leaves NaN.
+// Adds up a hash of every word and its index, in any order, and leaves NaN.
 __global__ void read_kernel(uint4 *result, size_t vectors, Ledger *ledger) {
   unsigned long long sum = 0;
   for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += (size_t)gridDim.x * blockDim.x) {
@@ -92,7 +92,7 @@ __global__ void enter_kernel(Ledger *ledger, int job, bool first) {
 
 // ---- running --------------------------------------------------------------------------------------------------------
 
-// The job's problem with its result elsewhere.
+// The job's problem with another result tensor.
 static BenchCase aimed(const SoakJob *job, void *to) {
   BenchCase c = *job->problem;
   result_of(&c, job->op, false)->data = to;
@@ -126,7 +126,7 @@ static void run(Soak *s, const Rung *rung, const SoakJob *job, void *to) {
   if (job->op == CONV_WGRAD) dev->ops->conv_wgrad(dev, &c.conv, pairs, x, y, &dw);
 }
 
-// Enters the bits of the job's result, and leaves NaN.
+// Records the hash of the job's result, and leaves NaN.
 static void read_result(Soak *s, int index, bool first) {
   const SoakJob *job = &s->jobs[index];
   size_t bytes = tensor_bytes(result_of(job->problem, job->op, false));
@@ -138,7 +138,7 @@ static void read_result(Soak *s, int index, bool first) {
   s->runs++;
 }
 
-// One line for every job that is wrong, the first time.
+// Prints one line for every wrong job, the first time only.
 static void report_mistakes(Soak *s) {
   Ledger now;
   device_download(s->dev, &now, s->ledger, sizeof now);
@@ -171,19 +171,19 @@ static void add_layers(Soak *s) {
   for (const ConvCase &l : conv_cases) {
     int side = l.on == ON_MAP ? 0 : l.size, n = l.on == ON_MAP ? s->batch : s->batch * s->rois;
     if (l.on == ON_MASKS) n /= MASKS_OF;
-    Fused fused = l.k == 3 ? BIAS_RELU : l.cout == 4 * l.cin ? BIAS_ADD_RELU : PLAIN; // roughly as the network does
+    Fused fused = l.k == 3 ? BIAS_RELU : l.cout == 4 * l.cin ? BIAS_ADD_RELU : PLAIN; // roughly as in the network
     add_problem(s, &l, fused, n, side ? side : blocks_for(800, l.size), side ? side : blocks_for(1344, l.size));
   }
 }
 
-// On an H200 and at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 makes a launch of its own of the tail
-// wave, forward and in dgrad. Twice, so that each op is cut into pairs once and once is not.
+// On an H200 at batch 4, 144 tiles of 128 × 256 or twice as many: rung 05 launches the last, partial wave separately,
+// forward and in dgrad. Twice, so that each op is once split into pairs and once not.
 static void add_tail_waves(Soak *s) {
   static const ConvCase l = {"tail wave", ON_BOXES, 3, 256, 512, 3, 1, 1, 1, 0};
   for (int i = 0; i < TAIL_WAVES; i++) add_problem(s, &l, BIAS_RELU, s->batch * s->rois, l.size, l.size);
 }
 
-// Magnitudes of everything are alike often.
+// Sizes of every order of magnitude are equally likely.
 static void add_drawn(Soak *s) {
   uint64_t key = rng_key((uint64_t)s->seed, RNG_SHAPES), i = 0;
   auto below = [&](int limit) { return (int)(rng_u32(key, i++) % (uint32_t)limit); };
@@ -204,7 +204,7 @@ static void add_drawn(Soak *s) {
   }
 }
 
-// Asks everyone for workspace, the naive rung included.
+// Requests workspace for all jobs, including the naive rung.
 static void reserve(Soak *s) {
   s->dev->measuring = true;
   for (int i = 0; i < s->num_jobs; i++) {
@@ -216,7 +216,7 @@ static void reserve(Soak *s) {
   if (!device_reserve_workspace(s->dev, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
-// The first run of every job, whose bits count from here on; false, with a line, when one is wrong.
+// The first run of every job, whose hash becomes the reference; false, with a line, if one is wrong.
 static bool verify(Soak *s) {
   void *want = allocate(s->dev, s->result_bytes), *bound = allocate(s->dev, s->result_bytes);
   bool ok = true;
@@ -233,7 +233,7 @@ static bool verify(Soak *s) {
       fprintf(stderr, "soak: %s of %s (x %d x %d x %d x %d): %llu elements differ from the naive rung's\n",
               op_names[job->op], c.layer->name, c.x.n, c.x.h, c.x.w, c.x.c, wrong);
     ok &= !wrong;
-    read_result(s, i, true); // of the very run that was compared
+    read_result(s, i, true); // of the same run that was compared
   }
   device_free(s->dev, want);
   device_free(s->dev, bound);
@@ -294,7 +294,7 @@ static void parse(Soak *s, int argc, char **argv) {
   rung_names(conv_rungs, NULL, known, sizeof known);
   if (s->rung && !(s->chosen = rung_find(conv_rungs, s->rung)))
     die(EXIT_USAGE, "--rung %s: choose from %s", s->rung, known);
-  if (s->out && !(s->file = fopen(s->out, "a"))) // now: a soak may take hours
+  if (s->out && !(s->file = fopen(s->out, "a"))) // opened now, because a soak may take hours
     die(EXIT_USAGE, "--out %s: %s; give a file that can be written", s->out, strerror(errno));
 }
 

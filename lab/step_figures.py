@@ -1,4 +1,4 @@
-"""The steps on the way to rung 05, as tables of results/notes-conv.md, from the lab book: wgmma-steps-h200.jsonl."""
+"""The tables of results/notes-conv.md: the experiments that led to rung 05, from wgmma-steps-h200.jsonl."""
 import re
 import statistics
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs what a plan asks for, and writes its tables and plots: docs/studies.md.
+"""Runs the commands of a plan, and writes its tables and plots: docs/studies.md.
 
     python3 lab/study.py PLAN [options] [--merge RESULTS.jsonl …]
 
-Exit status: 0; 1 when runs failed or are left, 2 for a mistake in the plan or the options.
+Exit status: 0; 1 if runs failed or remain, 2 for a mistake in the plan or the options.
 """
 import argparse
 import fcntl
@@ -122,7 +122,7 @@ class Study:
         command, files = self.plan.commands[cells[0]["command"]], self.files(cells, repeat)
         os.makedirs(os.path.dirname(files), exist_ok=True)
         if os.path.exists(files):
-            shutil.rmtree(files)  # what a run that was ended has left there
+            shutil.rmtree(files)  # files of an interrupted run
         if "{out}" in command.run:
             os.mkdir(files)
         unprepared = self.prepare(command, cells, repeat, files)
@@ -141,7 +141,7 @@ class Study:
             verdict = Unprepared(unprepared) if unprepared else Verdict(
                 self.plan, cell, repeat, {**outcome, "seconds": outcome["seconds"] / len(cells)}, bool(failure), files)
             name = os.path.basename(files)
-            if failure and verdict.state not in (OK, OUT_OF_MEMORY):  # at which of them it failed is not known
+            if failure and verdict.state not in (OK, OUT_OF_MEMORY):  # it is not known for which of them it failed
                 again.append(cell)
                 if not outcome["interrupted"]:
                     results.add_left(cell, repeat, name, failure)
@@ -177,7 +177,7 @@ class Study:
             print("\r\033[K", end="", file=sys.stderr)
         say(line)
 
-    # ---- what comes of it ----
+    # ---- results ---- --------
 
     def refuse_changed(self):
         for row in self.rows:
@@ -232,7 +232,7 @@ def lock(folder):
     """The folder, for this process and those that watch its commands alone."""
     os.makedirs(folder, exist_ok=True)
     file = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o666)
-    for wait in [0.1] * 20 + [0]:  # so long the commands of a study that was killed may take to end
+    for wait in [0.1] * 20 + [0]:  # how long the commands of a killed study may take to end
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(file, 0)

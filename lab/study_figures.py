@@ -1,6 +1,6 @@
-"""What the runs of a study gave: the lines of results.jsonl, what measures read from their records, and means over runs
-with standard errors. Errors of expressions are to first order: a figure knows how far each run's deviation moves it, so
-that what two figures have in common counts once."""
+"""A study's results: the lines of results.jsonl, the measures' values from their records, and means over runs with
+standard errors. Errors of expressions are propagated to first order: a figure knows how far each run's deviation moves
+it, so that a deviation shared by two figures counts once."""
 import json
 import math
 import re
@@ -98,7 +98,7 @@ class Row(Run):
         super().__init__(plan, {"command": j["command"], **j["settings"]}, j["repeat"], j["records"], j["seconds"])
         self.line, self.where, self.json, self.ran, self.swept = line, where, j, j["ran"], j.get("swept")
         self.state, self.why = j["state"], j.get("why")
-        for s in plan.settings.values():  # a command does not know what is read from records
+        for s in plan.settings.values():  # settings that are read from records do not apply to a command
             self.cell.pop(s.path and s.name, None)
             text = self.text_at(s.path) if s.path else None
             if text is not None:
@@ -112,7 +112,7 @@ class Row(Run):
                 self.values[m.name] = value
             else:
                 reasons.append(why)
-        if whole:  # as the measures of today's plan have it; only the run itself knew why nothing was printed
+        if whole:  # by the measures of today's plan; only the run itself knew why nothing was printed
             self.state = NO_VALUE if reasons else OK
             self.why = None if not reasons else self.why if self.why and not self.records else reasons[0]
         self.machine, self.commit = self.machine_text(), self.text_at("commit")
@@ -156,7 +156,7 @@ class Rows:
         seen = {row.line for row in self}
         with open(path, encoding="utf-8", errors="replace") as f:
             text = f.read()
-        for i, line in enumerate(text.split("\n")[:-1], 1):  # what is behind the last newline was cut by a kill
+        for i, line in enumerate(text.split("\n")[:-1], 1):  # a kill cut off what follows the last newline
             try:
                 j = json.loads(line) if line else {}
                 if j.get("kind") not in ("run", "left"):
@@ -262,7 +262,7 @@ class Data:
         for row in rows:
             by_plan.setdefault(plan.key(plan.without_read(row.cell)), []).append(row)
         self.cells, self.runs = [], {}
-        for cell in plan.cells():  # in the plan's order; in its place, what was found of it in records
+        for cell in plan.cells():  # in the plan's order; next to each cell, its values from records
             found = by_plan.get(plan.key(cell), [])
             for one in ([row.cell for row in found] or [cell]):
                 if plan.key(one) not in self.runs and (found or not only or holds(only, cell)):
@@ -286,7 +286,7 @@ class Data:
         if not values:
             return Figure(None)
         n, first = len(values), values[0][1]
-        mean = first + sum(v - first for _, v in values) / n  # off by its own rounding alone
+        mean = first + sum(v - first for _, v in values) / n  # exact but for its own rounding
         moves = {row.where: (v - mean) / math.sqrt(n * (n - 1)) for row, v in values} if n > 1 else {}
         return Figure(mean, moves, HALF_ULP * max(abs(v) for _, v in values), n == 1)
 

@@ -1,7 +1,7 @@
-"""A plan, as its file has it: docs/studies.md describes the language. A mistake is told with the line it is in.
+"""Parses a plan; docs/studies.md describes the language. Mistakes are reported with their line.
 
-A cell is one combination of settings: {setting: the name of its value}, without the settings that its command does not
-use, and without those that are read from records and of which nothing is known. "command" is the first setting.
+A cell is one combination of settings: {setting: the name of its value}, without settings that its command does not use,
+and without settings that are read from records and unknown. "command" is the first setting.
 """
 import ast
 import itertools
@@ -129,7 +129,7 @@ class Plan:
         with c.section.at("sweep"):
             if c.sweep and c.sweep not in [s.name for s in self.crossed(c)]:
                 raise Refused(f'sweep takes a setting that is in run, not "{c.sweep}"')
-            # The command gets the values with commas between them, and a record says which of them it belongs to.
+            # The command gets the values joined by commas, and a record says to which of them it belongs.
             values = self.settings[c.sweep].values.items() if c.sweep else ()
             for (name, text), (other, others) in itertools.permutations(values, 2):
                 if any(same_value(a, b) for a, b in ((text, others), (name, others), (name, other))):

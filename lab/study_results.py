@@ -1,4 +1,4 @@
-"""What the commands of a study printed, what their runs came to, and the file of results, results.jsonl."""
+"""Parses the output of a study's commands, judges each run, and writes the file of results, results.jsonl."""
 import contextlib
 import datetime
 import json
@@ -102,7 +102,7 @@ class Unprepared:
         self.state, self.why, self.records, self.texts = FAILED, why, [], []
 
 
-# ---- where it comes from --------------------------------------------------------------------------------------------
+# ---- origin ---- ----------------------------------------------------------------------------------------------------
 
 def commit():
     """Of this tree; not of a repository around it."""

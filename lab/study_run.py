@@ -1,5 +1,5 @@
-"""Runs a command, with a process of its own that watches it: when the command ends, when its time is over, and when the
-study ends, however that happens, the watcher ends all processes that the command has started."""
+"""Runs a command under a watcher process: when the command ends, its time is over, or the study ends for any reason,
+the watcher ends all processes that the command has started."""
 import contextlib
 import ctypes
 import json
@@ -21,7 +21,7 @@ class Interrupt:
     @classmethod
     def catch(cls):
         for which in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(which) != signal.SIG_IGN:  # as nohup has it
+            if signal.getsignal(which) != signal.SIG_IGN:  # keep ignoring it, as under nohup
                 signal.signal(which, cls.on_signal)
 
     @classmethod
@@ -41,7 +41,7 @@ def descendants(of):
     """Ids of all processes below one."""
     children, found = {}, [of]
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # it has already ended
             with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as f:
                 children.setdefault(int(f.read().rpartition(")")[2].split()[1]), []).append(int(name))
     for process in found:
@@ -51,7 +51,7 @@ def descendants(of):
 
 def end_all(which):
     for process in descendants(os.getpid()):
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+        with contextlib.suppress(OSError):  # it has already ended, or belongs to another user
             os.kill(process, which)
 
 
@@ -78,11 +78,11 @@ def watch(command, out, errors, timeout, study):
             for fd, path, flags in ((0, "/dev/null", os.O_RDONLY), (1, out, writing), (2, errors, writing))])
     while True:
         ended, now = reap(shell), time.monotonic()
-        if ended is False or (deadline is not None and now > deadline + PATIENCE):  # the rest is another user's
+        if ended is False or (deadline is not None and now > deadline + PATIENCE):  # the others belong to another user
             break
         if ended is not None:
             status, seconds = ended, now - begin
-            deadline = deadline or now  # what it has left running would disturb the next
+            deadline = deadline or now  # processes that it left running would disturb the next run
         if gone:
             time.sleep(0.002)
         elif select.select([study], [], [], 0.002 if now - begin < 1 else 0.05)[0]:
@@ -96,7 +96,7 @@ def watch(command, out, errors, timeout, study):
             deadline = min(deadline or now, now)
             end_all(signal.SIGKILL)
     code, killed = os.waitstatus_to_exitcode(status), 0
-    if code < 0 or 128 < code < 128 + 65:  # as a shell says that its command was killed
+    if code < 0 or 128 < code < 128 + 65:  # the code with which a shell reports a command killed by a signal
         code, killed = 0, -code if code < 0 else code - 128
     return {"exit": code, "signal": killed, "seconds": seconds, "late": late, "interrupted": interrupted}
 

@@ -1,4 +1,4 @@
-"""The tables of a study, tables.md; its figures as records, cells.jsonl; and its plots."""
+"""Writes the tables of a study, tables.md; its figures as records, cells.jsonl; and its plots."""
 import itertools
 import json
 
@@ -6,8 +6,8 @@ import plot
 from study_plan import holds
 from study_text import number
 
-MOST_DIFFERENCES = 60  # that are listed
-SIGNIFICANT = 2  # errors: a smaller difference may be noise
+MOST_DIFFERENCES = 60  # maximum number listed
+SIGNIFICANT = 2  # standard errors: a smaller difference may be noise
 
 
 def content(text):
@@ -133,7 +133,7 @@ class Tables:
         error = difference.error()
         return error is not None and abs(difference.value) >= SIGNIFICANT * error
 
-    # ---- below the tables ----
+    # ---- notes below the tables ---- 
 
     def differing(self, a, b):
         """The setting in which alone two cells differ; what one of two commands does not use is no difference."""
@@ -256,7 +256,7 @@ class Tables:
                 if (block, part) in out or block and not any(block.text(cell, m) for m, _ in one.shows):
                     continue
                 colour = out[None, part][0] if (None, part) in out else len({c for c, _ in out.values()})
-                # Where they are all of one command, its name would be taken for theirs.
+                # If all are of one command, its name would be mistaken for a part of theirs.
                 anonymous = {"command"} if block and len({r.get("command") for r, _ in block.rows}) == 1 else set()
                 names = ", ".join(self.name(s, v) for s, v in part if v is not None and s not in anonymous)
                 out[block, part] = colour, ": ".join(filter(None, [names, block.label if block else ""])) or "measured"

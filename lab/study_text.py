@@ -1,4 +1,4 @@
-"""The text of a plan: its sections and their lines, as INI files have them. A mistake is told with its line."""
+"""Reads the text of a plan into sections and lines, like an INI file. Mistakes are reported with their line."""
 import configparser
 import contextlib
 import difflib
@@ -7,7 +7,7 @@ import re
 
 from records import Refused
 
-# What each section may have; None: any name. Lines without a name are rows, of the sections that have them.
+# The names that each section may have; None: any. Lines without a name are rows, in sections that allow them.
 KEYS = {"plan": ("title", "about", "repeats", "fewest", "seed", "timeout"), "given": None,
         "setting": ("values", "read", "label", "unit"), "command": ("run", "prepare", "label", "timeout", "sweep"),
         "skip": (), "measure": ("read", "where", "of", "value", "label", "unit", "better", "digits"),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the measured figures of the documentation from results/, in place; --check says where they differ instead.
+"""Updates the measured figures in the documentation from results/, in place; --check reports differences instead.
 
     python3 lab/tables.py [--check] [--root DIR]
 
 In a page, `<!-- table: NAME -->` to `<!-- end -->`, on lines of their own, encloses a table; `<!-- value: NAME -->`
-to `<!-- end -->`, within a line, a figure. What stands between is NAME's, from TABLES and VALUES of lab/*figures.py.
-Exit status: 0; 1 with --check where a page differs, as a diff with its line; 2 where a record cannot be trusted
-(lab/records.py), a name is unknown or a marker is left open.
+to `<!-- end -->`, within a line, a figure. The text between them comes from TABLES and VALUES of lab/*figures.py.
+Exit status: 0; 1 with --check if a page differs, printing a diff; 2 if a record has no origin (lab/records.py), a name
+is unknown or a marker is not closed.
 """
 import os
 import re

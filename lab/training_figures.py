@@ -1,4 +1,4 @@
-"""What default runs came to and what a checkpoint costs, of docs/training.md; sustained speed, of docs/results.md."""
+"""Figures of docs/training.md (results of default runs, cost of a checkpoint) and docs/results.md (sustained speed)."""
 import re
 import statistics
 

@@ -1,4 +1,4 @@
-"""What docs/classification.md has of vgg-28 beside PyTorch: by set and augmented epochs, and over those of a set."""
+"""Figures of docs/classification.md: vgg-28 compared with PyTorch, by data set and by epochs with augmentation."""
 import collections
 import math
 import statistics
@@ -102,7 +102,7 @@ def beside(results):
 
 
 TABLES = {"vgg28": beside}
-# A difference that the seeds up to 20 suggest is tested by others.
+# A difference suggested by the seeds up to 20 is tested with other seeds.
 VALUES = {"vgg28.fashion.first": lambda results: over_settings(results, "fashion", lambda seed: seed <= 20),
           "vgg28.fashion.fresh": lambda results: over_settings(results, "fashion", lambda seed: seed > 20),
           "vgg28.fashion": lambda results: over_settings(results, "fashion")}

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Checks the Makefile: what each target builds, and what is built again after flags, the list of files or a header have
-# changed. Compilers, nvidia-smi and nproc are stand-ins that record how they are called, so that it takes seconds and
-# needs neither the CUDA toolkit nor a GPU. Says what is wrong, and exits 1 if anything is. Run from the root of the
-# tree.
+# Tests the Makefile: what each target builds, and what is rebuilt after flags, the list of files or a header have
+# changed. Compilers, nvidia-smi and nproc are stubs that record how they are called, so that it takes seconds and needs
+# neither the CUDA toolkit nor a GPU. Prints each failure, and exits 1 if there is any. Run from the root of the tree.
 set -eu
 unset MAKEFLAGS MAKELEVEL B CC CFLAGS CUDA ARCH NVCC MARCH STB RUNGS WERROR
 tree=$(mktemp -d)
@@ -12,11 +11,11 @@ find . -path ./build -prune -o -path ./.git -prune -o -type f \( -name '*.c' -o 
   -o -name NOTICE \) -print0 | xargs -0 cp --parents -t "$tree"
 cd "$tree"
 
-# ---- stand-ins ------------------------------------------------------------------------------------------------------
+# ---- stubs ---- -----------------------------------------------------------------------------------------------------
 
 mkdir bin
 PATH=$tree/bin:$PATH
-# An object is the command that made it, a program a script that does nothing. Dependencies: what a file includes.
+# An object holds the command that made it; a program is a script that does nothing. Dependencies: the file's includes.
 cat >bin/stub-cc <<'END'
 #!/bin/sh
 [ "$1" != --list-gpu-arch ] || exec printf 'compute_%s\n' 75 80 89 90 120
@@ -39,7 +38,7 @@ END
 for name in nvcc gcc g++ clang ld; do ln -s stub-cc bin/$name; done
 printf '#!/bin/sh\n' >bin/objcopy
 chmod +x bin/stub-cc bin/objcopy
-gpu() { # compute capabilities, if any
+gpu() { # gpu [COMPUTE_CAPABILITY…]: the GPUs that the nvidia-smi stub reports
   printf '#!/bin/sh\n[ -z "%s" ] || printf "%%s\\n" %s\n' "$*" "$*" >bin/nvidia-smi
   chmod +x bin/nvidia-smi
 }
@@ -55,7 +54,7 @@ complain() {
   echo "test/build.sh: $*"
   wrong=1
 }
-build() { # runs make; what it said is in `said`, what it was called with in `how`
+build() { # runs make; its output is in `said`, the stubs' calls in `how`
   how="make $*"
   make "$@" >said 2>&1 || {
     tail -n 3 said
@@ -63,7 +62,7 @@ build() { # runs make; what it said is in `said`, what it was called with in `ho
   }
 }
 count() { grep -cE "$1" said || true; }
-makes() { # kind (cc, nvcc, link), how many
+makes() { # kind (cc, nvcc, link), count
   n=$(count "^$1 ")
   [ "$n" = "$2" ] || complain "$how: $1 $n times, expected $2"
 }
@@ -104,9 +103,9 @@ nothing
 build
 makes cc "$sources"
 
-# The programs alone change with CUDA, and the architectures change kernels alone.
+# CUDA= only relinks programs, and ARCH= only recompiles kernels.
 build CUDA=0
-makes cc 0 # nn/device.o is there: programs without kernels have it
+makes cc 0 # nn/device.o already exists, for programs without kernels
 makes nvcc 0
 lacks train libkernels.a
 build
@@ -120,7 +119,7 @@ makes nvcc "$kernels"
 holds build/cuda/nms.cu.o arch=compute_120,code=compute_120
 build ARCH='80 120'
 nothing
-refuses() { # what make has to say, its arguments
+refuses() { # the expected message, then make's arguments
   says=$1
   shift
   how="make $*"
@@ -140,9 +139,9 @@ refuses 'CUDA 12.0 of .* is too old: install CUDA 12.1' build/cuda/nms.cu.o ARCH
 unset TOOLKIT
 build ARCH='80 120'
 
-# Without a GPU, a demo and the tests take no kernel; a ./train that has kernels stays.
+# Without a GPU, a demo and the tests compile no kernel; a ./train with kernels is kept.
 build ARCH='80 120' demo
-makes cc 0 # nn/device.o is there from CUDA=0
+makes cc 0 # nn/device.o already exists from CUDA=0
 makes nvcc 0
 makes link 3
 holds train libkernels.a
@@ -170,7 +169,7 @@ build clean bench
 makes nvcc 0
 makes link 1
 
-# Tests are the same with one, and say what they leave out.
+# With a GPU the tests are the same, and say what they leave out.
 gpu 9.0
 build clean test
 makes nvcc 0
@@ -184,7 +183,7 @@ build test-gpu
 nothing
 holds said 'that make test leaves out'
 
-# With one, they are for it: what nvcc does not know yet, or is older than the kernels, leaves the choice as without.
+# With a GPU, the build is for it, unless nvcc does not know it or the kernels do not support it.
 gpu 12.0
 build clean demo
 holds said P=build$
@@ -199,7 +198,7 @@ for other in 13.0 7.5 '"NVIDIA-SMI has failed"'; do
 done
 gpu
 
-# Files come, go and change.
+# Files are added, removed and changed.
 build
 members=$(ar t build/objects.a | wc -l)
 touch base/new.c cuda/new.cu
@@ -214,7 +213,7 @@ makes nvcc 0
 makes link "$programs"
 ! ar t build/objects.a | grep -q new || complain "base/new.c: removed, and still in the library"
 ! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
-# A rung of the ladder is one file, here or in a folder elsewhere; its name says its place.
+# A rung of the ladder is one file, here or in the folder RUNGS; its name determines its position.
 mkdir mine
 refuses 'RUNGS=.*/mine: no file there defines a rung' RUNGS="$tree/mine"
 cp cuda/conv/template/00_mine.cu mine/mine.cu
@@ -245,13 +244,13 @@ makes nvcc 0
 makes link "$programs"
 lacks build/rungs.c mine
 refuses 'RUNGS=mine: rungs are compiled by nvcc' RUNGS=mine CUDA=0
-# Without nvcc a kernel is not compiled, and make says why.
+# Without nvcc no kernel is compiled, and make says why.
 for none in CUDA=0 NVCC=; do
   rm -f build/cuda/nms.cu.o
   refuses 'cuda/nms.cu: only nvcc compiles it, and' $none build/cuda/nms.cu.o
 done
 build
-# Installed and taken away again, below DESTDIR and as PREFIX says.
+# Install and uninstall, with DESTDIR and PREFIX.
 build install DESTDIR="$tree/root" PREFIX=/opt/x
 version=$(sed -n 's/^#define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
 for file in include/maskrcnn.h "lib/libmaskrcnn.so.$version" lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a \
@@ -268,7 +267,7 @@ build uninstall DESTDIR="$tree/root" PREFIX=/opt/x
 build install CUDA=0 DESTDIR="$tree/root" PREFIX="/opt/a b"
 holds "root/opt/a b/lib/pkgconfig/maskrcnn.pc" '^prefix=/opt/a b$'
 refuses 'PREFIX=here: give a path from the root' install PREFIX=here
-# Another user than the owner of the build folder copies what is there, and leaves nothing of his in it.
+# A user other than the owner of the build folder installs the existing files and leaves none of his own in it.
 if [ "$(id -u)" = 0 ]; then
   chown -R 65534 .
   touch base/error.c
@@ -282,22 +281,22 @@ if [ "$(id -u)" = 0 ]; then
 fi
 build
 
-# Only the usual build folder has copies of its programs in the tree, which may be another's.
+# Only the default build folder's programs are copied into the tree, which may not be writable.
 rm train infer
 build B=elsewhere
 [ ! -e train ] && [ -x elsewhere/train ] || complain "$how: train lies in $(find . -name train)"
 rm -rf elsewhere
 build
-# Warnings are errors only where that is asked for.
+# Warnings are errors only with WERROR=1.
 lacks build/base/error.o '-Werror'
 build WERROR=1 build/base/error.o build/cuda/nms.cu.o
 holds build/base/error.o '-Werror'
 build
-# With -flto the archive's one object is the compiler's work.
+# With -flto the archive's one object is made by the compiler.
 build CFLAGS=-flto build/libmaskrcnn.a
 holds build/libmaskrcnn.a '-flto .*-r -nostdlib -flinker-output=nolto-rel'
 build
-# The commit is this tree's or none's.
+# The commit is this tree's, or none.
 if command -v git >/dev/null; then
   git init -q . && git -c user.email=a@b -c user.name=a commit -q --allow-empty -m other
   mkdir below && cp --parents -t below $(find . -path ./build -prune -o -path ./below -prune -o -path ./bin -prune -o \
@@ -311,7 +310,7 @@ if command -v git >/dev/null; then
 fi
 build
 
-# An exercise's number is no target.
+# The number of an exercise is not a target.
 build exercise 17
 holds said '^exercise 17: docs/course/exercises/17_'
 holds build/exercises/17 'docs/course/exercises/17_[a-z]*[.]c docs/course/exercises/17_[a-z]*_check[.]c'

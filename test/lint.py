@@ -2,7 +2,7 @@
 """The rules of lint.sh that need to know C's brackets or all files at once: one statement a line, one name for one
 thing, 120 columns, a file for every test, and no circles of includes. Reads the files named as arguments, relative to
 the root of the tree, and prints FILE:LINE: what is wrong. It knows C and CUDA as far as clang-format lays them out;
-macros are not looked into. Of Markdown (.md) it looks at columns and links alone."""
+macros are not expanded. In Markdown (.md) it checks only columns and links."""
 import collections
 import os
 import re
@@ -12,7 +12,7 @@ COLUMNS = 120
 KEYWORDS = {"if", "else", "while", "switch", "return", "do", "goto", "case", "delete", "throw", "co_return"}
 
 
-# Before the name of a type that is defined: its keyword and attributes.
+# What may precede the name of a type in its definition: keyword and attributes.
 TAG = r"\b(?:struct|union|enum|class)\s+(?:(?:__attribute__|__align__|alignas|_Alignas)\s*\((?:[^()]|\([^()]*\))*\)\s*)*"
 
 
@@ -94,9 +94,9 @@ def is_word(word):
 
 class Scope:
     def __init__(self, kind, start):
-        self.kind = kind  # file, block, members, enum, init, for, group (parentheses of no call), other
-        self.statement = start  # where the present statement begins
-        self.commas = []  # of the present statement, outside all brackets
+        self.kind = kind  # file, block, members, enum, init, for, group (parentheses that are not a call), other
+        self.statement = start  # where the current statement begins
+        self.commas = []  # of the current statement, outside all brackets
 
 
 class File:
@@ -107,7 +107,7 @@ class File:
         self.findings = []
         self.types = []  # (name, line)
         self.externs = []  # (name, line) of functions and variables
-        self.includes = []  # (file, line) of ours
+        self.includes = []  # (file, line) of our own headers
         raw = open(path, encoding="utf-8").read()
         self.findings += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
         if re.match(r"test/.*/(test|fuzz)_\w+\.c$", path) and not raw.startswith("// Catches "):
@@ -141,7 +141,7 @@ class File:
             if word == "]":
                 return "init" if is_word(name) else "block"  # an array, or a lambda
             called = is_word(name) and name not in ("return", "sizeof", "case") or name in (")", "]")
-            return "block" if called else "init"  # a function or a statement, or else a compound literal
+            return "block" if called else "init"  # a function or a statement, otherwise a compound literal
         if word in ("=", ",", "(", "return"):
             return "init"
         if re.search(r"\benum\b[^()]*$", head):
@@ -202,7 +202,7 @@ class File:
         begin = self.text.rfind("\n", 0, at) + 1
         end = self.text.find("\n", at)
         rest = self.text[at + 1 : end].strip()
-        # clang-format itself joins a short case to one line: its statement and how it ends.
+        # clang-format itself joins a short case into one line: its statement and its end.
         label = re.match(r"\s*(case\b|default\b)", self.text[begin:at])
         if label and re.match(r"(break|continue|return\b[^;]*);$", rest) and ";" not in self.text[begin:at]:
             return
@@ -236,14 +236,14 @@ class File:
         words = re.match(f"{type_of}(?:{name}|{pointer})", text)
         return bool(words) and words.group(1).split()[0] not in KEYWORDS
 
-    # ---- what is defined ---------------------------------------------------------------------------------------------
+    # ---- definitions ---- --------------------------------------------------------------------------------------------
 
     def define_function(self, start, at):
         head = self.text[start:at]
         head = re.sub(r"__(?:launch_bounds__|attribute__)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", head)
         name = re.search(r"(?:\bOP\((\w+)\)|([A-Za-z_]\w*))\s*\(", head)
         if not name or re.search(r"\b(static|inline|operator|constexpr|__device__|HD)\b", head[: name.end()]):
-            return  # a __device__ function is no symbol of the program, and C++ overloads it
+            return  # a __device__ function is not a symbol of the program, and C++ overloads it
         if name.group(2) and not re.search(r"\w[\s*&]+$", head[: name.start()]):
             return  # a macro: TEST(name)
         self.externs.append((name.group(1) or name.group(2), self.line(start + len(self.text[start:at]) - len(
@@ -281,7 +281,7 @@ class File:
             if not (pointer or function or plain):
                 continue
             name = (pointer or function or plain).group(1)
-            if not body or body.group(1) != name:  # else its tag says so, or it is a declaration
+            if not body or body.group(1) != name:  # otherwise its tag is its name, or it is a declaration
                 self.types.append((name, self.line(start.start())))
 
 
@@ -300,8 +300,8 @@ def test_of_nothing(path, paths):
     if not match or match.group(1) in ("harness", "fuzz", "peers", "programs"):
         return False
     folder, name = match.groups()
-    folder = re.sub(r"^ops\b", "cpu", folder)  # of an op, for all devices; the GPU's has the same name
-    stems = {os.path.splitext(p)[0] for p in os.listdir(folder)}  # a script's test is in C, too
+    folder = re.sub(r"^ops\b", "cpu", folder)  # tests of an op are for all devices, whose files have the same name
+    stems = {os.path.splitext(p)[0] for p in os.listdir(folder)}  # a script's test is written in C, too
     return not any(name == stem or name.startswith(stem + "_") for stem in stems)
 
 
@@ -361,7 +361,7 @@ def main():
         if test_of_nothing(path, paths):
             print(f"{path}:1: no file beside which this test stands: {os.path.dirname(path)[len('test/'):]}/ has none "
                   "whose name it begins with")
-        # A lesson calls things as the one before it does, so that they differ by their idea alone.
+        # A lesson makes calls like the lesson before it, so that they differ only in their idea.
         place = re.sub(r"^cuda/conv/lessons/\d\d_\w+\.cu$", "cuda/conv/lessons", path)
         if not path.startswith("test/"):
             for name, line in file.types:

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks what the compiler does not: which way includes run, that every header stands alone, no platform #ifdefs, one
-# statement a line, one name for one thing, 120 columns, links in Markdown, a file for every test, the length of lessons,
-# the gaps of exercises, and the formatting. Prints FILE:LINE: what is wrong, and exits 1 if anything is. Run from the
-# root of the tree; test/lint_test.sh tests it.
+# Checks what the compiler does not: the direction of includes, self-contained headers, no platform #ifdefs, one
+# statement a line, one name for one thing, 120 columns, links in Markdown, a source file for every test, the length of
+# lessons, the gaps of exercises, and formatting. Prints FILE:LINE: and the problem; exits 1 if there is any. Run from
+# the root of the tree; test/lint_test.sh tests it.
 set -u
 here=$(dirname "$0")
 report=$(mktemp)
@@ -16,7 +16,7 @@ pages() {
   find . -path ./build -prune -o -type f -name '*.md' -print | sed 's|^\./||' | sort
 }
 
-# What the files of a folder may include of ours, as a regular expression; one row a folder, docs/design.md draws it.
+# Which of our headers a folder's files may include, as a regular expression; one row a folder. docs/design.md draws it.
 allowed() {
   case $1 in
     base/*) echo 'base/' ;;
@@ -40,15 +40,15 @@ allowed() {
     engine/*) echo 'engine/|comm/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;
     evaluation/*) echo 'evaluation/|engine/|comm/|models/|data/|nn/|base/' ;;
     training/*) echo 'training/|evaluation/|engine/|comm/|models/|weights/|data/(batches|coco|images|survey)/|nn/|base/' ;;
-    page/*) echo 'page/|data/|base/' ;; # of a run they know the folder alone
+    page/*) echo 'page/|data/|base/' ;; # they know a run only by its folder
     include/*) echo 'nothing: callers have this file alone' ;;
     lib/*) echo 'lib/|include/|engine/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;
     docs/*) echo 'docs/|base/' ;; # the course's exercises
     examples/*) echo 'nothing: they know <maskrcnn\.h>' ;;
     inference/*) echo 'inference/|include/|lib/(canvases|inspect|kinds)[.]h|evaluation/|engine/|comm/|models/|weights/|data/|nn/|base/' ;;
-    tools/shapes.c) echo 'classification/data/shapes_classes\.h|data/|base/' ;; # makes sets of classes, too
+    tools/shapes.c) echo 'classification/data/shapes_classes\.h|data/|base/' ;; # also makes classification sets
     tools/*) echo 'tools/|page/|models/|weights/|data/|nn/|base/' ;;
-    lab/*) echo '[a-z]+/' ;; # measures whatever there is; nobody includes it
+    lab/*) echo '[a-z]+/' ;; # measures anything; nothing includes it
     test/*) echo '[a-z]+/' ;;
     */*) echo 'nothing: this folder has no row in test/lint\.sh' ;;
     *) echo 'training/|inference/|page/|include/|evaluation/|engine/|models/|weights/|data/|comm/|nn/|base/' ;; # the programs
@@ -71,15 +71,15 @@ for file in $(sources); do
   esac
 done >>"$report"
 
-# The reference and the kernels, file by file; only a GPU has to say what machine it is.
+# Every reference has its kernels and vice versa; only cuda/machine.cu has no counterpart.
 for file in $(sources | grep -E '^(cpu|cuda)/[a-z_]+\.(c|cu)$'); do
   stem=${file#*/} && stem=${stem%.*}
   case $file in cpu/*) twin=cuda/$stem.cu ;; *) twin=cpu/$stem.c ;; esac
   [ -e "$twin" ] || [ "$file" = cuda/machine.cu ] || echo "$file:1: its twin $twin is missing" >>"$report"
 done
 
-# A lesson is small enough to learn: with what it includes of the lessons' folder and of the convolutions', where wrappers
-# of single instructions are not counted, less than 150 lines.
+# A lesson must be short: with the headers it includes from the lessons' and the convolutions' folders, except wrappers
+# of single instructions, less than 150 lines.
 wrappers='ptx|hopper|hopper_wgmma'
 for file in $(sources | grep '^cuda/conv/lessons/[0-9].*\.cu$'); do
   parts=$(sed -n 's/^#include "\(cuda\/conv\/.*\.cuh\)"$/\1/p' "$file" | grep -vE "/($wrappers)\.cuh")
@@ -87,7 +87,7 @@ for file in $(sources | grep '^cuda/conv/lessons/[0-9].*\.cu$'); do
   [ "$lines" -lt 150 ] || echo "$file:1: $lines lines with what it includes; a lesson has less than 150" >>"$report"
 done
 
-# An exercise is delivered with an empty gap. (Tests empty it themselves, so that a reader's answer breaks none.)
+# An exercise is committed with an empty gap. (Tests empty it themselves, so that a reader's answer breaks no test.)
 for file in $(sources | grep '^docs/course/exercises/[0-9]'); do
   sed -n '/-- your code --/,/-- end of your code --/{/your code --/!=;}' "$file" |
     sed -n "1s|.*|$file:&: an exercise is delivered unsolved|p" >>"$report"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests test/lint.sh: in a small tree with one mistake of each kind it reports every one at its line and nothing else,
-# and without mistakes nothing.
+# Tests test/lint.sh: in a small tree with one mistake of each type it reports each at its line and nothing else, and
+# without mistakes nothing.
 set -u
 lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
 tree=$(mktemp -d)
@@ -9,7 +9,7 @@ cd "$tree" || exit 1
 mkdir -p base nn cpu cuda data/images lab/study ring test/base test/fuzz test/harness docs/course/exercises
 cp "$(dirname "$lint")/../.clang-format" .
 
-# What may be written: none of this is a mistake.
+# What is allowed: lint must report none of this.
 cat >base/sound.h <<'END'
 #pragma once
 typedef struct Sound Sound; // the struct that sound.c defines is the same thing
@@ -59,7 +59,7 @@ struct Sound {
 END
 cp test/base/test_sound.c test/base/test_sound_again.c
 printf '// ---- %syour code ----\n' '' 'end of ' >docs/course/exercises/1_open.c
-wide=$(printf 'x%.0s' $(seq 119)) # with a word before it, 121 columns or more
+wide=$(printf 'x%.0s' $(seq 119)) # 121 columns or more with a word before it
 cat >base/sound.md <<END
 # A heading: \`sound\`
 [a file](sound.h), [its heading](#a-heading-sound), [far away](https://sound.example/x#y)
@@ -74,7 +74,7 @@ a fence $wide
 \`\`\`
 END
 
-# A folder may include the one that it is in, which may include others of its files.
+# A folder may include its parent folder, which may include the folder's files.
 printf '#pragma once\n' | tee lab/above.h >lab/study/below.h
 echo '#include "lab/above.h"' >lab/study/upward.c
 echo '#include "lab/study/below.h"' >lab/downward.c
@@ -83,14 +83,14 @@ complaints() { sh "$lint" 2>/dev/null | sed -nE 's/^([a-z]+\/[^:]*:[0-9]+): .*/\
 said=$(sh "$lint" 2>/dev/null)
 [ -z "$said" ] || { echo "lint_test: reported in a tree without mistakes:" && echo "$said" && exit 1; }
 
-# What may not, and where it is to be reported.
+# Mistakes, and where lint must report them.
 wrong() { # wrong FILE LINE, the file's text on stdin
   cat >"$1"
   echo "$1:$2" >>expected
 }
 mkdir -p cuda/conv/lessons
 printf '#pragma once\n' >cuda/conv/ptx.cuh
-seq 200 | sed 's|^|// |' >>cuda/conv/ptx.cuh # wrappers are not counted
+seq 200 | sed 's|^|// |' >>cuda/conv/ptx.cuh # wrappers do not count
 cp cuda/conv/ptx.cuh cuda/conv/lessons/lesson.cuh
 sed -i 51,\$d cuda/conv/lessons/lesson.cuh
 { printf '#include "cuda/conv/lessons/lesson.cuh"\n#include "cuda/conv/ptx.cuh"\n' && seq 97 | sed 's|^|// |'; } \

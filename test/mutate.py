@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Makes small mistakes in the sources, one at a time, and lists those that no test notices. Run it from the root of a
-tree that is built with its programs (make all build/test_all), which nobody edits meanwhile:
+"""Mutation testing: makes small mistakes in the sources, one at a time, and lists those that no test notices. Run it
+from the root of a tree whose programs are built (make all build/test_all), and do not edit the tree meanwhile:
 
     CUDA=0 B=build python3 test/mutate.py [--seed N] [--count N] [--folder F] [--list] [--resume FILE]
 
-CUDA, B, CC, CFLAGS and ARCH are taken from the environment, as they were given to make.
+CUDA, B, CC, CFLAGS and ARCH are read from the environment and must be those that make was given.
 
-A mutant has one mistake: a condition of if, while or ?: is negated (negate); a guard is left out, which is an if that
-leaves, or an operand of && or || (guard); a call is left out that returns nothing, or nothing that is used (call); a
-comparison or the end of a loop moves by one (bound). Mutants are made of all folders that the Makefile compiles for the
-CPU, and drawn by --seed. A line that did not change keeps its place in the draw, so that two versions of the tree are
-tried with nearly the same mutants.
+A mutant has one mistake: a condition of if, while or ?: is negated (negate); a guard is removed, which is an if that
+leaves the block, or an operand of && or || (guard); a call whose result is unused is removed (call); a comparison or
+the end of a loop moves by one (bound). Mutants come from all folders that the Makefile compiles for the CPU, drawn
+with --seed. Lines that did not change keep their position in the draw, so that two versions of the tree are tested
+with nearly the same mutants.
 
-A mutant is run against the tests of its own folder (tiers 0 and 1), then against those of every folder with a file that
-includes a header in which the mutant's file is declared (tier 0), up to the first that fails. Programs are not linked
-again: test/programs takes no part. A mutant is caught when a test fails or crashes twice, or prints nothing for
---seconds, and passes without the mutant. It is equivalent, and not run, when its object code is the original's.
+A mutant is run against the tests of its own folder (tiers 0 and 1), then against those of every folder that includes a
+header of the mutant's file (tier 0), up to the first failure. Programs are not relinked, so test/programs is not run.
+A mutant is caught when a test fails or crashes twice, or prints nothing for --seconds, and passes without
+the mutant. It is equivalent, and not run, when its object code is the original's.
 
 Each mutant is one line: FILE:LINE, kind, result, test, seconds, the mistake. --resume appends these lines to FILE and
-skips what FILE has already. All is compiled into a temporary folder. Since a mutant may delete files or kill processes,
-tests run where they see no other process and can write to that folder alone; this takes unshare (util-linux) and the
-right to make namespaces."""
+skips mutants that FILE has already. Everything is compiled in a temporary folder. Since a mutant may delete
+files or kill processes, tests run in namespaces where they see no other process and can write only to that folder; this
+needs unshare (util-linux) and permission to create namespaces."""
 import argparse
 import collections
 import glob
@@ -43,9 +43,9 @@ TOKEN = re.compile(r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n]*\\\n)*[
 OPENS, CLOSES = "([{", ")]}"
 ASSIGNS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 LEAVES = {"return", "continue", "break", "goto", "die", "exit", "_exit"}
-# What is said to a person, and invariants that only a bug breaks.
+# Messages, and invariants that only a bug breaks.
 MESSAGE = re.compile(r"(err_set|die\w*|printf|perror|warn\w*|log_note|CHECK\w*|_Static_assert|assert)$")
-# Calls that only give back (what is missing would show as a leak), that only matter in a race, or say something.
+# Calls that only release something (a leak would show it), that only matter in a race, or that print.
 KEPT = re.compile(r"(\w*free|free_\w+|f?close|closedir|dlclose|munmap|va_end|pthread_mutex_\w+|pthread_\w+_destroy|"
                   r"atomic_\w+)$")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "else", "do", "case"}
@@ -114,7 +114,7 @@ class Source:
             elif word == "?":
                 first = self.operand_start(i, outer)
                 strings = {self.tokens[i + 1][0], self.tokens[i + 3][0]}
-                if strings != {"str"}:  # two wordings
+                if strings != {"str"}:  # a choice between two texts is not mutated
                     self.add("negate", first, i - 1, "!(%s)" % self.between(first, i - 1))
             elif word in ("&&", "||"):
                 first, last = self.operand_start(i, outer | {"&&", "||"}), self.operand_end(i, outer | {"&&", "||"})
@@ -147,8 +147,8 @@ class Source:
         first, last = self.operand_start(i, stops), self.operand_end(i, stops)
         left, right = self.between(first, i - 1), self.between(i + 1, last)
         if re.search(r"\d\.|\.\d|\de-?\d|\bINFINITY\b|\bHUGE_VAL|_MAX\b", left + " " + right):
-            return  # real numbers are not equal by chance
-        if self.word[last + 1] == "?":  # the larger or the smaller of two
+            return  # real numbers are rarely equal, so that the mutant would hardly ever differ
+        if self.word[last + 1] == "?":  # min or max of two values
             middle = self.operand_end(last + 1, {":"})
             if {self.between(last + 2, middle), self.between(middle + 2, self.operand_end(middle + 1, stops))} == \
                {left, right}:
@@ -163,7 +163,7 @@ class Source:
         while begin > 0 and self.word[begin] not in "({":
             begin = self.pair.get(begin, begin) - 1 if self.word[begin] in CLOSES else begin - 1
         if self.word[begin - 1] == "for" and KEPT.match(self.word[self.pair[begin] + 1]):
-            return  # gives back what an array holds
+            return  # releases what an array holds
         if self.word[begin - 1] == "for" and word == "<":
             self.early(begin, i, first, last)
         else:
@@ -225,7 +225,7 @@ class Tests:
         self.headers = collections.defaultdict(list)  # a file: what it includes
         self.text = {}
         for path in glob.glob("**/*.[ch]", recursive=True):
-            tested = re.sub(r"^test/ops\b", "test/cpu", path)  # an op's test is of both devices
+            tested = re.sub(r"^test/ops\b", "test/cpu", path)  # tests of an op are for both devices
             self.text[path] = text = open(path, encoding="utf-8").read()
             for header in re.findall(r'^#include "([^"]+)"', text, re.M):
                 self.users[header].add(os.path.dirname(tested))
@@ -262,7 +262,7 @@ CONFINED = """for m in $(awk '{ print $2 }' /proc/self/mounts); do case $m in /p
 mount --bind "$TMPDIR" "$TMPDIR" && mount -o remount,bind,rw "$TMPDIR" && ! [ -w "$THIS" ] || exit 99
 echo 1000 >/proc/self/oom_score_adj
 ulimit -f 2000000
-exec "$@" """  # the first to go when memory is out, and files of 1 GB at most
+exec "$@" """  # killed first if memory runs out; files of at most 1 GB
 
 
 class Lab:
@@ -273,7 +273,7 @@ class Lab:
         self.given = ["%s=%s" % (name, os.environ[name]) for name in ("B", "CUDA", "CC", "CFLAGS", "ARCH")
                       if name in os.environ]
         self.healthy = {}  # a test: whether it passes without a mutant
-        self.original = {}  # an object's command: what it makes of the original
+        self.original = {}  # an object's command: the code that it makes of the original
         shared = os.environ.get("MASKRCNN_SHARED", os.path.abspath("../shared"))
         self.environment = dict(os.environ, B=self.build, MASKRCNN_SHARED=shared, TMPDIR=room + "/tmp",
                                 THIS=os.path.abspath("Makefile"), CCACHE_DISABLE="1", LC_ALL="C")
@@ -323,7 +323,7 @@ class Lab:
             return None, "not compiled"  # a header that nobody includes here
         text = open(m.file, encoding="utf-8").read()
         folder, plain = self.room + "/mutant", self.room + "/original"
-        shutil.rmtree(folder, ignore_errors=True)  # an earlier mutant's header
+        shutil.rmtree(folder, ignore_errors=True)  # a header left by an earlier mutant
         self.write(folder, m.file, text[: m.start] + m.text + text[m.end :])
         self.write(plain, m.file, text)
         made, differ = {}, False
@@ -339,7 +339,7 @@ class Lab:
         if not differ:
             return None, "equivalent"
         program = self.room + "/test_all"
-        first = [o for name, o in made.items() if name not in link]  # before the archive that has the originals
+        first = [o for name, o in made.items() if name not in link]  # before the archive with the originals
         command = [made.get(word, program if word == self.build + "/test_all" else word) for word in link]
         at = next(i for i, word in enumerate(command) if word.endswith(".o"))
         done = subprocess.run(command[:at] + ["-Wl,-S"] + first + command[at:], capture_output=True, text=True,
@@ -368,7 +368,7 @@ class Lab:
                     break
                 heard[0] = time.time()
                 said = (said + piece)[-65536:]
-                for name in re.findall(rb"^\w+", said, re.M):  # a long one has no blank behind it
+                for name in re.findall(rb"^\w+", said, re.M):  # a long name has no space after it
                     at = name.decode() if name.decode() in self.registered else at
                 line = re.search(rb"^(\w+) [^\n]* s  FAIL", said, re.M)
                 failed = line and line.group(1).decode()
@@ -458,7 +458,7 @@ def main():
         rows = [line.rstrip("\n").split("\t") for line in open(options.resume, encoding="utf-8")]
         known = {(row[0], row[1], row[5]): row[2] for row in rows if len(row) == 6}
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))  # nothing is left behind
+        signal.signal(number, lambda *_: sys.exit(1))  # so that the temporary folder is removed
     tests, results = Tests(), []
     with tempfile.TemporaryDirectory(prefix="maskrcnn-mutants-") as room:
         lab = Lab(room, options)

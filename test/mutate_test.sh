@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests test/mutate.py in a small tree: which mistakes it makes of a file, and that each is told for what it is.
+# Tests test/mutate.py on a small tree: which mutants it makes of a file, and whether it classifies each correctly.
 set -eu
 mutate=$(cd "$(dirname "$0")" && pwd)/mutate.py
 tree=$(mktemp -d)

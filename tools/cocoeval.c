@@ -1,4 +1,5 @@
-// COCO's 12 figures from an annotation file and a result file, as pycocotools gives them; curves and confusion besides.
+// cocoeval: computes COCO's 12 metrics from an annotation file and a result file, equal to pycocotools'; also curves
+// and a confusion matrix.
 #include "data/coco/cocoeval.h"
 #include <ctype.h>
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include "data/coco/precision_recall.h"
 #include "data/survey/examination.h"
 
-// What people should know about their files before they compare the figures with others'.
+// Notes on the files that matter when the metrics are compared with other tools'.
 static void print_notes(const EvalSummary *s) {
   if (s->unknown_image)
     fprintf(stderr, "note: detections left out, their image is not in --gt: %d\n", s->unknown_image);
@@ -44,7 +45,7 @@ static void print_notes(const EvalSummary *s) {
             s->maskless, s->first_maskless + 1);
 }
 
-// pycocotools ends with a KeyError where boxes are compared and an annotation has none.
+// pycocotools fails with a KeyError if boxes are compared and an annotation has none.
 static void note_boxless(const Coco *gt) {
   int masks = 0, nothing = 0;
   for (int i = 0; i < gt->num_anns; i++) {
@@ -80,7 +81,7 @@ typedef struct CocoevalOptions {
   OPTION_FIELDS(COCOEVAL_OPTIONS)
 } CocoevalOptions;
 
-// Three limits that ascend, from 1 on.
+// Parses three ascending limits, the first at least 1.
 static void read_limits(const char *text, int limits[EVAL_LIMITS]) {
   const char *p = text;
   bool ok = true;
@@ -105,7 +106,7 @@ static bool ends_in(const char *path, const char *ending) {
   return n > m && strcmp(path + n - m, ending) == 0;
 }
 
-// Refuses the name of a file that nothing can be written as, before any work; makes the folder.
+// Refuses a name to which nothing can be written, before any work; creates the folder.
 static void prepare(const char *option, const char *path, bool text) {
   struct stat there;
   Err err;
@@ -116,7 +117,7 @@ static void prepare(const char *option, const char *path, bool text) {
   if (!dirs_make(path, &err)) die(EXIT_USAGE, "--%s: %s", option, err.msg);
 }
 
-// What stands at the path, or would be written into it as a folder, is none of the files.
+// Refuses an output path, or a file to be written into it as a folder, that is one of the input files.
 static void spare(FileSet *files, const char *option, const char *path, const char *name) {
   static const char *const endings[] = {"", ".json", ".txt"};
   Err err;
@@ -141,7 +142,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   int64_t *count = eval_confusion(gt, dt, (IouType)o->iou, &score, 1, iou, err);
   if (!count) return false;
   const char **names = xmalloc((size_t)n * sizeof *names);
-  char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for those without a name
+  char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for categories without a name
   for (int k = 0; k < n; k++) {
     const char *name = gt->categories[k].name;
     snprintf(ids[k], sizeof ids[k], "%lld", (long long)gt->categories[k].id);
@@ -171,7 +172,8 @@ static void write_outputs(const CocoevalOptions *o, const EvalSummary *s, const 
   file_set_free(&written);
 }
 
-// What is wrong with the ground truth, but for what the notes on figures tell; of masks where they are compared.
+// Reports defects of the ground truth, except those that the notes on metrics cover; of masks only if masks are
+// compared.
 static void note_defects(const CocoevalOptions *o, const Examination *e) {
   bool any = false;
   for (int k = 0; k < DEFECTS; k++) {

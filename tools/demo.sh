@@ -1,5 +1,5 @@
 #!/bin/sh
-# make demo: makes a data set of shapes, trains the tiny model, scores it on unseen images. On a GPU where there is one;
+# make demo: makes a data set of shapes, trains the tiny model, scores it on unseen images. Uses a GPU if there is one;
 # two CPU cores take minutes. B is the build folder, P the folder of the programs.
 set -eu
 B=${B:-build} P=${P:-$B}

@@ -1,6 +1,7 @@
 #!/bin/sh
-# make demo-classes: makes a set of gray shapes in MNIST's format, trains a ResNet-18 on it, scores it on unseen images.
-# On a GPU where there is one; two CPU cores take less than two minutes. B is the build folder, P that of the programs.
+# make demo-classes: makes a data set of grey shapes in MNIST's format, trains a ResNet-18 on it, scores it on unseen
+# images. Uses a GPU if there is one; two CPU cores take less than two minutes. B is the build folder, P that of the
+# programs.
 set -eu
 B=${B:-build} P=${P:-$B}
 D=$B/demo-classes

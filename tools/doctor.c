@@ -40,7 +40,7 @@ typedef struct DoctorOptions {
   OPTION_FIELDS(DOCTOR_OPTIONS)
 } DoctorOptions;
 
-// The source whose own survey suits what is in the folder; NULL: there are objects to look at, one by one.
+// The source whose survey applies to the folder; NULL: a detection data set, which is examined object by object.
 static const Source *surveyed_by(const char *dir) {
   for (int i = 0; models[i]; i++) {
     const Source *s = models[i]->source;
@@ -82,9 +82,9 @@ static void show_progress(int done, int total) {
   fprintf(stderr, "\rdoctor: %d of %d images%s", done, total, done == total ? "\n" : "");
 }
 
-// ---- for machines ---------------------------------------------------------------------------------------------------
+// ---- JSON output ---- -----------------------------------------------------------------------------------------------
 
-// Text that grows: an array under construction.
+// A growing text: a JSON array under construction.
 typedef struct List {
   char *text;
   size_t size;
@@ -201,9 +201,9 @@ static char *as_json(const Checkup *c, const DoctorOptions *o) {
   return json;
 }
 
-// ---- for people -----------------------------------------------------------------------------------------------------
+// ---- text output ---- -----------------------------------------------------------------------------------------------
 
-// The page must take the place of nothing that was read, labels of IDX files included, which no page is called like.
+// The page must not overwrite an input file. Label files of IDX sets are safe: no page has such a name.
 static void check_page(const char *path, const Diagnosis *f) {
   FileSet inputs = {0};
   for (int s = 0; s < FOUND_SPLITS; s++) {
@@ -220,7 +220,7 @@ static void check_page(const char *path, const Diagnosis *f) {
   file_set_free(&inputs);
 }
 
-// The same of a set of objects and of one of classes.
+// The report on a detection data set, or on a classification one.
 static void report(const Diagnosis *f, const char *json, const void *options) {
   const DoctorOptions *o = options;
   Err err;
@@ -229,12 +229,12 @@ static void report(const Diagnosis *f, const char *json, const void *options) {
     printf("%s\n", json);
   else
     diagnosis_print(stdout, f);
-  fflush(stdout); // the page takes a while
+  fflush(stdout); // drawing the page takes a while
   const DoctorPage page = {.images = o->html_images, .single_file = o->single_file};
   if (o->html && !doctor_page_write(o->html, f, &page, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 
-// Splits of such a folder go by their names.
+// Splits of such a folder have their folders' names.
 static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)(int, int)) {
   if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
     die(EXIT_USAGE, "%s holds %s, whose splits are train and val; leave out --train-split and --val-split", o->data,

@@ -1,4 +1,4 @@
-// inspect: what a file of weights holds, ours or anybody's: safetensors, or PyTorch's .pth, of which nothing is run.
+// inspect: lists the contents of a weights file: safetensors, or PyTorch's .pth, in which nothing is executed.
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ typedef struct TensorStats {
   size_t infinite, not_number; // how many
 } TensorStats;
 
-// Of the element at `at`; integers above 2^53 are rounded.
+// The element at `at`; integers above 2^53 are rounded.
 static double value_of(const CkptTensor *t, size_t at) {
   const char *p = (const char *)t->data + at * ckpt_type_size(t->type);
   uint64_t bits = 0;

@@ -1,5 +1,5 @@
-// The one command that is installed: maskrcnn train … runs the program train, which is in ../libexec/maskrcnn/ or, in a
-// build folder, next to this one.
+// The one command that is installed: `maskrcnn train …` runs the program train, which is in ../libexec/maskrcnn/ or, in
+// a build folder, next to this program.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/machine.h"
 #include "base/output.h"
 
-// What the programs call themselves in messages, by argv[0].
+// The programs' argv[0], which their messages begin with.
 static const struct {
   const char *name, *argv0, *about;
 } programs[] = {{"train", "maskrcnn train", "trains a model on a data set, and evaluates it"},
@@ -25,7 +25,7 @@ static void print_help(void) {
   for (int i = 0; i < COUNT(programs); i++) printf("  %-10s%s\n", programs[i].name, programs[i].about);
 }
 
-// The folder of this program, links followed.
+// The folder of this program, with links resolved.
 static char *own_folder(void) {
   char self[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);

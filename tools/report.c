@@ -1,4 +1,4 @@
-// report: a page of one run, or of several side by side.
+// report: writes an HTML page of one run, or of several side by side.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 #include "base/run_folder.h"
 #include "page/page_draw.h"
 
-enum { MAX_RUNS = 8 }; // a colour each: page/report.css
+enum { MAX_RUNS = 8 }; // one colour each: page/report.css
 
 // clang-format off
 #define REPORT_OPTIONS(X)                                                                                              \
@@ -21,7 +21,7 @@ typedef struct ReportOptions {
   OPTION_FIELDS(REPORT_OPTIONS)
 } ReportOptions;
 
-// What is written must be none of what the page is made of.
+// The output must not overwrite any input.
 static void spare_inputs(const char *out, const PageRun *run, int n) {
   static const char *const input[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION, OLD_SESSION, OLD_EVALUATION};
   FileSet inputs = {0};
@@ -39,7 +39,7 @@ static void spare_inputs(const char *out, const PageRun *run, int n) {
   file_set_free(&inputs);
 }
 
-// NAME=PATH or PATH, a run's folder or its log; what is given is cut in two. A path of its own may hold a "=".
+// NAME=PATH or PATH, a run's folder or its log; the argument is split in place. A path itself may contain "=".
 static PageRun run_of(char *arg) {
   PageRun run = {0};
   char *equals = strchr(arg, '='), *path = arg;
@@ -61,7 +61,7 @@ static PageRun run_of(char *arg) {
   return run;
 }
 
-// Of several runs: those without a name have their path from where the paths differ, behind folders that all share.
+// Names runs that have no name by their paths, without the folders that all paths share.
 static void name_runs(PageRun *run, int n) {
   const char *first = NULL;
   size_t common = 0;

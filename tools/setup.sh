@@ -1,8 +1,8 @@
 #!/bin/sh
-# Sees to what the build needs: a C compiler with OpenMP, zlib and stb_image. Says nothing when all is there; as root on
-# Debian and Ubuntu it installs what is missing, otherwise it says in one line what to install and exits 2. `make` calls
-# it first, with
-#   CC the compiler, STB the folder that holds stb/stb_image.h, B the build folder, which remembers that all was found.
+# Checks for what the build needs: a C compiler with OpenMP, zlib and stb_image. Prints nothing if all is there; as root
+# on Debian and Ubuntu it installs what is missing, otherwise it prints one line with what to install and exits 2.
+# `make` calls it first, with CC the compiler, STB the folder that holds stb/stb_image.h, B the build folder, where the
+# result is cached.
 set -eu
 CC=${CC:-gcc} STB=${STB:-/usr/include} B=${B:-build}
 stamp=$B/setup.ok
@@ -39,8 +39,8 @@ if [ -n "$lacks" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   packages=$(column 2 " ")
   echo "setup: installing $packages" >&2
   export DEBIAN_FRONTEND=noninteractive
-  # Package lists that are there save the minute that fetching them takes; they may be absent or stale. Nothing is taken
-  # away for it, as one version of libomp-dev would take another.
+  # Existing package lists save the minute it takes to fetch them; they may be missing or stale. Nothing is removed to
+  # make room, as one version of libomp-dev would remove another.
   apt-get install -y -qq --no-remove $packages >/dev/null 2>&1 ||
     { apt-get update -qq && apt-get install -y -qq --no-remove $packages; } >&2 || true
   lacks=$(missing)
@@ -51,7 +51,7 @@ if [ -n "$lacks" ]; then
     "$(column 3 " "))${where-}"
 fi
 
-# What other compilers call themselves is not known here: they may try.
+# The version numbers of other compilers are not known here: they may try.
 set -- $(echo __clang_major__ __GNUC__ | $CC -E -P -x c - 2>/dev/null | tail -n 1)
 case ${1-} in
   __clang_major__) name=gcc version=${2-} least=11 ;;

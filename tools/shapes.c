@@ -1,5 +1,5 @@
-// Writes a data set of textured shapes, on which a small network learns in minutes: in COCO's layout, or of single
-// shapes by class.
+// shapes: generates a data set of textured shapes, on which a small network learns in minutes: in COCO's layout, or as
+// single shapes by class.
 #include <math.h>
 #include <unistd.h>
 #include "base/cli.h"

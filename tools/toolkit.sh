@@ -1,5 +1,5 @@
 #!/bin/sh
-# The CUDA toolkit that nvcc belongs to, for the Makefile.
+# Finds and checks the CUDA toolkit that nvcc belongs to, for the Makefile.
 #   sh tools/toolkit.sh command NVCC…     the command to call; nothing where there is none
 #   sh tools/toolkit.sh libraries NVCC…   the folder of libcudart_static.a; nothing where the toolkit does not say
 #   sh tools/toolkit.sh check NVCC…       exits 2 with one line where it cannot compile the kernels. ARCH: the compute
@@ -8,7 +8,8 @@ set -eu
 what=$1
 shift
 
-# nvcc finds its headers beside its own name, so that a link to it is followed. (Not one to ccache or another wrapper.)
+# nvcc looks for its headers next to its own path, so a link to it is resolved. (Except a link to ccache or another
+# wrapper.)
 follow() {
   path=$(command -v "$1") || return 1
   end=$path
@@ -19,7 +20,7 @@ follow() {
   case $end in */nvcc) echo "$end" ;; *) echo "$path" ;; esac
 }
 
-# The same with what stands before it, as in "ccache nvcc".
+# The same with the wrapper before it, as in "ccache nvcc".
 print_command() {
   before=
   while [ $# -gt 1 ]; do

@@ -1,4 +1,4 @@
-// What stands in for the kernels in lab/machine.c, which describes a GPU and computes nothing on it.
+// Replaces the kernels in lab/machine.c, which describes a GPU and computes nothing on it.
 #include "base/error.h"
 #include "nn/op_list.h"
 #include "nn/ops.h"
