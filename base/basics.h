@@ -2,7 +2,7 @@
 #pragma once
 
 #if defined __FAST_MATH__ || __FINITE_MATH_ONLY__ || defined __ASSOCIATIVE_MATH__ || defined __RECIPROCAL_MATH__
-#error "checks for NaN and equal results need exact arithmetic: leave -ffast-math, -Ofast and the like out of CFLAGS"
+#error "NaN checks and reproducible results need IEEE arithmetic: remove -ffast-math, -Ofast and the like from CFLAGS"
 #endif
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))

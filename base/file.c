@@ -166,7 +166,7 @@ bool file_link(const char *path, const char *name, Err *err) {
   int reason = errno;
   unlink(tmp); // where both were names of one file already, rename has done nothing
   free(tmp);
-  if (!ok) err_set(err, "cannot name %s %s: %s", path, name, strerror(reason));
+  if (!ok) err_set(err, "cannot rename %s to %s: %s", path, name, strerror(reason));
   errno = reason;
   return ok;
 }

@@ -53,7 +53,7 @@ static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoi
   double fraction = 0, seed = -1;
   if (run && identity_number(run, "val_fraction", &fraction) && fraction > 0) identity_number(run, "split_seed", &seed);
   if (o->split_seed < 0 && seed < 0)
-    die(EXIT_USAGE, "--val-fraction: the run of %s held no images out; give --split-seed N to draw a split",
+    die(EXIT_USAGE, "--val-fraction: %s was trained without --val-fraction; give --split-seed N to draw a split",
         o->weights);
   to->val_fraction = o->val_fraction;
   to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);

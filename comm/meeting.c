@@ -36,6 +36,6 @@ bool meeting_is_off(const Launch *l, bool *others_say, Err *err) {
     return true;
   }
   if (!interrupted()) return false;
-  err_set(err, "asked to stop before all ranks had joined");
+  err_set(err, "interrupted before all ranks had joined");
   return true;
 }

@@ -108,7 +108,7 @@ static void pack_exchange(DistributeState *v) {
 // ---- rank 0 -------------------------------------------------------------------------------------------------------
 
 static ExchangeEnd cannot_unpack(const DistributeState *v, int rank, Err *err) {
-  err_set(err, "rank %d on %s sent %zu bytes that are no part of an evaluation", rank, comm_host(v->comm, rank),
+  err_set(err, "rank %d on %s sent %zu bytes that are not evaluation results", rank, comm_host(v->comm, rank),
           v->part[rank].bytes);
   return EXCHANGE_FAILED;
 }

@@ -12,14 +12,14 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
 
 // clang-format off
 #define INFER_OPTIONS(X)                                                                                               \
-  X(STRING, weights, NULL, "FILE", "weights or checkpoint of train, or torchvision's weights (.safetensors or "      \
-    ".pth)",                                                                                                           \
+  X(STRING, weights, NULL, "FILE", "weights or checkpoint written by train, or torchvision's weights "                 \
+    "(.safetensors or .pth)",                                                                                          \
     .first = true)                                                                                                     \
   X(STRING, data, NULL, "DIR",                                                                                         \
     "data set to process: COCO format; for classifiers, IDX files or a folder per class", .first = true)               \
   X(STRING, split, "val", "NAME", "split of --data", .first = true)                                                    \
   X(FLOAT, val_fraction, 0, 0, 0.9f, "P",                                                                              \
-    "classifiers only: split --data as train --val-fraction P does; val is the part held out")                       \
+    "classifiers only: split --data as train --val-fraction P does; val is the part held out")                         \
   X(INT64, split_seed, -1, 0, 9e15, "N", "seed of the --val-fraction split", .usual = "that of the weights' run")      \
   X(INT, limit, 0, 1, INT32_MAX, "N", "only the first N images of --data, by id", .words = infer_all, .first = true)   \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: what crowds are that cover one object each, as with "    \
@@ -76,7 +76,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     .words = infer_off)                                                                                                \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations (GPU only)", .first = true)                         \
   X(FLAG, tf32, false, "TF32 matrix products (GPU only)")                                                              \
-  X(STRING, conv, NULL, "RUNG[/TILE]", "convolution kernels to use (GPU only)",                                        \
+  X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use (GPU only)",                                      \
     .usual = "the fastest for each layer")                                                                             \
   X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true)                   \
   X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs to divide --data between", .words = infer_all, .first = true)      \

@@ -71,7 +71,7 @@ static EnergyRow sum_nodes(const NodeEnergy *e, const Graph *g, const NodeType *
 void node_energy_print(const NodeEnergy *e, const Graph *g, FILE *out) {
   if (!e->walked) return;
   const EnergyRow all = sum_nodes(e, g, NULL);
-  fprintf(out, "%-41s %-12s %12s %12s %9s %11s %6s  %s\n", "node", "kind", "from rest", "for long", "power", "energy",
+  fprintf(out, "%-41s %-12s %12s %12s %9s %11s %6s  %s\n", "node", "type", "cold", "sustained", "power", "energy",
           "share", "clock");
   for (int i = 0; i < g->nodes; i++) {
     EnergyRow one = {0};

@@ -270,7 +270,7 @@ void profile_print(const Profile *p, const Graph *g, FILE *out) {
   double total = all[PASS_FORWARD].seconds + all[PASS_BACKWARD].seconds;
   bool known = c.flops[g->act] > 0 && c.bytes > 0;
   print_ceiling(g, &c, out);
-  fprintf(out, "%-41s %-12s %-9s %6s  %-36s  %s\n", "node", "kind", "part", "share",
+  fprintf(out, "%-41s %-12s %-9s %6s  %-36s  %s\n", "node", "type", "part", "share",
           "  forward: time, rate, % of limit", "  backward");
   for (int i = 0; i < g->nodes; i++) print_node(p, g, g->node[i], &c, total, out);
   for (int i = 0; i < g->nodes; i++) {

@@ -58,7 +58,7 @@ function hasPoints(spec) { return spec.lines.some(l => l.points.length); }
 function curvesSection(run, prefix) {
   const group = newGroup(), loss = totalLoss(run), metrics = metricsPlot(run), parts = partsOfLoss(run);
   const shown = [loss, metrics].filter(hasPoints).map(spec => plotWithLegend(spec, group));
-  if (!shown.length) return section(`${prefix}curves`, "Curves", el("p.faint", "There is no log of steps, so that there are no curves."));
+  if (!shown.length) return section(`${prefix}curves`, "Curves", el("p.faint", "No steps were logged, so there are no curves."));
   const more = parts.lines.filter(l => l.points.length && l.key !== "loss_class").length > 1 ? plotWithLegend(parts, group) : null;
   return section(`${prefix}curves`, "Curves", more ? el("div.charts", el("div", shown), el("div", more)) : el("div.alone", shown),
                  el("p.faint", "Faint line: raw values. Solid line: moving average. Circle: best value. Drag to zoom; click a legend entry to hide its line."));

@@ -11,7 +11,7 @@ function state(facts) {
   if (facts.splits.some(s => s.stop)) return ["bad", "training stops", "Training cannot start with this data set; the reason is below."];
   if (facts.sound) return ["good", "no errors", `No errors found${facts.unseen ? `${facts.unseen}. Ready` : "; ready"} to train.${hints(facts)}`];
   const n = facts.wrong.length;
-  return ["odd", n === 1 ? "1 kind of defect" : `${n} kinds of defects`, "Training can start; the errors are listed below, with what training does about each."];
+  return ["odd", n === 1 ? "1 type of error" : `${n} types of errors`, "Training can start; the errors are listed below, with what training does about each."];
 }
 
 function whatThereIs(facts) {
@@ -119,7 +119,7 @@ function objectSizes(facts, splits) {
           parts.map(([text, from, to]) => [text, ...stored.map(c => el("td.n", `${of(c, from, to).toLocaleString("en")} (${percent(of(c, from, to), total(c))})`))])),
     el("h3", "At network input size"),
     histogram({...plain, ...trimmed(facts.size_limits, facts.small, resized), label: "object sizes at the input size",
-               x: "√(area of the box) at the input size, pixels (log)", marks: [8], markText: "8 px: smaller is hardly learnt"}));
+               x: "√(area of the box) at the input size, pixels (log)", marks: [8], markText: "8 px: smaller objects are hard to learn"}));
 }
 
 function perImage(splits) {

@@ -145,7 +145,9 @@ bool doctor_page_write(const char *path, const Diagnosis *f, const DoctorPage *p
   PictureFolder folder = {0}, *pictures = page->single_file ? NULL : &folder;
   struct stat at;
   if (pictures && !stat(path, &at) && !S_ISREG(at.st_mode))
-    return err_set(err, "%s is no regular file and has no folder beside it for the pictures; add --single-file", path);
+    return err_set(
+        err, "%s is not a regular file, so its pictures cannot be written to a folder next to it; add --single-file",
+        path);
   if (pictures && !picture_folder_open(pictures, path, err)) return false;
   bool ok = document_begin(&d, path, f->data, err);
   if (ok) {

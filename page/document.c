@@ -31,7 +31,7 @@ bool document_name_fits(const char *path, Err *err) {
 
 static bool make_nonce(Document *d, Err *err) {
   unsigned char random[(sizeof d->nonce - 1) / 2];
-  if (getentropy(random, sizeof random)) return err_set(err, "no random numbers: getentropy fails");
+  if (getentropy(random, sizeof random)) return err_set(err, "cannot get random numbers: getentropy failed");
   for (size_t i = 0; i < sizeof random; i++) snprintf(d->nonce + 2 * i, 3, "%02x", random[i]);
   return true;
 }

@@ -55,7 +55,7 @@ function confusionSentence(evaluation) {
   const when = isNumber(evaluation.step) && evaluation.step >= 0 ? `At step ${evaluation.step.toLocaleString("en")}` : "";
   const intro = [when, c.scores && c.reached ? `with score ≥ ${formatShort(c.scores[c.opensAt])}` : ""].filter(t => t).join(", ");
   const say = text => intro ? `${intro}: ${text}` : text[0].toUpperCase() + text.slice(1);
-  if (c.nothing >= 0 && !f.predicted) return say(c.scores ? "nothing is detected." : "nothing is detected at the score that the confusion counts from.");
+  if (c.nothing >= 0 && !f.predicted) return say(c.scores ? "nothing is detected." : "nothing is detected at the minimum score of the confusion matrix.");
   const falsePositives = counts.filter(([t]) => t === c.nothing && c.nothing >= 0).reduce((n, x) => n + x[2], 0);
   if (falsePositives > f.predicted / 2) parts.push(`${falsePositives.toLocaleString("en")} of ${f.predicted.toLocaleString("en")} detections match no object`);
   const mixed = mistakes.find(([t, p]) => t !== c.nothing && p !== c.nothing), missed = mistakes.find(([, p]) => p === c.nothing && c.nothing >= 0);
@@ -145,7 +145,7 @@ function confusionSection(evaluation, prefix) {
   const key = el("p.faint", keyed("r", "correct"), keyed("w", c.nothing >= 0 ? "wrong class or missed" : "wrong class"), c.nothing >= 0 ? keyed("f", "false positives") : null,
                  "Darker: larger share of the row.");
   const parts = [], rule = textOf(evaluation.rule) ? details("How this is counted", el("p.faint", textOf(evaluation.rule))) : null;
-  if (c.unread) parts.push(el("p.faint", `${c.unread} of its counts cannot be read, and are left out.`));
+  if (c.unread) parts.push(el("p.faint", `${c.unread} of its counts cannot be read and are left out.`));
   if (c.scores) {
     const input = withAttributes(el("input"), {type: "range", min: 0, max: c.scores.length - 1, step: 1, value: c.opensAt, "aria-label": "score threshold"});
     const out = el("output"), update = () => {
@@ -220,7 +220,7 @@ function addressOf(run, name) {
 function pictureFigure(run, [, file, caption, truth, found]) {
   const image = (name, what) => {
     const img = withAttributes(el("img"), {src: addressOf(run, name), alt: `${what}: ${textOf(file)}`, loading: "lazy"});
-    img.onerror = () => img.replaceWith(el("small.faint", `${textOf(name).slice(0, 80)} is gone`));
+    img.onerror = () => img.replaceWith(el("small.faint", `${textOf(name).slice(0, 80)} is missing`));
     return img;
   };
   return el("figure", found ? el("div.sides", el("span", "ground truth"), el("span", "detections"), image(truth, "ground truth"), image(found, "detections")) : image(truth, "image"),

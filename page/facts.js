@@ -99,7 +99,7 @@ class Run {
     const said = textOf(this.run.state), known = STATES[said];
     if (this.scores) return {badge: textOf(objectOf(this.evaluation).state) || "no scores", look: "odd"};
     if (!said)
-      return {badge: this.facts.log || this.evaluation ? "state unknown" : "no facts", look: "odd"};
+      return {badge: this.facts.log || this.evaluation ? "state unknown" : "no data", look: "odd"};
     if (said === "running" && this.facts.locked === false)
       return {badge: "interrupted", look: "bad", resume: this.run.command ? commandWithout(`${textOf(this.run.command)} --resume`) : "", why: "The process was killed, or the machine failed. Continue from the newest checkpoint with --resume:"};
     return {...(known || {badge: said, look: "odd"}), diverged: said === "diverged", running: said === "running"};
@@ -174,7 +174,7 @@ class Run {
       if (cut >= 0) Object.assign(w, {command: commandWithout(w.text.slice(cut).replace(/^.*?rate: /, "")), text: w.text.slice(0, cut) + "."});
     }
     const skipped = this.points("skipped"), n = skipped.length ? skipped[skipped.length - 1].y : 0;
-    if (n > 0) list.push({text: `${formatShort(n)} steps were skipped while the loss scale of fp16 was searched: their gradients overflowed.`});
+    if (n > 0) list.push({text: `${formatShort(n)} steps were skipped because their gradients overflowed, while fp16's loss scale was adjusted.`});
     const one = onePrediction(this.evaluation);
     if (one) list.unshift({text: one});
     const {images, scored_on_training_images: known} = objectOf(this.evaluation);
@@ -188,7 +188,7 @@ class Run {
   }
 
   readMissing() {
-    const list = listOf(this.facts.faults).map(f => `Cannot be read, and is left out: ${textOf(f)}.`), has = this.facts;
+    const list = listOf(this.facts.faults).map(f => `Cannot be read and is left out: ${textOf(f)}.`), has = this.facts;
     if (this.scores) return list;
     if (has.older) list.push("This folder was written by an older version of maskrcnn.c; the page shows what it recorded.");
     const none = [];
@@ -197,8 +197,8 @@ class Run {
     if (!has.evaluation) none.push("evaluation.json (categories, confusion, images)");
     if (none.length && !(has.run && has.log))
       list.push(`This folder has no ${none.join(" and no ")}${none.length === 3 ? ": is it the folder of a run?" : ", so those sections are missing."}`);
-    if (this.log.cut) list.push("The log's last line is cut short, as when a run is killed, or goes on.");
-    if (this.log.unread) list.push(`${this.log.unread} lines of the log cannot be read, and are left out.`);
+    if (this.log.cut) list.push("The log's last line is incomplete: the run was killed or is still writing.");
+    if (this.log.unread) list.push(`${this.log.unread} lines of the log cannot be read and are left out.`);
     return list;
   }
 
@@ -237,5 +237,5 @@ function onePrediction(evaluation) {
   if (truth.size < 2 || all < 10) return "";
   const [most, n] = [...found].reduce((a, b) => b[1] > a[1] ? b : a);
   return n >= 0.98 * all ? `One class is predicted for ${n === all ? "everything" : "nearly everything"}: ${c.names[most]}, ${n} of ${all} predictions, ` +
-    `although the truth has ${truth.size} classes.` : "";
+    `although the ground truth has ${truth.size} classes.` : "";
 }

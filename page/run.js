@@ -42,7 +42,7 @@ function worthOf(run) {
   const went = validation.length > 1 ? `on validation it went from ${formatShort(validation[0].y)} to ${formatShort(validation[validation.length - 1].y)}` : "";
   if (went && !undefinedOnes) return went;
   if (n) return `${went}${went ? "; " : ""}${n === 1 ? "the one evaluation has" : `${n} evaluations have`} no score, as when the ground truth is empty`;
-  return run.state.running ? "no evaluation tells yet what it is worth" : "no evaluation tells what it is worth";
+  return run.state.running ? "no evaluation yet shows how good the model is" : "no evaluation shows how good the model is";
 }
 
 function progressText(run) {
@@ -177,7 +177,7 @@ function runSections(run, prefix) {
   return [missingNote(run), warningSection(run, prefix), run.scores ? null : curvesSection(run, prefix),
           run.evaluation ? [confusionSection(run.evaluation, prefix), evaluationSection(run, prefix), imageSection(run, prefix)]
                          : section(`${prefix}evaluation`, "Evaluation", el("p.faint", run.evaluations.length ?
-                             "The curves show the scores of the log; evaluation.json, which has categories, confusion and images, is not there." : "None is recorded so far.")),
+                             "The curves show the scores of the log; evaluation.json, with categories, confusion matrix and images, is missing." : "None is recorded so far.")),
           speedSection(run, prefix), settingsSection(run, prefix)].flat().filter(s => s);
 }
 

@@ -22,26 +22,28 @@
 // Notes on the files that matter when the metrics are compared with other tools'.
 static void print_notes(const EvalSummary *s) {
   if (s->unknown_image)
-    fprintf(stderr, "note: detections left out, their image is not in --gt: %d\n", s->unknown_image);
+    fprintf(stderr, "note: detections left out because their image is not in --gt: %d\n", s->unknown_image);
   if (s->unknown_category)
-    fprintf(stderr, "note: detections left out, their category is not in --gt: %d\n", s->unknown_category);
+    fprintf(stderr, "note: detections left out because their category is not in --gt: %d\n", s->unknown_category);
   if (s->duplicate_ids)
     fprintf(stderr, "note: annotations replaced by a later one with the same id, as in pycocotools: %d\n",
             s->duplicate_ids);
   if (s->zero_ids)
-    fprintf(stderr,
-            "note: an annotation has id 0: as in pycocotools, what matches it counts as false; number from 1\n");
+    fprintf(stderr, "note: an annotation has id 0: as in pycocotools, a detection that matches it counts as a false "
+                    "positive; number annotations from 1\n");
   if (s->other_size)
     fprintf(stderr,
-            "note: detections whose mask has another size than their image, so that, as in pycocotools, they match "
-            "nothing: %d; the first is detection %d\n",
+            "note: detections that match nothing, as in pycocotools, because their mask's size differs from the "
+            "image's: %d; the first is detection %d\n",
             s->other_size, s->first_other_size + 1);
   if (s->box_masks)
-    fprintf(stderr, "note: annotations without a usable mask, whose box stands in: %d; the first has id %lld\n",
+    fprintf(stderr,
+            "note: annotations without a valid mask, scored with their box as mask: %d; the first has id %lld\n",
             s->box_masks, (long long)s->first_box_mask);
   if (s->maskless)
     fprintf(stderr,
-            "note: detections without a mask, whose box stands in, as in pycocotools: %d; the first is detection %d\n",
+            "note: detections without a mask, scored with their box as mask, as in pycocotools: %d; the first is "
+            "detection %d\n",
             s->maskless, s->first_maskless + 1);
 }
 
@@ -54,9 +56,11 @@ static void note_boxless(const Coco *gt) {
     *(a->bbox[2] > 0 ? &masks : &nothing) += 1;
   }
   if (masks)
-    fprintf(stderr, "note: annotations without a box, which have their mask's, an error in pycocotools: %d\n", masks);
+    fprintf(stderr, "note: annotations without a box, scored with their mask's box (pycocotools fails on them): %d\n",
+            masks);
   if (nothing)
-    fprintf(stderr, "note: annotations without box or mask, which none can match, an error in pycocotools: %d\n",
+    fprintf(stderr,
+            "note: annotations without box or mask, which no detection can match (pycocotools fails on them): %d\n",
             nothing);
 }
 
@@ -64,10 +68,10 @@ static void note_boxless(const Coco *gt) {
 #define COCOEVAL_OPTIONS(X)                                                                                            \
   X(STRING, gt, NULL, "FILE", "annotations, in COCO's format")                                                         \
   X(STRING, dt, NULL, "FILE", "detections, in COCO's result format")                                                   \
-  X(CHOICE, iou, EVAL_BBOX, iou_types, "what is compared: boxes, masks, or masks and their boundaries")               \
+  X(CHOICE, iou, EVAL_BBOX, iou_types, "what is compared: boxes, masks, or masks and their boundaries")                \
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
-  X(FLAG, json, false, "print one JSON object, categories included, instead")                                          \
+  X(FLAG, json, false, "print one JSON object instead, including categories")                                          \
   X(FLAG, strict, false, "stop at a defect of --gt")                                                                   \
   X(STRING, defects, NULL, "FILE", "list the defects of --gt, a tab-separated row each")                               \
   X(HEADING, "Curves and confusion matrix: FILE.json, or a FOLDER")                                                    \
@@ -95,10 +99,7 @@ static void read_limits(const char *text, int limits[EVAL_LIMITS]) {
     p = end + 1;
   }
   if (!ok)
-    die(EXIT_USAGE,
-        "--max-dets %s: expected three whole numbers from 1 on that ascend, as 1,10,100 (pycocotools sorts them, fails "
-        "for fewer, and summarizes the first three of more)",
-        text);
+    die(EXIT_USAGE, "--max-dets %s: expected three increasing whole numbers of at least 1, such as 1,10,100", text);
 }
 
 static bool ends_in(const char *path, const char *ending) {
@@ -149,7 +150,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
     names[k] = name && *name ? name : ids[k];
   }
   char rule[128], s[NUMBER_TEXT], t[NUMBER_TEXT];
-  snprintf(rule, sizeof rule, "scores from %s on, IoU (%s) from %s on", number_text(score, s), iou_types[o->iou],
+  snprintf(rule, sizeof rule, "score ≥ %s, IoU (%s) ≥ %s", number_text(score, s), iou_types[o->iou],
            number_text(iou, t));
   const Confusion c = {.classes = n + 1, .count = count, .name = names, .background = true, .rule = rule};
   const bool ok = ends_in(path, ".json")  ? confusion_json(path, &c, err)
@@ -167,7 +168,7 @@ static void write_outputs(const CocoevalOptions *o, const EvalSummary *s, const 
   if (o->curves && !write_curves(o->curves, s, &err)) die(EXIT_RUN, "%s", err.msg);
   if (o->curves) file_set_add(&written, o->curves);
   if (o->confusion && !file_set_spares(&written, o->confusion, &err))
-    die(EXIT_USAGE, "--confusion %s: --curves has just written it; give another name", o->confusion);
+    die(EXIT_USAGE, "--confusion %s: --curves writes the same file; give another name", o->confusion);
   if (o->confusion && !write_confusion(o, gt, dt, &err)) die(EXIT_RUN, "%s", err.msg);
   file_set_free(&written);
 }
@@ -203,10 +204,10 @@ static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSu
   print_notes(s);
   if (o->iou == EVAL_BBOX) note_boxless(gt);
   if (s->ap_last < 0)
-    fprintf(stderr,
-            "note: no annotation of --gt is an object that counts: figures are -1, undefined, as in pycocotools\n");
+    fprintf(stderr, "note: --gt has no objects to score, so metrics are -1 (undefined), as in pycocotools\n");
   if (s->stats[0] < 0 && s->ap_last >= 0)
-    fprintf(stderr, "note: AP is at 100 detections, which --max-dets lacks: -1, as in pycocotools; at %d it is %.3f\n",
+    fprintf(stderr,
+            "note: AP is -1, as in pycocotools, because --max-dets does not include 100; at %d detections it is %.3f\n",
             last, s->ap_last);
   if (o->json) {
     cocoeval_print_json(stdout, s);
@@ -219,11 +220,13 @@ static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSu
 int main(int argc, char **argv) {
   CocoevalOptions o = {OPTION_DEFAULTS(COCOEVAL_OPTIONS)};
   OPTION_TABLE(table, CocoevalOptions, COCOEVAL_OPTIONS);
-  Cli cli = {.usage = "--gt FILE --dt FILE [options]",
-             .about = "COCO detection metrics, equal to pycocotools'; --iou boundary to boundary-iou-api's.",
-             .options = table,
-             .num_options = COUNT(table),
-             .values = &o};
+  Cli cli = {
+      .usage = "--gt FILE --dt FILE [options]",
+      .about =
+          "Computes COCO detection metrics, identical to pycocotools'; with --iou boundary, to boundary-iou-api's.",
+      .options = table,
+      .num_options = COUNT(table),
+      .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.gt || !o.dt) die(EXIT_USAGE, "--%s FILE is missing; --help shows the usage", o.gt ? "dt" : "gt");
 

@@ -18,22 +18,26 @@
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
-  X(STRING, data, NULL, "DIR", "data set in COCO's layout, IDX files, or a folder per class in train/ and val/")       \
+  X(STRING, data, NULL, "DIR", "data set in COCO format; for classifiers, IDX files or a folder per class in "         \
+    "train/ and val/")                                                                                                 \
   X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
   X(STRING, val_split, "val", "NAME", "split to evaluate on")                                                          \
   X(STRING, model, DEFAULT_MODEL, "NAME", "model whose input size is the default")                                     \
-  X(INT, size, 0, 1, 8192, "PIXELS", "shorter side of the input", .usual = "the model's")                              \
-  X(INT, max_size, 0, 1, 16384, "PIXELS", "longest side of the input",                                                 \
-    .usual = "the model's; 5/3 of --size where that is given")                                                         \
-  X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of padded input shapes")                                           \
-  X(FLAG, keep_empty, false, "images without objects are trained on, too, as with train --keep-empty")               \
-  X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "what crowds are that cover one object each, as with train --crowd")   \
-  X(FLAG, exif, false, "images are turned as their EXIF orientation says, as with train --exif")                     \
+  X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "the model's")                     \
+  X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
+    .usual = "the model's; 5/3 of --size if that is given")                                                            \
+  X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of input shapes that images are padded to")                        \
+  X(FLAG, keep_empty, false, "include images without objects, as train --keep-empty does")                             \
+  X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
+    "with train --crowd")                                                                                              \
+  X(FLAG, exif, false, "rotate images by their EXIF orientation, as train --exif does")                                \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
-  X(STRING, html, NULL, "FILE", "also write a page: findings, histograms, images with their masks in FILE-pictures/")  \
-  X(FLAG, single_file, false, "with --html: hold the pictures in the page instead of a folder beside it")              \
-  X(INT, html_images, 200, 1, 2000, "N", "with --html: number of images, those with defects first")
+  X(STRING, html, NULL, "FILE", "also write an HTML page: errors, hints, histograms, and images with their masks "     \
+    "(in FILE-pictures/)")                                                                                             \
+  X(FLAG, single_file, false, "with --html: embed the pictures in the page instead of writing them to "                \
+    "FILE-pictures/")                                                                                                  \
+  X(INT, html_images, 200, 1, 2000, "N", "with --html: number of images to show, those with errors first")
 // clang-format on
 
 typedef struct DoctorOptions {
@@ -60,7 +64,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
              .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
-  if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file is about the page of --html FILE, which is missing");
+  if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file needs --html FILE");
   if (surveyed_by(o.data)) return o;
   ModelConfig c;
   Err err;
@@ -237,8 +241,8 @@ static void report(const Diagnosis *f, const char *json, const void *options) {
 // Splits of such a folder have their folders' names.
 static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)(int, int)) {
   if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
-    die(EXIT_USAGE, "%s holds %s, whose splits are train and val; leave out --train-split and --val-split", o->data,
-        s->contents(o->data));
+    die(EXIT_USAGE, "%s contains %s, and its splits are always train and val: leave out --train-split and --val-split",
+        o->data, s->contents(o->data));
   return s->survey(&(SourceSurvey){
       .dir = o->data, .canvas = {o->size, o->size}, .decode = o->decode, .tick = tick, .report = report, .context = o});
 }

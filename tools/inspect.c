@@ -145,13 +145,13 @@ int main(int argc, char **argv) {
   InspectOptions o = {OPTION_DEFAULTS(INSPECT_OPTIONS)};
   OPTION_TABLE(table, InspectOptions, INSPECT_OPTIONS);
   Cli cli = {.usage = "FILE [TENSOR…] [options]",
-             .about = "Lists the metadata and tensors of a file of weights, or statistics of the tensors named.",
+             .about = "Lists the metadata and tensors of a weights file, or statistics of the named tensors.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o,
              .positional = "FILE [TENSOR…]"};
   cli_parse_or_exit(&cli, argc, argv);
-  if (!cli.num_args) die(EXIT_USAGE, "name a file of weights; --help shows the usage");
+  if (!cli.num_args) die(EXIT_USAGE, "no weights file given; --help shows the usage");
   Checkpoint c;
   Record j = {0};
   Err err;
@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
   if (cli.num_args == 1) print_all(&c, o.json, &j);
   for (int i = 1; i < cli.num_args; i++) {
     const CkptTensor *t = ckpt_find(&c, cli.args[i]);
-    if (!t) die(EXIT_USAGE, "%s: no tensor %s; without names, all are listed", cli.args[0], cli.args[i]);
+    if (!t) die(EXIT_USAGE, "%s has no tensor %s; leave the names out to list all", cli.args[0], cli.args[i]);
     if (o.json)
       print_json(t, true, &j);
     else

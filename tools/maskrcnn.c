@@ -13,12 +13,12 @@
 // The programs' argv[0], which their messages begin with.
 static const struct {
   const char *name, *argv0, *about;
-} programs[] = {{"train", "maskrcnn train", "trains a model on a data set, and evaluates it"},
-                {"infer", "maskrcnn infer", "finds objects in images, or evaluates a model on a data set"},
-                {"doctor", "maskrcnn doctor", "says what is in a data set, what is wrong with it, which options suit"},
-                {"cocoeval", "maskrcnn cocoeval", "scores a file of detections as COCO does"},
-                {"inspect", "maskrcnn inspect", "lists what a file of weights holds"},
-                {"report", "maskrcnn report", "writes a page about one or several runs of train"}};
+} programs[] = {{"train", "maskrcnn train", "train a detector or classifier and evaluate it"},
+                {"infer", "maskrcnn infer", "run a model on images, or evaluate it on a data set"},
+                {"doctor", "maskrcnn doctor", "check a data set and suggest training options"},
+                {"cocoeval", "maskrcnn cocoeval", "compute COCO metrics from files of annotations and detections"},
+                {"inspect", "maskrcnn inspect", "list the metadata and tensors of a weights file"},
+                {"report", "maskrcnn report", "write an HTML page of one or several training runs"}};
 
 static void print_help(void) {
   puts("usage: maskrcnn COMMAND [options]; maskrcnn COMMAND --help lists its options\n");
@@ -29,7 +29,7 @@ static void print_help(void) {
 static char *own_folder(void) {
   char self[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (length <= 0) die(EXIT_RUN, "cannot tell where it is installed: /proc is not there");
+  if (length <= 0) die(EXIT_RUN, "cannot find the folder it is installed in: /proc is not mounted");
   self[length] = '\0';
   *strrchr(self, '/') = '\0';
   return xstrdup(self);
@@ -49,8 +49,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < COUNT(programs); i++)
     if (!strcmp(asked, programs[i].name)) run(i, argv + 1);
   const bool help = !strcmp(asked, "--help") || !strcmp(asked, "-h"), version = !strcmp(asked, "--version");
-  if (!help && !version && *asked) die(EXIT_USAGE, "there is no command %.100s; maskrcnn --help lists them", asked);
-  if (!help && !version) die(EXIT_USAGE, "which command? maskrcnn --help lists them");
+  if (!help && !version && *asked) die(EXIT_USAGE, "unknown command %.100s; maskrcnn --help lists the commands", asked);
+  if (!help && !version) die(EXIT_USAGE, "no command given; maskrcnn --help lists the commands");
   if (help)
     print_help();
   else

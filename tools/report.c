@@ -14,7 +14,7 @@ enum { MAX_RUNS = 8 }; // one colour each: page/report.css
 // clang-format off
 #define REPORT_OPTIONS(X)                                                                                              \
   X(STRING, out, NULL, "FILE.html", "file to write", .usual = "report.html in the folder, for a single run")           \
-  X(FLAG, single_file, false, "put the pictures into the page, so that it can be sent as one file")
+  X(FLAG, single_file, false, "embed the pictures in the page, so that it can be sent as one file")
 // clang-format on
 
 typedef struct ReportOptions {
@@ -51,7 +51,7 @@ static PageRun run_of(char *arg) {
   if (path_is_dir(path)) {
     run.folder = path;
     if (!run_has_facts(path))
-      fprintf(stderr, "report: %s: no " RUN_LOG ", " RUN_RECORD " or " RUN_EVALUATION ": is it a run's folder?\n",
+      fprintf(stderr, "report: %s: no " RUN_LOG ", " RUN_RECORD " or " RUN_EVALUATION "; is it the folder of a run?\n",
               path);
   } else if (path_is_file(path)) {
     run.log = path;
@@ -93,10 +93,11 @@ int main(int argc, char **argv) {
   Err err;
   cli_parse_or_exit(&cli, argc, argv);
   const int n = cli.num_args;
-  if (!n || n > MAX_RUNS) die(EXIT_USAGE, "give one to %d folders of runs; --help says more", MAX_RUNS);
+  if (!n || n > MAX_RUNS) die(EXIT_USAGE, "give 1 to %d runs; --help shows the usage", MAX_RUNS);
   for (int i = 0; i < n; i++) run[i] = run_of(cli.args[i]);
   if (n > 1) name_runs(run, n);
-  if (!o.out && (n > 1 || !run[0].folder)) die(EXIT_USAGE, "--out FILE.html is missing: where the page goes");
+  if (!o.out && (n > 1 || !run[0].folder))
+    die(EXIT_USAGE, "--out FILE.html is missing; it is optional only for the folder of a single run");
   char *out = o.out ? xstrdup(o.out) : xasprintf("%s/" PAGE_FILE, run[0].folder);
   spare_inputs(out, run, n);
   if (!page_of_runs(out, run, n, o.single_file, &err)) die(EXIT_RUN, "%s", err.msg);

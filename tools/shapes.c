@@ -18,8 +18,8 @@ static void show_progress(int done, int total) {
   X(INT, val, 200, 1, 999999, "N", "number of validation images")                                                      \
   X(INT, size, 0, 1, 4096, "PIXELS", "height and width of an image", .usual = "128; 28 with --idx")                    \
   X(INT64, seed, 1, 0, INFINITY, "N", "seed of the random number generator")                                           \
-  X(FLAG, idx, false, "instead: one gray shape per image, with its class, in IDX files like MNIST's")                  \
-  X(FLAG, folders, false, "instead: one shape per image, in a folder per class: train/CLASS, val/CLASS")
+  X(FLAG, idx, false, "write a classification data set instead: one gray shape per image, in IDX files like MNIST's")  \
+  X(FLAG, folders, false, "write a classification data set instead: one shape per image, in train/CLASS, val/CLASS")
 // clang-format on
 
 typedef struct ShapesOptions {
@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
   ShapesOptions o = {OPTION_DEFAULTS(SHAPES_OPTIONS)};
   OPTION_TABLE(table, ShapesOptions, SHAPES_OPTIONS);
   Cli cli = {.usage = "--out DIR [options]",
-             .about = "Writes a data set of textured shapes in COCO's layout, or of single shapes by class.",
+             .about = "Generates a data set of textured shapes in COCO format, or of single shapes for classifiers.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o};

@@ -21,7 +21,7 @@ static void refuse_other(const TrainSpec *o, const Source *own) {
     const Source *other = models[i]->source;
     const char *what = other != own && other->contents ? other->contents(o->data) : NULL;
     if (what)
-      die(EXIT_USAGE, "%s contains %s, which %s cannot train on: choose --model among %s, or give %s", o->data, what,
+      die(EXIT_USAGE, "%s contains %s, which %s cannot train on: choose %s as --model, or give %s", o->data, what,
           own->learners, other->learner, own->wanted);
   }
 }
@@ -67,7 +67,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
     die(EXIT_USAGE, "%s", err.msg);
   if (!evaluates(o)) return false;
   if (!asked_to_evaluate(o) && !source->has(o->data, o->val_split, &options, &err)) {
-    fprintf(stderr, "no evaluation: %s\n", err.msg);
+    fprintf(stderr, "note: the run will not evaluate: %s\n", err.msg);
     return false;
   }
   options.train = train;

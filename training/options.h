@@ -71,7 +71,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .usual = DEFAULT_MODEL, .note = "the model of --weights if given", .first = true,                                  \
     .settle = settle_model)                                                                                            \
   X(STRING, weights, NULL, "FILE",                                                                                     \
-    "initial weights: of this program, torchvision's (.pth, .safetensors), or a torchvision ResNet as the backbone",   \
+    "initial weights: from this program, from torchvision (.pth, .safetensors), or a torchvision ResNet for the "      \
+    "backbone",                                                                                                        \
     .first = true, .local = true)                                                                                      \
   X(FLAG, reset_heads, false, "with --weights: replace the output layers by new ones for the classes of the data",     \
     .first = true)                                                                                                     \
@@ -167,15 +168,15 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     .usual = "an epoch, at least 100 steps", .settle = settle_checkpoint_every)                                        \
   X(INT, keep, 0, 0, 1e6, "N", "also keep the last N checkpoints as checkpoint-STEP.safetensors")                      \
   X(CHOICE, on_divergence, DIVERGENCE_STOP, divergence_names,                                                          \
-    "when loss or gradient is not finite: stop, or resume from an earlier checkpoint at half the learning rate, up "   \
-    "to three times")                                                                                                  \
+    "if the loss or a gradient is not finite: stop, or resume from an earlier checkpoint at half the learning "        \
+    "rate, up to three times")                                                                                         \
   X(INT, stop_after, 0, 1, 1e9, "STEPS", "save a checkpoint and stop after this many steps of this session, for "      \
     "queues with a time limit",                                                                                        \
     .words = word_never)                                                                                               \
   X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true, .local = true)    \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations (GPU only)", .first = true, .key = "amp")           \
   X(FLAG, tf32, false, "TF32 matrix products (GPU only)", .key = "tf32")                                               \
-  X(STRING, conv, NULL, "RUNG[/TILE]", "convolution kernels to use (GPU only)",                                        \
+  X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use (GPU only)",                                      \
     .usual = "the fastest for each layer")                                                                             \
   X(HEADING, "Several GPUs: docs/scaling.md")                                                                          \
   X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs to train on; leave it out under torchrun, srun and mpirun",        \

@@ -161,8 +161,8 @@ static void warn_of_data(RecordList *l, const char *use, const Examination *e, c
     add_warning(l, "%s: %s", use, line);
     free(line);
   }
-  if (bad) add_warning(l, "%s: %d images that cannot be used: %s", use, bad, e && e->scored ? "left out" : "replaced");
-  if (d->others) add_warning(l, "%s: %d files that are no images: not read", use, d->others);
+  if (bad) add_warning(l, "%s: %d unusable images: %s", use, bad, e && e->scored ? "left out" : "replaced");
+  if (d->others) add_warning(l, "%s: %d files ignored because they are not named .jpg, .jpeg or .png", use, d->others);
   for (int i = 0; i < d->notes.n; i++) add_warning(l, "%s", d->notes.line[i]);
 }
 

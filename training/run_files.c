@@ -184,7 +184,7 @@ static bool keep_best(RunFiles *f, double deadline, Err *err) {
   if (!best_keep(&f->best, f->best_due, f->evaluated, err)) return saver_may_pass(errno) && now_seconds() < deadline;
   best_names(&f->best, f->best_due, names, sizeof names);
   f->best_due = 0;
-  log_note(&f->log, "step %lld: best result so far, saved as %s", (long long)f->scoring.step, names);
+  log_note(&f->log, "step %lld: best so far, saved as %s", (long long)f->scoring.step, names);
   return true;
 }
 

@@ -1,4 +1,7 @@
 #include "classification/data/class_objects.h"
+#include <stdlib.h>
+#include "base/text.h"
+#include "base/wrap.h"
 
 // The image's class, and the map from the canvas, which the image fills.
 static int64_t write_class(const Dataset *d, const Placing *p) {
@@ -15,11 +18,16 @@ static int64_t write_class(const Dataset *d, const Placing *p) {
 }
 
 static void print_set(const Dataset *d, FILE *out) {
-  fprintf(out, "data: %d training images, %d classes, input %d x %d (h x w)", d->num_images, d->classes, d->canvas[0].h,
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  fprintf(f, "data: %d training images, %d classes, input %d x %d (h x w)", d->num_images, d->classes, d->canvas[0].h,
           d->canvas[0].w);
-  if (d->bad_images) fprintf(out, "; %d unusable images left out", d->bad_images);
-  if (d->others) fprintf(out, "; %d files ignored: not named .jpg, .jpeg or .png", d->others);
-  fprintf(out, "\n");
+  if (d->bad_images) fprintf(f, "; %d unusable images left out", d->bad_images);
+  if (d->others) fprintf(f, "; %d files ignored: not named .jpg, .jpeg or .png", d->others);
+  text_close(f);
+  wrap_print(out, text, 0, 2, wrap_columns(out));
+  free(text);
 }
 
 // Class 0 is an ordinary class: without an image the label is -1.

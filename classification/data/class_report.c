@@ -84,8 +84,7 @@ static void say_pair(Diagnosis *f, const ClassSplit *s, int image, const ClassSp
 static void say_wrong(Diagnosis *f, int split, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   if (s->data.bad_images)
-    found_wrong(f, split, "image files of unknown size", s->data.bad_images,
-                "left out; each is named on standard error");
+    found_wrong(f, split, "image files of unknown size", s->data.bad_images, "left out; standard error lists them");
   if (v->unreadable) {
     found_wrong(f, split, class_defects[CLASS_UNREADABLE].what, v->unreadable,
                 class_defects[CLASS_UNREADABLE].treatment);
@@ -107,8 +106,9 @@ static void hurt_by_rare(Diagnosis *f, const ClassSplit *train) {
     first = i;
   }
   if (rare)
-    found_hurt(f, "classes with a tenth of the largest's images or less: %d, the first %s with %d of %d", rare,
-               train->data.coco.categories[first].name, count[first], most);
+    found_hurt(
+        f, "classes with at most a tenth of the largest class's images: %d; the first is %s, with %d compared with %d",
+        rare, train->data.coco.categories[first].name, count[first], most);
 }
 
 static void hurt_by_split(Diagnosis *f, const ClassSplit *s) {
@@ -116,12 +116,13 @@ static void hurt_by_split(Diagnosis *f, const ClassSplit *s) {
   const int same = v->copies - v->conflicts;
   if (!s->open) return;
   for (int i = 0; i < s->data.notes.n; i++) found_hurt(f, "%s", s->data.notes.line[i]);
-  if (same > 0) found_hurt(f, "images of %s that are copies of another one there: %d", s->name, same);
+  if (same > 0) found_hurt(f, "duplicate images in %s: %d", s->name, same);
   if (v->small)
-    found_hurt(f, "%d images of %s are smaller than half the input size and will be upscaled more than 2x", v->small,
+    found_hurt(f, "%d images in %s are smaller than half the input size and will be upscaled more than 2x", v->small,
                s->name);
   if (s->data.others)
-    found_hurt(f, "files of %s that are not called .jpg, .jpeg or .png, and are not read: %d", s->name, s->data.others);
+    found_hurt(f, "files in %s that are ignored because they are not named .jpg, .jpeg or .png: %d", s->name,
+               s->data.others);
 }
 
 static void say_hurts(Diagnosis *f, const ClassCheckup *c) {
@@ -166,8 +167,8 @@ static void find_classes(Diagnosis *f, const ClassCheckup *c) {
 
 static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
   *f = (Diagnosis){.classes = true, .data = xstrdup(r->dir), .sound = c->sound};
-  f->read_as = xstrdup(classes_layout(r->dir) == CLASSES_IDX ? "IDX files" : "folders of images by class");
-  if (!r->decode) f->unseen = xstrdup(" in names and sizes; image files were not looked at");
+  f->read_as = xstrdup(classes_layout(r->dir) == CLASSES_IDX ? "IDX files" : "a folder of images per class");
+  if (!r->decode) f->unseen = xstrdup(" in names and sizes; image files were not decoded");
   find_split(f, 0, &c->train);
   find_split(f, 1, &c->val);
   find_classes(f, c);

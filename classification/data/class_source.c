@@ -6,7 +6,7 @@
 #include "data/batches/source.h"
 
 static const char *contents(const char *dir) {
-  static const char *const what[] = {[CLASSES_IDX] = "IDX files", [CLASSES_FOLDERS] = "folders of images by class"};
+  static const char *const what[] = {[CLASSES_IDX] = "IDX files", [CLASSES_FOLDERS] = "a folder of images per class"};
   return what[classes_layout(dir)];
 }
 
@@ -18,19 +18,20 @@ static bool find(const char *dir, const char *train_split, const char *val_split
   const char *const split[] = {train_split, val_split};
   for (int i = 0; i < COUNT(split); i++)
     if (!is_split(split[i]))
-      return err_set(err, "--%s-split %s: data sets of images by class have the splits train, val and test",
+      return err_set(err, "--%s-split %s: the splits of a classification data set are train, val and test",
                      i ? "val" : "train", split[i]);
   if (contents(dir)) return true;
   if (!path_is_dir(dir)) return err_set(err, "%s: no such folder", dir);
   return err_set(err,
-                 "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders of "
-                 "images by class (train/CLASS/…)",
+                 "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor a folder of "
+                 "images per class (train/CLASS/…)",
                  dir);
 }
 
 static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
   if (classes_has(dir, split) || (o->val_fraction > 0 && !strcmp(split, "val"))) return true;
-  return err_set(err, "%s has no images for it; --val-fraction 0.2 would hold out some of the training images", dir);
+  return err_set(err, "%s has no validation images; --val-fraction 0.2 would hold out some of the training images",
+                 dir);
 }
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
@@ -53,7 +54,7 @@ static bool gray(const char *dir) { return classes_layout(dir) == CLASSES_IDX; }
 
 const Source source_of_classes = {.learner = "a classifier",
                                   .learners = "classifiers",
-                                  .wanted = "images by class",
+                                  .wanted = "a classification data set",
                                   .contents = contents,
                                   .find = find,
                                   .has = has,

@@ -9,8 +9,8 @@
 const ClassDefectInfo class_defects[CLASS_DEFECTS] = {
     [CLASS_UNREADABLE] = {"image files that cannot be decoded",
                           "replaced by another in training, left out in evaluation"},
-    [CLASS_CONFLICT] = {"images that are there again under another class", "both are taken as they are"},
-    [CLASS_SHARED] = {"images of val that are in train, too", "scores are higher than they should be"},
+    [CLASS_CONFLICT] = {"identical images with different classes", "each is used with its class"},
+    [CLASS_SHARED] = {"val images that are also in train", "scores on val will be too high"},
 };
 
 // Per-image results that the pass over the images collects.

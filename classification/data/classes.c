@@ -266,7 +266,7 @@ static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions 
   free(count);
   if (c->num_categories < 2 || (d->gray && seen == 1))
     return err_set(err, "%s: only one class, %s; %s", c->path, c->categories[last].name,
-                   d->gray ? "a classifier needs at least two" : "is this a folder too far up or down?");
+                   d->gray ? "a classifier needs at least two" : "does --data point one folder too high or too low?");
   return d->gray || empty == c->num_categories ||
          err_set(err, "%s/%s: no readable JPEG or PNG file; put images there, or remove the folder", c->path,
                  c->categories[empty].name);
@@ -297,11 +297,11 @@ static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bo
 static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split, const ClassOptions *o, Err *err) {
   const ClassLayout layout = classes_layout(dir);
   if (!class_split_names(split))
-    return err_set(err, "split %s: data sets of images by class have the splits train, val and test", split);
+    return err_set(err, "split %s: the splits of a classification data set are train, val and test", split);
   if (layout == CLASSES_NONE)
     return err_set(err,
-                   "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor folders "
-                   "of images by class (train/CLASS/…)",
+                   "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor a folder "
+                   "of images per class (train/CLASS/…)",
                    dir);
   const bool idx = layout == CLASSES_IDX, held_out = o->val_fraction > 0 && !strcmp(split, "val");
   ClassOptions own = *o;
@@ -322,7 +322,7 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   if (!check_classes(d, l, o, err)) return false;
   choose_images(d, l, &own, held_out);
   if (d->num_images > 0) return true;
-  return err_set(err, "%s: none of %d images is left for %s%s; %d were unusable%s", c->path, c->num_images, split,
+  return err_set(err, "%s: none of its %d images is left for %s%s; %d cannot be used%s", c->path, c->num_images, split,
                  own.val_fraction > 0 ? " by --val-fraction" : "", d->bad_images,
                  own.val_fraction > 0 ? "; choose another fraction or add images" : "");
 }

@@ -144,8 +144,8 @@ static bool read_elements(Idx *a, IdxBytes *s, const char *name, size_t size, ui
   if (have < total) return refuse_cut(a, s, name, total, have, err);
   uint8_t more;
   if (source_read(s, &more, 1) > 0)
-    return err_set(err, "%s: there are more data than the %d images of %d x %d in the header; download it again", name,
-                   a->n, a->w, a->h);
+    return err_set(err, "%s: the file has more data than the %d images of %d x %d in its header; download it again",
+                   name, a->n, a->w, a->h);
   return !(s->cut || s->corrupt) || refuse_cut(a, s, name, total, have, err); // the checksum comes last
 }
 

@@ -26,7 +26,7 @@ static bool open_set(Dataset *d, const char *dir, const char *split, const Sourc
 
 const Source source_of_objects = {.learner = "a detector",
                                   .learners = "detectors",
-                                  .wanted = "data with boxes",
+                                  .wanted = "a data set in COCO format",
                                   .find = find,
                                   .has = has,
                                   .open = open_set};

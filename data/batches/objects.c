@@ -1,6 +1,9 @@
 #include "data/batches/objects.h"
+#include <stdlib.h>
 #include <string.h>
 #include "base/output.h"
+#include "base/text.h"
+#include "base/wrap.h"
 #include "data/batches/bitmap.h"
 
 static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
@@ -70,7 +73,10 @@ static int64_t write_objects(const Dataset *d, const Placing *p) {
 }
 
 static void print_set(const Dataset *d, FILE *out) {
-  fprintf(out, "data: %d training images, %d categories, at most %d objects per image", d->num_images, d->classes - 1,
+  char *text;
+  size_t size;
+  FILE *f = text_open(&text, &size);
+  fprintf(f, "data: %d training images, %d categories, at most %d objects per image", d->num_images, d->classes - 1,
           d->max_objects);
   const struct {
     int n;
@@ -81,8 +87,10 @@ static void print_set(const Dataset *d, FILE *out) {
       {d->crowds, "crowd annotations left out"},
   };
   for (int i = 0; i < COUNT(odd); i++)
-    if (odd[i].n) fprintf(out, "; %d %s", odd[i].n, odd[i].what);
-  fprintf(out, "\n");
+    if (odd[i].n) fprintf(f, "; %d %s", odd[i].n, odd[i].what);
+  text_close(f);
+  wrap_print(out, text, 0, 2, wrap_columns(out));
+  free(text);
   if (d->coco.origin) line_print(out, "annotations: %s", d->coco.origin);
   for (int i = 0; i < d->num_canvases; i++) fprintf(out, "canvas %d x %d (h x w)\n", d->canvas[i].h, d->canvas[i].w);
 }

@@ -135,6 +135,11 @@ static bool source_settled(const IndexSource *s) {
   return (double)(now.tv_sec - s->changed[0]) + 1e-9 * (double)(now.tv_nsec - s->changed[1]) > 0.1;
 }
 
+static const char *name_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
 // NULL where the source is not there.
 static char *index_path(const char *folder, const char *source) {
   char *real = realpath(source, NULL);
@@ -283,7 +288,7 @@ static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reas
   unlink(index); // of no use any more; and file systems write out at once what replaces a file
   if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
   if (reason != 0) {
-    c->origin = xasprintf("parsed; not cached, because %s cannot be written: %s", index, strerror(reason));
+    c->origin = xasprintf("parsed; cannot write %s: %s", index, strerror(reason));
     return false;
   }
   Coco mapped;
@@ -302,13 +307,13 @@ static bool parse(Coco *c, const char *path, const char *index, Err *err) {
   bool ok = true;
   double start = now_seconds();
   if (source_of(path, &source) && lock >= 0 && map_index(c, index, path, &source)) {
-    c->origin = xasprintf("from %s, which another process wrote", index);
+    c->origin = xasprintf("from %s, which another process wrote", name_of(index));
   } else {
     ok = coco_load(c, path, err);
     double seconds = now_seconds() - start;
     if (ok && keep(c, index, tmp, lock, reason, &source))
-      c->origin =
-          xasprintf("parsed in %.2f s, cached as %s in %.2f s", seconds, index, now_seconds() - start - seconds);
+      c->origin = xasprintf("parsed in %.2f s, cached in %.2f s as %s", seconds, now_seconds() - start - seconds,
+                            name_of(index));
   }
   if (lock >= 0) {
     if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed
@@ -325,7 +330,7 @@ bool coco_open(Coco *c, const char *path, const char *folder, Err *err) {
   IndexSource source;
   bool ok = true;
   if (source_of(path, &source) && map_index(c, index, path, &source))
-    c->origin = xasprintf("from %s in %.2f s", index, now_seconds() - start);
+    c->origin = xasprintf("from %s in %.2f s", name_of(index), now_seconds() - start);
   else
     ok = parse(c, path, index, err);
   free(index);

@@ -17,7 +17,7 @@ static bool folder_is_ours(const char *dir, const char *marker, Err *err) {
   }
   closedir(d);
   return empty || ours ||
-         err_set(err, "%s contains files that are not a shapes data set of this format; choose another folder", dir);
+         err_set(err, "%s contains other files than a shapes data set of this format; choose an empty folder", dir);
 }
 
 static bool write_marker(const ShapesConfig *c, const char *marker, Err *err) {

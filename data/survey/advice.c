@@ -47,25 +47,23 @@ static void advise_sizes(Advice *a, const Split *t) {
   const Survey *s = &t->survey;
   const Coco *c = &t->data.coco;
   const int size = t->data.resize.size;
-  if (s->objects == 0) hurt(a, "no object to train on, only background");
+  if (s->objects == 0) hurt(a, "no objects to train on: all images are background only");
   if (s->objects && s->size90 / s->scale50 <= 1)
-    hurt(a, "nine in ten boxes are at most a pixel large: are they fractions of the image? COCO's are in pixels");
+    hurt(a, "90 %% of the boxes are at most a pixel in size: are they normalized to 0..1? COCO boxes are in pixels");
   if (s->tiny) {
     NameSentence names = {0};
     for (int k = 0; k < c->num_categories; k++)
       if (2 * s->category[k].tiny > s->category[k].objects)
         add_name(&names, "%.40s %d of %d", c->categories[k].name, s->category[k].tiny, s->category[k].objects);
-    hurt(a, "objects below %d pixels at --size %d, which are hardly learnt: %d of %d (%.1f %%)%s%s", SURVEY_TINY, size,
-         s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "", names_end(&names));
+    hurt(a, "objects smaller than %d pixels at --size %d, which are hard to learn: %d of %d (%.1f %%)%s%s", SURVEY_TINY,
+         size, s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "", names_end(&names));
   }
   if (s->scale50 > 2)
-    hurt(a, "--size %d enlarges the images %.1f times, which costs time and adds no information", size,
-         (double)s->scale50);
+    hurt(a, "--size %d upscales the images %.1fx, which costs time and adds no information", size, (double)s->scale50);
   if (s->large)
     hurt(a,
-         "images of at least 4 times the pixels that training uses: %d, the largest %d x %d; stored smaller, they "
-         "decode "
-         "faster",
+         "images with at least 4 times as many pixels as training uses: %d, the largest %d x %d; downscaled files "
+         "decode faster",
          s->large, s->image100.w, s->image100.h);
 }
 
@@ -88,13 +86,13 @@ static void advise_categories(Advice *a, const Split *t, const Split *v) {
     hurt(a, "categories with objects in %s but none in %s: %d (%s)", v->name, t->name, untrained.n,
          names_end(&untrained));
   if (unscored.n)
-    hurt(a, "categories without an object in %s, which are not scored: %d (%s)", v->name, unscored.n,
+    hurt(a, "categories without objects in %s, which are not scored: %d (%s)", v->name, unscored.n,
          names_end(&unscored));
   for (int i = 0; i < t->data.notes.n; i++) hurt(a, "%s", t->data.notes.line[i]);
   for (int i = 0; v && i < v->data.notes.n; i++) hurt(a, "%s", v->data.notes.line[i]);
   int n = c->num_categories ? t->survey.category[most].objects : 0;
   if (t->survey.used > 1 && n > t->survey.objects / 2)
-    hurt(a, "%.0f %% of all objects are of one category, %.40s", percent(n, t->survey.objects),
+    hurt(a, "%.0f %% of all objects belong to one category, %.40s", percent(n, t->survey.objects),
          c->categories[most].name);
 }
 
@@ -109,9 +107,8 @@ static void advise_room(Advice *a, const Split *t, int canvases) {
   const Dataset *d = &t->data;
   if (s->crowded)
     hurt(a,
-         "images with more than %d objects: %d, the fullest %.80s with %d; every place of a batch has room for that, "
-         "%.1f "
-         "MB of which %.1f MB are masks, twice on the device and three times on the host",
+         "images with more than %d objects: %d; %.80s has the most, %d; each image of a batch reserves memory for that "
+         "many, %.1f MB, %.1f MB of it for masks, twice on the device and three times on the host",
          SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
          1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
   advise_limit(a, t);
@@ -141,11 +138,11 @@ static void advise_files(Advice *a, const Split *t) {
   uint64_t *keys = sorted_keys(t, &n);
   for (int i = 1; i < n; i++) again += keys[i] == keys[i - 1];
   free(keys);
-  if (again) hurt(a, "image files of %s that are copies of another one there: %d", t->name, again);
+  if (again) hurt(a, "duplicate image files in %s: %d", t->name, again);
   if (t->defects.turned && !t->data.upright)
     hurt(a,
-         "images with an EXIF orientation, which training ignores as torchvision does: %d; where --html shows that "
-         "their masks do not fit, give --exif, here and to train",
+         "images with an EXIF orientation, which training ignores as torchvision does: %d; if --html shows misplaced "
+         "masks, give --exif to doctor and train",
          t->defects.turned);
 }
 
@@ -154,7 +151,7 @@ static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
   if (d->num_images < 1000)
     hurt(a, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)", d->num_images);
   if (10 * d->without_objects >= d->coco.num_images && !keep_empty)
-    hurt(a, "images without an object, which are left out: %d of %d; --keep-empty shows them as background",
+    hurt(a, "images without objects, which are left out: %d of %d; train --keep-empty uses them as background",
          d->without_objects, d->coco.num_images);
 }
 
@@ -164,8 +161,8 @@ static void advise_ids(Advice *a, const Split *s) {
   for (int i = 0; i < c->num_anns; i++) zero += c->anns[i].id == 0;
   if (zero)
     hurt(a,
-         "annotations of %s with id 0: %d; cocoeval and pycocotools count what matches one as false, train and infer "
-         "do not: number from 1",
+         "annotations of %s with id 0: %d; cocoeval and pycocotools count detections that match one as false "
+         "positives, train and infer do not: number annotations from 1",
          s->name, zero);
 }
 

@@ -65,15 +65,15 @@ static void say_canvases(FoundSplit *f, const Split *s, int canvases) {
   for (int i = 0, used = 0; i < s->data.num_canvases; i++)
     used += snprintf(text + used, sizeof text - (size_t)used, "%s %d x %d", i ? "," : "", s->data.canvas[i].w,
                      s->data.canvas[i].h);
-  found_say(f, "input", "scaled %.2gx (median) onto canvases%s, %.0f %% padding", (double)s->survey.scale50, text,
-            100 * s->survey.padding[canvases - 1]);
+  found_say(f, "input", "resized %.2gx (median), padded to%s; %.0f %% of the pixels are padding",
+            (double)s->survey.scale50, text, 100 * s->survey.padding[canvases - 1]);
 }
 
 static void say_objects(FoundSplit *f, const Split *s) {
   const Survey *v = &s->survey;
   char most[64] = "", crowds[64] = "";
   if (v->objects) snprintf(most, sizeof most, "; at most %d per image", s->data.max_objects);
-  if (s->data.crowds) snprintf(crowds, sizeof crowds, "; crowds, which are left out: %d", s->data.crowds);
+  if (s->data.crowds) snprintf(crowds, sizeof crowds, "; %d crowd annotations left out", s->data.crowds);
   found_say(f, "objects", "%d in %d of %d categories%s%s", v->objects, v->used, s->data.coco.num_categories, most,
             crowds);
   if (v->objects)
@@ -84,7 +84,7 @@ static void say_objects(FoundSplit *f, const Split *s) {
 static void say_split(FoundSplit *f, const Split *s, int canvases) {
   const Survey *v = &s->survey;
   char without[64] = "";
-  if (s->data.without_objects) snprintf(without, sizeof without, "; without an object: %d", s->data.without_objects);
+  if (s->data.without_objects) snprintf(without, sizeof without, "; %d without objects", s->data.without_objects);
   found_say(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without, v->image50.w,
             v->image50.h, v->image100.w, v->image100.h);
   say_canvases(f, s, canvases);
@@ -157,7 +157,7 @@ void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) 
   *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
   f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
                          o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
-  if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not looked at");
+  if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not checked");
   if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);
   find_split(f, 0, &c->train, o->canvases);
   find_split(f, 1, &c->val, o->canvases);

@@ -9,42 +9,40 @@
 #include "data/survey/twice.h"
 
 const DefectInfo defect_info[DEFECTS] = {
-    [DEFECT_IMAGE_ID] = {"image-id", "images whose id comes again", "the last one counts", .of = "image"},
-    [DEFECT_CATEGORY_ID] = {"category-id", "categories whose id comes again", "the last one counts", .of = "category"},
-    [DEFECT_ANN_ID] = {"annotation-id", "annotations whose id comes again",
-                       "all count in training and its scores; cocoeval takes the last, as pycocotools does",
+    [DEFECT_IMAGE_ID] = {"image-id", "images with a duplicate id", "the last one is used", .of = "image"},
+    [DEFECT_CATEGORY_ID] = {"category-id", "categories with a duplicate id", "the last one is used", .of = "category"},
+    [DEFECT_ANN_ID] = {"annotation-id", "annotations with a duplicate id",
+                       "training and its evaluation use all; cocoeval uses the last, as pycocotools does",
                        .of = "annotation"},
-    [DEFECT_NO_IMAGE] = {"no-image", "annotations of an image that is not in the file", "left out", .of = "annotation"},
-    [DEFECT_NO_CATEGORY] = {"no-category", "annotations of a category that is not in the file", "left out",
-                            .of = "annotation"},
-    [DEFECT_CROWD] = {"crowd", "annotations marked as crowds that cover one object each, as CVAT marks brush masks",
+    [DEFECT_NO_IMAGE] = {"no-image", "annotations with an unknown image id", "left out", .of = "annotation"},
+    [DEFECT_NO_CATEGORY] = {"no-category", "annotations with an unknown category id", "left out", .of = "annotation"},
+    [DEFECT_CROWD] = {"crowd", "crowd annotations that cover one object each, such as CVAT's brush masks",
                       "taken as objects; --crowd ignore leaves them out", .of = "annotation"},
-    [DEFECT_BOX_EMPTY] = {"box-empty", "boxes without area inside their image", "left out",
+    [DEFECT_BOX_EMPTY] = {"box-empty", "boxes with no area inside their image", "left out",
                           "scored as objects that no box matches", "annotation"},
-    [DEFECT_BOX_BEYOND] = {"box-beyond", "boxes that reach more than a pixel beyond their image",
-                           "clipped to the image", "scored as they are", "annotation"},
-    [DEFECT_BOX_APART] = {"box-apart", "boxes that lie elsewhere than their masks", "both are taken as they are",
+    [DEFECT_BOX_BEYOND] = {"box-beyond", "boxes that extend more than a pixel beyond their image",
+                           "clipped to the image", "scored without clipping", "annotation"},
+    [DEFECT_BOX_APART] = {"box-apart", "boxes that do not match their masks", "both are used unchanged",
                           .of = "annotation"},
     [DEFECT_TWICE] = {"twice", "objects that are annotated twice in their image", "all of them are trained on",
                       "all of them are scored, but a detection matches only one", "annotation"},
-    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "their box stands in", .of = "annotation"},
-    [DEFECT_MASK_BAD] = {"mask-bad", "masks that cannot be used in whole or in part",
-                         "the polygons that can be used are, else the box stands in", .of = "annotation"},
-    [DEFECT_MASK_ODD] = {"mask-odd", "polygons that end with an x without its y", "that x is ignored",
+    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "the box is used as the mask", .of = "annotation"},
+    [DEFECT_MASK_BAD] = {"mask-bad", "masks that are invalid in whole or in part",
+                         "the valid polygons are used, or the box if there are none", .of = "annotation"},
+    [DEFECT_MASK_ODD] = {"mask-odd", "polygons with an odd number of coordinates", "the last one is ignored",
                          .of = "annotation"},
-    [DEFECT_MASK_SIZE] = {"mask-size", "run-length masks of another size than their image", "their box stands in",
+    [DEFECT_MASK_SIZE] = {"mask-size", "run-length masks whose size differs from their image's",
+                          "the box is used as the mask", .of = "annotation"},
+    [DEFECT_MASK_EMPTY] = {"mask-empty", "masks that cover no pixel", "the object is trained with an empty mask",
+                           "scored as objects that no mask matches", "annotation"},
+    [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as if normalized",
+                          "read as pixels, so the mask has at most one; COCO polygons are x y x y … in pixels",
                           .of = "annotation"},
-    [DEFECT_MASK_EMPTY] = {"mask-empty", "masks that cover no pixel of their image",
-                           "the box is learnt, with an empty mask", "scored as objects that no mask matches",
-                           "annotation"},
-    [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as of bitmaps or fractions",
-                          "taken as pixels: the mask is at most one; COCO's polygons are x y x y … in pixels",
-                          .of = "annotation"},
-    [DEFECT_SHARED] = {"shared", "image files that are in the training split, too", "learnt and scored",
-                       "scored all the same, so that scores are too good", "image"},
-    [DEFECT_MISSING] = {"missing", "image files that are not there", "replaced by another image; --strict stops",
+    [DEFECT_SHARED] = {"shared", "image files that are also in the training split", "learnt and scored",
+                       "scored too, which makes the scores too high", "image"},
+    [DEFECT_MISSING] = {"missing", "missing image files", "replaced by another image; --strict stops",
                         "left out, with their objects", "image"},
-    [DEFECT_FILE] = {"file", "image files that cannot be decoded or have another size than the annotations say",
+    [DEFECT_FILE] = {"file", "image files that cannot be decoded or whose size differs from the annotations",
                      "replaced by another image; --strict stops", "left out, with their objects", "image"},
 };
 
@@ -334,7 +332,8 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
   detail[n++] = xasprintf("first: %s %lld%s%s", defect_info[defect].of, (long long)found->id, file ? ", file " : "",
                           file ? file : "");
   if (defect == DEFECT_BOX_APART && 2 * f->corners > found->count)
-    detail[n++] = xstrdup("most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height");
+    detail[n++] =
+        xstrdup("most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height");
   if (defect == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
   if (defect == DEFECT_MASK_BAD) {
     const MaskForms forms = mask_forms(f->coco);

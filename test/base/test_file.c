@@ -229,7 +229,7 @@ TEST(file_second_names_without_links) {
     EXPECT(!stat(path, &a) && !stat(name, &b) && (a.st_ino == b.st_ino) == !errors[i]);
     free(now);
   }
-  EXPECT(strstr(err.msg, "cannot name ") && strstr(err.msg, "Input/output error"));
+  EXPECT(strstr(err.msg, "cannot rename ") && strstr(err.msg, "Input/output error"));
   free(path);
   free(name);
 }

@@ -235,7 +235,7 @@ TEST(rendezvous_can_be_interrupted) {
     processes_fork(&r, i);
     processes_await(&r, 1);
     kill(r.pid[i], SIGTERM);
-    expect_said(&r, 1, ": asked to stop before all ranks had joined\n");
+    expect_said(&r, 1, ": interrupted before all ranks had joined\n");
     EXPECT_INT(r.status[i], EXIT_USAGE);
   }
 }

@@ -185,7 +185,7 @@ TEST(distribute_fail_on_all_ranks) {
     EXPECT(true_on_ranks(3, share, &c));
     c.lacks = -1;
     c.spoils = rank;
-    c.message = "that are no part of an evaluation";
+    c.message = "that are not evaluation results";
     EXPECT(true_on_ranks(3, share, &c));
   }
   dataset_close(&d);

@@ -457,7 +457,7 @@ def judged(scene):
     for name, run, words in (("worse", Run(ap=lambda step: 0.3 - 0.002 * step), "It got worse: box AP was best at the first"),
                              ("once", Run(steps=20), "One evaluation so far: box AP 0.313, at step 20"),
                              ("undefined", undefined, "6 evaluations have no score"),
-                             ("no set", no_set, "no evaluation tells what it is worth"),
+                             ("no set", no_set, "no evaluation shows how good the model is"),
                              ("sudden", sudden, "the last normal loss was 3, at step 120")):
         page = scene.open(scene.drawn(run, name))
         said = text(page, "p.verdict")

@@ -113,7 +113,7 @@ def objects(scene):
     for width in (1200, 390):
         page = scene.open(path, width)
     expect_equal(texts(page, "h1"), [data], "title")
-    expect_equal(texts(page, ".badge"), [f"{len(facts['train']['wrong'])} kinds of defects"], "badge")
+    expect_equal(texts(page, ".badge"), [f"{len(facts['train']['wrong'])} types of errors"], "badge")
     expect_equal(texts(page, "#wrong tbody td:nth-child(2)"), [str(w["count"]) for w in facts["train"]["wrong"]], "counts of defects")
     expect_equal(texts(page, "#wrong tbody td:nth-child(3)"), [w["what"] for w in facts["train"]["wrong"]], "defects")
     expect_equal(len(texts(page, "#hurt li")), len(facts["hurts"]), "what will hurt")

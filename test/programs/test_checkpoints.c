@@ -39,7 +39,7 @@ TEST_TIER(checkpoints_of_the_best_and_the_last, 1) {
   if (!EXPECT_INT(
           train("best", "--lr 1e-12 --iters 100 --warmup 0 --eval-every 2 --patience 2 --keep 2 --val-loss", &said), 0))
     printf("    %s\n", said);
-  EXPECT(strstr(said, "step 2: best result so far, saved as best-bbox.safetensors, best-segm.safetensors\n"));
+  EXPECT(strstr(said, "step 2: best so far, saved as best-bbox.safetensors, best-segm.safetensors\n"));
   EXPECT(strstr(said, "stopped early: no improvement in 2 evaluations; best weights: best-*.safetensors"));
   EXPECT_INT(lines_with("best", "\"kind\":\"train\""), 6);
   EXPECT_INT(lines_with("best", "\"val_loss\":"), 3);

@@ -212,7 +212,7 @@ TEST_TIER(classes_of_folders, 1) {
   EXPECT(strstr(said, "class_loss") && strstr(said, "probabilities of in-flight batches"));
   CHECK(!command(NULL, "rm -r %s/val", in_tmp("tree")));
   EXPECT_INT(command(&said, "%s --out %s --iters 2", line, in_tmp("no-val")), 0);
-  EXPECT(strstr(said, "no evaluation: ") && strstr(said, "--val-fraction 0.2 would"));
+  EXPECT(strstr(said, "note: the run will not evaluate: ") && strstr(said, "--val-fraction 0.2 would"));
   EXPECT_INT(command(&said, "%s --out %s --iters 2 --val-fraction 0.25", line, in_tmp("held-out")), 0);
   EXPECT(strstr(said, "step 2: top-1 "));
   EXPECT_INT(command(&said, "%s --benchmark-loader 4", line), 0);
@@ -277,8 +277,8 @@ TEST_TIER(classes_mistakes, 1) {
   const char *d = idx_set(), *cut = in_tmp("cut-set");
   expect_mistake("no such folder", "--data /nowhere");
   expect_mistake("neither IDX files", "--data %s", shapes_set());
-  expect_mistake(", which detectors cannot train on: choose --model among ", "--data %s --model tiny", d);
-  expect_mistake(": data sets of images by class have the splits train, val and test",
+  expect_mistake(", which detectors cannot train on: choose a classifier as --model", "--data %s --model tiny", d);
+  expect_mistake(": the splits of a classification data set are train, val and test",
                  "--data %s --val-split validation", d);
   expect_mistake("expected EPOCHS@RATE", "--data %s --phases 10", d);
   expect_mistake("cannot be combined", "--data %s --phases 1@1 --epochs 3", d);

@@ -24,9 +24,9 @@ TEST_TIER(command_runs_the_programs, 1) {
 TEST(command_refuses_what_it_does_not_know) {
   const char *said;
   EXPECT_INT(command(&said, "%s nosuch", tool("maskrcnn")), 2);
-  EXPECT_STR(said, "maskrcnn: there is no command nosuch; maskrcnn --help lists them\n");
+  EXPECT_STR(said, "maskrcnn: unknown command nosuch; maskrcnn --help lists the commands\n");
   EXPECT_INT(command(&said, "%s", tool("maskrcnn")), 2);
-  EXPECT_STR(said, "maskrcnn: which command? maskrcnn --help lists them\n");
+  EXPECT_STR(said, "maskrcnn: no command given; maskrcnn --help lists the commands\n");
 }
 
 // As it is installed: programs in another folder, links followed.

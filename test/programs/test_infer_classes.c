@@ -130,7 +130,7 @@ TEST(infer_scores_classes_of_idx) {
   EXPECT(strstr(said, "/classes.txt: ") && strstr(said, " categories are not in "));
   CHECK(!command(NULL, "rm %s/classes.txt", in_tmp("infer-idx")));
   EXPECT_INT(command(&said, "%s --data %s --split tset", line("idx-out"), in_tmp("infer-idx")), 2);
-  EXPECT(strstr(said, "split tset: data sets of images by class have the splits train, val and test"));
+  EXPECT(strstr(said, "split tset: the splits of a classification data set are train, val and test"));
   EXPECT_INT(command(&said, "%s --top 1 --data %s", line("idx-out"), in_tmp("infer-idx")), 0);
   char *text = read_out("idx-out/classes.jsonl"), *out = xstrdup(said);
   const Read r = read_lines(text);
@@ -194,7 +194,8 @@ TEST(infer_refuses_a_detector_s_options_for_a_classifier) {
   expect_refused(" is the folder of the input images; choose another one", "--data %s --out %s", set, set);
   expect_refused(" is an input of this run and would be overwritten; choose another output file or folder",
                  "--data %s --json %s", set, library_classifier());
-  expect_refused(" held no images out; give --split-seed N to draw a split", "--data %s --val-fraction 0.2", set);
+  expect_refused(" was trained without --val-fraction; give --split-seed N to draw a split",
+                 "--data %s --val-fraction 0.2", set);
   expect_refused("--split-seed needs --val-fraction P", "--data %s --split-seed 3", set);
   expect_refused("--val-fraction needs --data DIR: leave it out for named images", "%s/val/* --val-fraction 0.2",
                  folders());

@@ -161,9 +161,9 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
              "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]},{\"image_id\":1,"
              "\"category_id\":3,\"score\":0.5,\"segmentation\":{\"size\":[6,8],\"counts\":[8,40]}}]");
   EXPECT_INT(command(&said, "%s --iou segm", eval), 0);
-  EXPECT(strstr(said, "they match nothing: 1; the first is detection 2\n"));
-  EXPECT(strstr(said, "whose box stands in: 1; the first has id 5\n"));
-  EXPECT(strstr(said, "whose box stands in, as in pycocotools: 1; the first is detection 1\n"));
+  EXPECT(strstr(said, "because their mask's size differs from the image's: 1; the first is detection 2\n"));
+  EXPECT(strstr(said, "scored with their box as mask: 1; the first has id 5\n"));
+  EXPECT(strstr(said, "scored with their box as mask, as in pycocotools: 1; the first is detection 1\n"));
   EXPECT_INT(command(&said, "%s", eval), 0);
   EXPECT(!strstr(said, "note:"));
   write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4],"
@@ -172,7 +172,7 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
   EXPECT_INT(command(&said, "%s", eval), 0);
   static const char *const limits[] = {"1,10", "10,1,100", "1,1,2", "0,1,2", "1,10,100,200", "1,10,x", "1, 2,3"};
   for (int i = 0; i < COUNT(limits); i++)
-    expect_mistake("expected three whole numbers from 1 on that ascend", "%s --max-dets '%s'", eval, limits[i]);
+    expect_mistake("expected three increasing whole numbers of at least 1", "%s --max-dets '%s'", eval, limits[i]);
   expect_mistake("--iou takes bbox, segm or boundary, not \"outline\"", "%s --iou outline", eval);
   expect_mistake("curve.png: expected FILE.json or a folder", "%s --curves %s", eval, in_tmp("curve.png"));
   expect_mistake("no.xls: expected FILE.json, FILE.txt, or a folder", "%s --confusion %s", eval, in_tmp("no.xls"));
@@ -181,14 +181,16 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
                                      "\"segmentation\":[[1,1,4,1,4,5]]},"
                                      "{\"id\":6,\"image_id\":1,\"category_id\":3}]}");
   EXPECT_INT(command(&said, "%s --gt %s --dt %s", tool("cocoeval"), in_tmp("boxless.json"), in_tmp("dt.json")), 0);
-  EXPECT(strstr(said, "note: annotations without a box, which have their mask's, an error in pycocotools: 1\n"));
-  EXPECT(strstr(said, "note: annotations without box or mask, which none can match, an error in pycocotools: 1\n"));
+  EXPECT(
+      strstr(said, "note: annotations without a box, scored with their mask's box (pycocotools fails on them): 1\n"));
+  EXPECT(strstr(
+      said, "note: annotations without box or mask, which no detection can match (pycocotools fails on them): 1\n"));
   expect_mistake("gt.json is an input of this run", "%s --curves %s", eval, in_tmp("gt.json"));
   expect_mistake("dt.json is an input of this run", "%s --confusion %s", eval, in_tmp("dt.json"));
   EXPECT_INT(command(&said, "cd %s && mkdir -p plots && ln gt.json plots/confusion.json", test_tmp()), 0);
   expect_mistake("plots/confusion.json is an input of this run", "%s --confusion %s", eval, in_tmp("plots"));
   EXPECT_INT(command(&said, "%s --curves %s/both.json --confusion %s/./both.json", eval, test_tmp(), test_tmp()), 2);
-  EXPECT(strstr(said, "both.json: --curves has just written it; give another name"));
+  EXPECT(strstr(said, "both.json: --curves writes the same file; give another name"));
   write_text(in_tmp("dt.json"), "[{\"image_id\":1,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
   expect_mistake("boundary IoU needs masks, but no annotation of ", "%s --iou boundary", eval);
   write_text(in_tmp("dt.json"), "[{\"image_id\":2,\"category_id\":3,\"score\":1,\"bbox\":[1,1,3,4]}]");
@@ -294,8 +296,9 @@ TEST_TIER(program_doctor, 1) {
               "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
               "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
   EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
-  EXPECT(strstr(said,
-                "train: objects without a mask: 1; their box stands in\n    first: annotation 5, file 000001.png\n"));
+  EXPECT(strstr(
+      said,
+      "train: objects without a mask: 1; the box is used as the mask\n    first: annotation 5, file 000001.png\n"));
   EXPECT(strstr(said, "no split val to evaluate on"));
   write_split(dir, "val",
               "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
@@ -314,8 +317,7 @@ TEST_TIER(program_doctor, 1) {
 
   write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
   EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "train: training stops: ") &&
-         strstr(said, "instances_train.json: there is no category to train on"));
+  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: no category to train on"));
   EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every never --out %s/no-category", tool("train"), dir,
                      test_tmp()),
              2);

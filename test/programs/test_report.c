@@ -117,7 +117,7 @@ TEST_TIER(report_of_several_runs, 1) {
       {xasprintf("%s %s-gone --out %s", one, two, out), "report-two-gone: no such folder"},
       {xasprintf("%s %s", one, two), "--out FILE.html is missing"},
       {xasprintf("%s --out %s/log.jsonl", one, one), "log.jsonl"},
-      {xstrdup(""), "give one to 8 folders of runs"},
+      {xstrdup(""), "give 1 to 8 runs"},
   };
   for (int i = 0; i < COUNT(mistakes); i++) {
     const int status = command(&said, "%s %s", tool("report"), mistakes[i].arguments);
@@ -139,7 +139,7 @@ TEST_TIER(report_of_what_there_is, 1) {
   fputs("{\"step\":1,\"kind\":\"train\",\"loss\":2}\n", f);
   fclose(f);
   EXPECT_INT(command(&said, "%s a=%s %s --out %s", tool("report"), log, empty, out), 0);
-  EXPECT(strstr(said, "report-empty: no log.jsonl, run.json or evaluation.json: is it a run's folder?"));
+  EXPECT(strstr(said, "report-empty: no log.jsonl, run.json or evaluation.json; is it the folder of a run?"));
   char *text = file_read(out, &(size_t){0}, NULL);
   EXPECT(text && strstr(text, "{\"name\":\"a\"") && strstr(text, "\"records\":1,"));
   free(text);

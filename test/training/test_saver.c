@@ -109,7 +109,7 @@ TEST(saver_reports_what_does_not_pass) {
   order.links = (const char *const[]){"/nowhere/best.safetensors", NULL};
   saver_take(&s, &e, &third);
   saver_write(&s, &order);
-  EXPECT(!saver_end(&s, &err) && strstr(err.msg, "unnamed.safetensors /nowhere/best.safetensors: No such file"));
+  EXPECT(!saver_end(&s, &err) && strstr(err.msg, "unnamed.safetensors to /nowhere/best.safetensors: No such file"));
   order = order_of(small_checkpoint("unlogged"));
   order.log = 1 << 20; // no file: what is to be on disk before the checkpoint is not
   saver_take(&s, &e, &third);

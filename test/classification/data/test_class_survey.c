@@ -174,19 +174,19 @@ static void forget(Told *t) {
 
 TEST(class_report_of_what_is_wrong) {
   static const char *const text[] = {
-      ", folders of images by class\n",
+      ", a folder of images per class\n",
       SIZES "    canvas      50 x 50\n    decoding    ",
       "\n  cat                                       6          3\n  dog                                       4       "
       "   0\n",
       "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
       "dog/6.png: cannot read the image: ",
-      "  train: images that are there again under another class: 1; both are taken as they are\n"
+      "  train: identical images with different classes: 1; each is used with its class\n"
       "    first: dog/cat.png (dog), as cat/2.png (cat)\n"
-      "  images of val that are in train, too: 1; scores are higher than they should be\n"
+      "  val images that are also in train: 1; scores on val will be too high\n"
       "    first: cat/seen.png (cat), as cat/3.png (cat)\n",
       "hints\n"
-      "  images of train that are copies of another one there: 1\n"
-      "  7 images of train are" SMALL "  1 images of val are" SMALL
+      "  duplicate images in train: 1\n"
+      "  7 images in train are" SMALL "  1 images in val are" SMALL
       "  only 10 training images: start from pretrained weights (--weights FILE --reset-heads)\n"
       "  classes without an image in val: 1\n",
       " --model resnet18 --size 50 --batch 8\n"};
@@ -208,8 +208,8 @@ TEST(class_report_of_what_is_wrong) {
 // Where files are not read, nothing is said of what they hold.
 TEST(class_report_of_names_and_sizes) {
   static const char *const text[] = {
-      SIZES "    canvas      50 x 50\n  val\n", "\n  none in names and sizes; image files were not looked at\n",
-      "hints\n  7 images of train are" SMALL "  1 images of val are" SMALL "  only 10 training images: "};
+      SIZES "    canvas      50 x 50\n  val\n", "\n  none in names and sizes; image files were not decoded\n",
+      "hints\n  7 images in train are" SMALL "  1 images in val are" SMALL "  only 10 training images: "};
   static const char *const json[] = {"\"sound\":true,", "\"first_unreadable\":null,\"copies\":0,",
                                      "\"decode_ms\":null,", "\"shared\":0,"};
   Told told = told_of(false, true);
@@ -225,10 +225,10 @@ TEST_TIER(class_survey_of_doctor, 1) {
       "    images      10 of 2 classes; median ",
       "  cat                                       6          3\n",
       "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
-      "  train: images that are there again under another class: 1; both are taken as they are\n",
-      ("  images of val that are in train, too: 1; scores are higher than they should be\n"
+      "  train: identical images with different classes: 1; each is used with its class\n",
+      ("  val images that are also in train: 1; scores on val will be too high\n"
        "    first: cat/seen.png (cat), as cat/3.png (cat)\n"),
-      "  images of train that are copies of another one there: 1\n",
+      "  duplicate images in train: 1\n",
       "  only 10 training images: start from pretrained weights (--weights FILE --reset-heads)\n",
       "  classes without an image in val: 1\n"};
   for (int i = 0; i < COUNT(lines); i++)

@@ -117,7 +117,7 @@ TEST(classes_know_layouts) {
   EXPECT(classes_has(sorted, "train") && !classes_has(sorted, "val") && !classes_has("/nowhere", "train"));
   expect_refused("/nowhere", "train", &plain, "/nowhere: neither IDX files");
   expect_refused(idx, "valuation", &plain,
-                 "split valuation: data sets of images by class have the splits train, val and test");
+                 "split valuation: the splits of a classification data set are train, val and test");
 }
 
 TEST(classes_from_idx) {
@@ -180,7 +180,7 @@ TEST(classes_from_idx) {
     dataset_close(&d);
   }
   expect_refused(dir, "val", &(ClassOptions){.val_fraction = 1e-9f},
-                 "is left for val by --val-fraction; 0 were unusable; choose another fraction");
+                 "is left for val by --val-fraction; 0 cannot be used; choose another fraction");
 }
 
 TEST(classes_from_folders) {

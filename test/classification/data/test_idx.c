@@ -115,7 +115,7 @@ TEST(idx_refuses_by_one_line) {
                    "F: truncated: the header says 2 images of 3 x 2, which is 12 bytes, but there are ");
   memcpy(b, two_images, sizeof two_images);
   expect_refused(b, sizeof two_images + 1, IDX_IMAGES,
-                 "F: there are more data than the 2 images of 3 x 2 in the header; download it again");
+                 "F: the file has more data than the 2 images of 3 x 2 in its header; download it again");
   b[7] = 0;
   expect_refused(b, sizeof two_images, IDX_IMAGES, "F: it is empty: 0 images of 3 x 2; download it again");
   b[7] = 2;
@@ -163,7 +163,7 @@ TEST(idx_refuses_damaged_gzip) {
   b[4] = 0;
   const size_t longer = gzipped(z, sizeof z, b, sizeof two_images + 3);
   expect_refused(z, longer, IDX_IMAGES,
-                 "F: there are more data than the 2 images of 3 x 2 in the header; download it again");
+                 "F: the file has more data than the 2 images of 3 x 2 in its header; download it again");
   const size_t shorter = gzipped(z, sizeof z, two_images, sizeof two_images - 2);
   expect_refused(z, shorter, IDX_IMAGES, ", which is 12 bytes, but there are 10; download it again"); // whole as gzip
   // Two members, as gzip's own concatenation makes them.

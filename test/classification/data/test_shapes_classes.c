@@ -45,7 +45,7 @@ TEST(shapes_classes_as_idx) {
   for (int i = 1; i < before.n; i++) EXPECT(memcmp(before.bytes, before.bytes + i * 784, 784) != 0);
   idx_free(&before);
   EXPECT(!shapes_write_classes(&c, SHAPES_FOLDERS, &err) &&
-         strstr(err.msg, " contains files that are not a shapes data set of this format; choose another folder"));
+         strstr(err.msg, " contains other files than a shapes data set of this format; choose an empty folder"));
   EXPECT(!shapes_write(&(ShapesConfig){.dir = dir, .train = 1, .val = 1, .size = 64}, &err));
 }
 

@@ -46,9 +46,9 @@ TEST(checkup_says_what_there_is) {
   Diagnosis f;
   look(&c, &f, &usual, small_set("checkup"));
   const FoundSplit *s = &f.split[0];
-  EXPECT_STR(said(s, "images"), "12; without an object: 2; median 60 x 47 px, largest 60 x 53 px");
-  EXPECT_STR(said(s, "input"), "scaled 2.1x (median) onto canvases 160 x 96, 96 x 160, 22 % padding");
-  EXPECT_STR(said(s, "objects"), "24 in 2 of 2 categories; at most 3 per image; crowds, which are left out: 2");
+  EXPECT_STR(said(s, "images"), "12; 2 without objects; median 60 x 47 px, largest 60 x 53 px");
+  EXPECT_STR(said(s, "input"), "resized 2.1x (median), padded to 160 x 96, 96 x 160; 22 % of the pixels are padding");
+  EXPECT_STR(said(s, "objects"), "24 in 2 of 2 categories; at most 3 per image; 2 crowd annotations left out");
   EXPECT_STR(said(s, "object size"), "15 / 16 / 19 px after resizing (10th, 50th, 90th percentile)");
   EXPECT(said(s, "decoding") && !s->stop);
   EXPECT_STR(f.read_as, "as loaded by train with --size 96 --max-size 160 --canvases 2");
@@ -71,7 +71,7 @@ TEST(checkup_joins_the_categories_of_both_splits) {
   o.exif = o.keep_empty = true;
   look(&c, &f, &o, dir);
   EXPECT_STR(f.read_as, "as loaded by train with --size 96 --max-size 160 --canvases 2 --exif --keep-empty");
-  EXPECT_STR(f.unseen, " in the annotations; image files and masks were not looked at");
+  EXPECT_STR(f.unseen, " in the annotations; image files and masks were not checked");
   EXPECT(!f.absent && !f.split[1].stop && !said(&f.split[1], "decoding"));
   EXPECT_INT(f.categories, 2);
   EXPECT(f.category[0].id == 3 && f.category[0].count[0] == 16 && f.category[0].count[1] == 0);

@@ -353,19 +353,22 @@ TEST(advice_says_what_hurts) {
   if (!open_split(&train, dir, "train", 20) || !open_split(&val, dir, "val", 20)) return;
   Advice a;
   advice_write(&a, &train, &val, false, 1);
-  EXPECT(says(&a, "objects below 8 pixels at --size 20, which are hardly learnt: 24 of 24 (100.0 %); most of a 16 of "
-                  "16, b 8 of 8"));
+  EXPECT(says(
+      &a, "objects smaller than 8 pixels at --size 20, which are hard to learn: 24 of 24 (100.0 %); most of a 16 of "
+          "16, b 8 of 8"));
   EXPECT(says(&a, "categories with fewer than 10 objects in train: 1 (b 8)"));
-  EXPECT(says(&a, "categories without an object in val, which are not scored: 1 (b)"));
+  EXPECT(says(&a, "categories without objects in val, which are not scored: 1 (b)"));
   defects_find_shared(&val.defects, &val.data, &train.data); // x.png is 1.png
   EXPECT(val.defects.found[DEFECT_SHARED].count == 1 && val.defects.of_image[0] >> DEFECT_SHARED & 1);
   EXPECT(says(&a, "only 14 training images: start from pretrained weights (--weights FILE --reset-heads)"));
-  EXPECT(says(&a, "images without an object, which are left out: 2 of 14"));
-  EXPECT(says(&a, "images of at least 4 times the pixels"));
+  EXPECT(says(&a, "images without objects, which are left out: 2 of 14"));
+  EXPECT(says(&a, "images with at least 4 times as many pixels"));
   EXPECT(says(&a, "padding: "));
-  EXPECT(says(&a, "annotations of val with id 0: 1; cocoeval and pycocotools count what matches one as false"));
+  EXPECT(says(
+      &a,
+      "annotations of val with id 0: 1; cocoeval and pycocotools count detections that match one as false positives"));
   EXPECT(!says(&a, "annotations of train with id 0"));
-  EXPECT(!says(&a, "EXIF") && !says(&a, "copies") && !says(&a, "share a name") && !says(&a, "fractions"));
+  EXPECT(!says(&a, "EXIF") && !says(&a, "duplicate") && !says(&a, "the same name") && !says(&a, "normalized"));
   EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --epochs 103 --keep-empty"));
   advice_free(&a);
   close_split(&train);
@@ -374,9 +377,9 @@ TEST(advice_says_what_hurts) {
   if (!open_split(&train, dir, "train", 320)) return;
   EXPECT_INT(train.defects.found[DEFECT_FILE].count, 1);
   advice_write(&a, &train, NULL, true, 1);
-  EXPECT(says(&a, "--size 320 enlarges the images"));
-  EXPECT(says(&a, "image files of train that are copies of another one there: 1"));
-  EXPECT(!says(&a, "objects below") && !says(&a, "images without an object"));
+  EXPECT(says(&a, "--size 320 upscales the images"));
+  EXPECT(says(&a, "duplicate image files in train: 1"));
+  EXPECT(!says(&a, "objects smaller") && !says(&a, "images without objects"));
   EXPECT(strstr(a.flags, "--size 96 ")); // sides of 48 pixels enlarged twice, for objects of 8
   advice_free(&a);
   close_split(&train);
