@@ -184,7 +184,7 @@ TEST(defects_of_headers) {
   EXPECT_INT(f.found[DEFECT_FILE].count, 1);
   EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
   char *line = defects_line(&f, DEFECT_FILE, true);
-  EXPECT(strstr(line, "have another size than the annotations say: 1; left out, with their objects; first: image 7, "
+  EXPECT(strstr(line, "whose size differs from the annotations: 1; left out, with their objects; first: image 7, "
                       "file 7.png; ") &&
          strstr(line, "the image has 60 x 47 pixels"));
   free(line);
