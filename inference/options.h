@@ -22,7 +22,8 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "classifiers only: split --data as train --val-fraction P does; val is the part held out")                         \
   X(INT64, split_seed, -1, 0, 9e15, "N", "seed of the --val-fraction split", .usual = "that of the weights' run")      \
   X(INT, limit, 0, 1, INT32_MAX, "N", "only the first N images of --data, by id", .words = infer_all, .first = true)   \
-  X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: what crowds are that cover one object each, as with "    \
+  X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: treatment of crowd annotations that cover one "          \
+    "object each, as with "                                                                                            \
     "train --crowd")                                                                                                   \
   X(FLAG, exif, false,                                                                                                 \
     "rotate images of --data by their EXIF orientation (named images always are); leave it off for COCO")              \

@@ -44,7 +44,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
   X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
   X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices,                                                                        \
-    "what crowds are in categories where they are many and each covers one object, as CVAT marks brush masks",         \
+    "treatment of crowd annotations in categories where many of them cover a single object, as CVAT's brush masks "    \
+    "do",                                                                                                              \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(FLAG, exif, false, "rotate images by their EXIF orientation; leave it off for COCO",                               \
     .first = true,                                                                                                     \

@@ -38,7 +38,7 @@ static const struct {
     {"[{\"counts\":[2460],\"size\":[41,60]}]", FORM_LISTED, "they are run lengths in a list"},
     {"[[20,10,40,30]]", FORM_FEW, "they are polygons of fewer than three points"},
     {"{\"counts\":[5,5],\"size\":[41,60]}", FORM_RUNS, "they are run lengths that do not add up to h x w"},
-    {"\"20 10 40 10 40 30\"", FORM_TEXT, "they are texts"},
+    {"\"20 10 40 10 40 30\"", FORM_TEXT, "they are strings"},
     {"{\"counts\":[2460],\"size\":[60,41]}", FORM_RLE_SIZE, "they are run lengths of another size than their image"},
     {"[[0.3,0.2,0.6,0.2,0.6,0.7]]", FORM_FRACTIONS, "they are polygons with coordinates from 0 to 1"},
 };
