@@ -372,7 +372,7 @@ TEST_TIER(program_trains_around_bad_images, 1) {
                      tool("train"), dir, in_tmp("spoilt-run"), in_tmp("spoilt-trace.json")),
              0);
   static const char *const lines[] = {
-      "train: image files that are not there: 1; replaced by another image; --strict stops; first: image 2, file "
+      "train: missing image files: 1; replaced by another image; --strict stops; first: image 2, file "
       "000002",
       "000002.png: No such file",
       "000003.png: cannot read",

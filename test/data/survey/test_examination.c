@@ -49,14 +49,14 @@ TEST(examination_tells_and_lists) {
   examination_take(&e, "val", true, &d, NULL);
   char *text = printed(&e);
   static const char *const lines[] = {
-      "val: annotations of an image that is not in the file: 1; left out; first: annotation 9\n",
-      "val: boxes without area inside their image: 1; scored as objects that no box matches; first: annotation 5, file "
+      "val: annotations with an unknown image id: 1; left out; first: annotation 9\n",
+      "val: boxes with no area inside their image: 1; scored as objects that no box matches; first: annotation 5, file "
       "2.png\n",
-      "val: boxes that lie elsewhere than their masks: 1; both are taken as they are; first: annotation 6, file 2.png; "
-      "most of these boxes fit when read as x1 y1 x2 y2; COCO's are x y width height\n",
+      "val: boxes that do not match their masks: 1; both are used unchanged; first: annotation 6, file 2.png; "
+      "most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height\n",
       "val: objects that are annotated twice in their image: 1; all of them are scored, but a detection matches only "
       "one; first: annotation 8, file 2.png\n",
-      "val: image files that are not there: 1; left out, with their objects; first: image 3, file no.png\n",
+      "val: missing image files: 1; left out, with their objects; first: image 3, file no.png\n",
       "1.png: the image has 60 x 41 pixels, but 59 x 41 in "};
   for (int i = 0; i < COUNT(lines); i++)
     if (!EXPECT(strstr(text, lines[i]))) printf("  no %s  in %s", lines[i], text);
@@ -125,8 +125,8 @@ TEST(examination_tells_images_of_both_splits) {
   if (!EXPECT(dataset_open(&val, dir, "val", &options, &err))) return;
   examination_take(&e, "val", true, &val, &train);
   char *said = printed(&e);
-  EXPECT_STR(said, "val: image files that are in the training split, too: 2; scored all the same, so that scores are "
-                   "too good; first: image 1, file x.png\n");
+  EXPECT_STR(said, "val: image files that are also in the training split: 2; scored too, which makes the scores too "
+                   "high; first: image 1, file x.png\n");
   EXPECT(e.defects.of_image[0] && !e.defects.of_image[1] && e.defects.of_image[2]);
   free(said);
   examination_free(&e);
