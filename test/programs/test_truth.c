@@ -31,7 +31,7 @@ static void expect_said(const char *said, const char *line) {
 }
 
 TEST_TIER(program_tells_defects_of_the_truth, 1) {
-  static const char line[] = "val: boxes without area inside their image: ";
+  static const char line[] = "val: boxes with no area inside their image: ";
   char *set = altered("truth-turned", "val", TURNED), *weights = xstrdup(infer_weights());
   const char *said;
   EXPECT_INT(command(&said, "%s --device cpu --weights %s --data %s --eval --out %s", tool("infer"), weights, set,
@@ -53,7 +53,7 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
              0);
   expect_said(said, line);
   char *record = file_read(in_tmp("truth-trained/run.json"), &(size_t){0}, NULL);
-  EXPECT(record && strstr(record, "evaluation: boxes without area inside their image: "));
+  EXPECT(record && strstr(record, "evaluation: boxes with no area inside their image: "));
   free(record);
   expect_mistake("; correct the file, or leave out --strict",
                  "%s --device cpu --data %s --model tiny --size 64 --iters 1 --strict --out %s", tool("train"), set,
@@ -62,7 +62,7 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
   char *eval = xasprintf("%s --gt %s/annotations/instances_val.json --dt %s", tool("cocoeval"), set,
                          in_tmp("truth-found/detections.json"));
   EXPECT_INT(command(&said, "%s --defects %s", eval, in_tmp("truth.tsv")), 0);
-  expect_said(said, "note: --gt: boxes without area inside their image: ");
+  expect_said(said, "note: --gt: boxes with no area inside their image: ");
   expect_said(said, "note: defects of --gt are listed in ");
   EXPECT(path_is_file(in_tmp("truth.tsv")));
   expect_mistake("; correct the file, or leave out --strict", "%s --strict", eval);
@@ -73,13 +73,13 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
   EXPECT_INT(command(&said, "%s --device cpu --weights %s --data %s --eval --out %s", tool("infer"), weights, set,
                      in_tmp("truth-found")),
              0);
-  expect_said(said, "val: boxes that lie elsewhere than their masks: ");
+  expect_said(said, "val: boxes that do not match their masks: ");
   free(set);
   set = altered("truth-unknown", "val", "s/\"category_id\":[0-9]*/\"category_id\":77/");
   EXPECT_INT(command(&said, "%s --device cpu --weights %s --data %s --eval --out %s", tool("infer"), weights, set,
                      in_tmp("truth-found")),
              0);
-  expect_said(said, "val: annotations of a category that is not in the file: ");
+  expect_said(said, "val: annotations with an unknown category id: ");
   free(set);
 
   // Images of the training split under other names.
@@ -88,8 +88,8 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
   EXPECT_INT(command(&said, "%s --device cpu --data %s --model tiny --size 64 --iters 1 --out %s", tool("train"), set,
                      in_tmp("truth-shared-run")),
              0);
-  expect_said(said, "val: image files that are in the training split, too: 1; scored all the same, so that scores are "
-                    "too good; first: image ");
+  expect_said(said, "val: image files that are also in the training split: 1; scored too, which makes the scores too "
+                    "high; first: image ");
   free(set);
   free(weights);
 }
