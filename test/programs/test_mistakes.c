@@ -317,7 +317,8 @@ TEST_TIER(program_doctor, 1) {
 
   write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
   EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
-  EXPECT(strstr(said, "train: training stops: ") && strstr(said, "instances_train.json: there is no category to train on"));
+  EXPECT(strstr(said, "train: training stops: ") &&
+         strstr(said, "instances_train.json: there is no category to train on"));
   EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every never --out %s/no-category", tool("train"), dir,
                      test_tmp()),
              2);
