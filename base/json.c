@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/foreign.h"
 #include "base/utf8.h"
 
 void json_open(Json *j, const char *file, const char *text, size_t size) {
@@ -53,8 +54,15 @@ bool json_fail(Json *j, const char *fmt, ...) {
   return err_set(&j->err, "%s:%lld:%lld: %s", j->file, line, column, what);
 }
 
-// Fails with "expected WANT, found …", naming a whole word such as NaN rather than its first letter.
+// Fails with "expected WANT, found …", naming a whole word such as NaN rather than its first letter, or with what the
+// file is where it is no JSON at all.
 static bool expected(Json *j, const char *want) {
+  if (j->failed) return false;
+  const char *foreign = foreign_file(j->begin, (size_t)(j->end - j->begin));
+  if (foreign) {
+    j->failed = true;
+    return err_set(&j->err, "%s: not JSON, but %s", j->file, foreign);
+  }
   int c = peek_byte(j);
   if (c < 0) return json_fail(j, "expected %s, found the end of the file", want);
   if (c < ' ' || c > '~') return json_fail(j, "expected %s, found byte 0x%02X", want, c);

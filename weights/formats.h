@@ -2,9 +2,9 @@
 #pragma once
 #include "weights/checkpoint.h"
 
+bool ckpt_is_torch(const Checkpoint *c); // by its first bytes
 // Both append the tensors found in c->bytes (at least eight bytes), in any order; after a failure ckpt_close frees what
 // was allocated.
-bool ckpt_is_torch(const Checkpoint *c);
 bool ckpt_parse_torch(Checkpoint *c, const char *path, Err *err);
 bool ckpt_parse_safetensors(Checkpoint *c, const char *path, Err *err);
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/foreign.h"
 #include "weights/formats.h"
 
 // ---- the list of tensors --------------------------------------------------------------------------------------------
@@ -82,6 +83,8 @@ bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path,
   bool ok = size >= 8 || err_set(err, "%s: not a valid file of weights: it has less than eight bytes", path);
   if (ok) ok = (ckpt_is_torch(c) ? ckpt_parse_torch : ckpt_parse_safetensors)(c, path, err);
   if (ok) ok = sort_by_name(c, path, err);
+  const char *foreign = ok || ckpt_is_torch(c) ? NULL : foreign_file(bytes, size);
+  if (foreign) err_set(err, "%s: not a file of weights, but %s", path, foreign);
   if (!ok) ckpt_close(c);
   return ok;
 }

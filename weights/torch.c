@@ -365,7 +365,7 @@ static bool is_legacy(const Checkpoint *c) {
   return c->size >= LEGACY_MAGIC && !memcmp(c->bytes, legacy_magic, LEGACY_MAGIC);
 }
 
-bool ckpt_is_torch(const Checkpoint *c) { return !memcmp(c->bytes, "PK\3\4", 4) || is_legacy(c); }
+bool ckpt_is_torch(const Checkpoint *c) { return (c->size >= 4 && !memcmp(c->bytes, "PK\3\4", 4)) || is_legacy(c); }
 
 bool ckpt_parse_torch(Checkpoint *c, const char *path, Err *err) {
   TorchReader r = {.c = c, .path = path, .err = err};

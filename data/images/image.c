@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/foreign.h"
 #include "data/images/jpeg.h"
 #include "data/images/jpeg_decode.h"
 #include "data/images/png_read.h"
@@ -16,10 +17,8 @@ void image_free(Image *im) {
 
 // What a file is that is no image.
 static bool refuse_other(const uint8_t *bytes, size_t size, ImageFault *fault) {
-  static const char lfs[] = "version https://git-lfs";
-  const char *what = "not a JPEG or PNG file; convert it";
-  if (size == 0) what = "the file is empty; copy or download it again";
-  if (size >= sizeof lfs && !memcmp(bytes, lfs, sizeof lfs - 1)) what = "a Git LFS pointer; run `git lfs pull`";
+  const char *what = foreign_file(bytes, size);
+  if (!what) what = size == 0 ? "the file is empty; copy or download it again" : "not a JPEG or PNG file; convert it";
   return fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 
