@@ -122,19 +122,22 @@ static bool next_element(Json *j, char close, const char *want_separator, const 
 
 bool json_next(Json *j) { return next_element(j, ']', "',' or ']'", "a value"); }
 
-const char *json_key(Json *j) {
+// The next key, which `string` reads.
+static const char *next_key(Json *j, const char *string(Json *, size_t *)) {
   if (!next_element(j, '}', "',' or '}'", "a key in double quotes")) return NULL;
   if (json_peek(j) != JSON_STRING) {
     expected(j, "a key in double quotes");
     return NULL;
   }
-  const char *key = json_string(j, NULL);
+  const char *key = string(j, NULL);
   skip_space(j);
   if (!j->failed && peek_byte(j) != ':') expected(j, "':'");
   if (j->failed) return NULL;
   j->at++;
   return key;
 }
+
+const char *json_key(Json *j) { return next_key(j, json_string); }
 
 // Strings
 
@@ -207,7 +210,8 @@ static bool escape(Json *j, size_t *used) {
 
 static bool is_plain(char c) { return (unsigned char)c >= ' ' && (unsigned char)c < 0x80 && c != '"' && c != '\\'; }
 
-const char *json_string(Json *j, size_t *len) {
+// Any string, as JSON allows it.
+static const char *any_string(Json *j, size_t *len) {
   if (len) *len = 0;
   if (json_peek(j) != JSON_STRING) {
     expected(j, "a string");
@@ -240,6 +244,18 @@ const char *json_string(Json *j, size_t *len) {
   append(j, &used, "", 1);
   if (len) *len = used - 1;
   return j->scratch;
+}
+
+const char *json_string(Json *j, size_t *len) {
+  skip_space(j);
+  const char *begin = j->at;
+  size_t length;
+  const char *text = any_string(j, &length);
+  if (len) *len = length;
+  if (len || j->failed || strlen(text) == length) return text;
+  j->at = begin;
+  json_fail(j, "expected a string without NUL, found \"%.40s\\u0000…\"; remove the NUL", text);
+  return "";
 }
 
 // Numbers
@@ -433,14 +449,14 @@ void json_skip(Json *j) {
   case JSON_NULL: literal(j, "null"); break;
   case JSON_BOOL: json_bool(j); break;
   case JSON_NUMBER: scan_number(j, &n); break;
-  case JSON_STRING: json_string(j, NULL); break;
+  case JSON_STRING: any_string(j, NULL); break;
   case JSON_ARRAY:
     json_begin_array(j);
     while (json_next(j)) json_skip(j);
     break;
   case JSON_OBJECT:
     json_begin_object(j);
-    while (json_key(j)) json_skip(j);
+    while (next_key(j, any_string)) json_skip(j);
     break;
   case JSON_ERROR: expected(j, "a value"); break;
   }

@@ -32,16 +32,18 @@ JsonType json_peek(Json *j); // type of the next value; JSON_ERROR at the end of
 bool json_begin_array(Json *j);
 bool json_next(Json *j);
 bool json_begin_object(Json *j);
-const char *json_key(Json *j); // valid until the next json call that reads a string
+const char *json_key(Json *j); // valid until the next json call that reads a string; one with a NUL is refused
 
 // Scalars. On a wrong type they fail with a message and return 0 / false / "".
 double json_number(Json *j); // correctly rounded (as strtod)
 // As many of the innermost array's next elements as are numbers in plain digits, at most `max`: the fast way through
 // lists of coordinates. Stops before anything else, which json_next and json_number then read or refuse.
 size_t json_numbers(Json *j, double *values, size_t max);
-int64_t json_int(Json *j);                     // a whole number, exact in 64 bits; written as 1.0 or 1e3, below 2^53
-bool json_bool(Json *j);                       // also accepts 0 and 1, as iscrowd is written
-const char *json_string(Json *j, size_t *len); // UTF-8, escapes resolved; valid until the next string is read
-void json_skip(Json *j);                       // one value of any type, validated
-bool json_done(Json *j);                       // true when nothing but white space is left and nothing has failed
+int64_t json_int(Json *j); // a whole number, exact in 64 bits; written as 1.0 or 1e3, below 2^53
+bool json_bool(Json *j);   // also accepts 0 and 1, as iscrowd is written
+// UTF-8, escapes resolved; valid until the next string is read. len NULL: the caller takes a NUL for its end, and a
+// string with one is refused.
+const char *json_string(Json *j, size_t *len);
+void json_skip(Json *j); // one value of any type, validated; its keys and strings may hold NUL
+bool json_done(Json *j); // true when nothing but white space is left and nothing has failed
 bool json_fail(Json *j, const char *fmt, ...) PRINTF_LIKE(2, 3); // records a failure at the present position

@@ -104,6 +104,31 @@ TEST(json_rejects_malformed_with_position) {
   EXPECT_STR(err.msg, "doc:1:3: expected ',' or ']', found byte 0x00");
 }
 
+// The callers of json_key and json_string(j, NULL) take a string to end at its first NUL: another key would pass for
+// the one that they look for. A value that is skipped may hold any.
+TEST(json_refuses_nul_in_strings_that_end_at_it) {
+  static const char text[] = "{\"a\":{\"b\\u0000c\":\"\\u0000\"},\n \"bbox\\u0000note\": \"x\\u0000y\"}";
+  Json j;
+  json_open(&j, "doc", text, sizeof text - 1);
+  EXPECT(json_begin_object(&j));
+  EXPECT_STR(json_key(&j), "a");
+  json_skip(&j);
+  EXPECT(!json_key(&j));
+  EXPECT_STR(j.err.msg, "doc:2:2: expected a string without NUL, found \"bbox\\u0000…\"; remove the NUL");
+  json_close(&j);
+
+  static const char strings[] = "[\"x\\u0000y\", \"x\\u0000y\"]";
+  size_t length;
+  json_open(&j, "doc", strings, sizeof strings - 1);
+  EXPECT(json_begin_array(&j) && json_next(&j));
+  EXPECT(!memcmp(json_string(&j, &length), "x\0y", 4));
+  EXPECT_INT((long long)length, 3);
+  EXPECT(json_next(&j));
+  EXPECT_STR(json_string(&j, NULL), "");
+  EXPECT_STR(j.err.msg, "doc:1:14: expected a string without NUL, found \"x\\u0000…\"; remove the NUL");
+  json_close(&j);
+}
+
 static const char document[] = "{\"info\":{\"year\":2017,\"\\u00e9\":null},\"images\":[{\"id\":-1.5e+3,\"ok\":true},[],"
                                "{},{\"name\":\"a\\\\\\ud834\\udd1e\xC3\xA9\",\"f\":false}],\n \"n\":[0,1,0.25]}";
 
