@@ -18,7 +18,15 @@ TEST(classify_counts_hits_and_confusions) {
                           {.top = {0, 1, -1, -1, -1}}, // not among those that are there
                           {.top = {1, 0, 2, -1, -1}}};
   bool read[IMAGES] = {true, true, true, true, false};
-  const Dataset d = {.num_images = IMAGES, .object = object, .classes = CLASSES};
+  CocoImage image[IMAGES] = {
+      {.file_name = "a"}, {.file_name = "b"}, {.file_name = "c"}, {.file_name = "d"}, {.file_name = "e"}};
+  int image_of[IMAGES] = {0, 1, 2, 3, 4}, first_object[IMAGES + 1] = {0, 1, 2, 3, 4, 5};
+  const Dataset d = {.coco = {.images = image, .num_images = IMAGES},
+                     .num_images = IMAGES,
+                     .image = image_of,
+                     .first_object = first_object,
+                     .object = object,
+                     .classes = CLASSES};
   Classification c = {.classes = CLASSES, .row = row, .read = read, .images = 4, .left_out = 1};
   const ClassScores s = classify_score(&d, &c);
   EXPECT(s.top1 == 2 && s.top5 == 3 && s.images == 4);

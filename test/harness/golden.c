@@ -205,7 +205,7 @@ static bool open_engine(Golden *g, Err *err) {
   g->seed = strtoull(seed, NULL, 10);
   if (!state_config(&g->file, &config, &category, err)) return false;
   char *dir = write_set(g);
-  DatasetOptions options = {.resize = resize_of(&config), .max_canvases = 1, .keep_empty = true};
+  DatasetOptions options = {.resize = resize_of(&config), .max_canvases = 1, .keep_empty = true, .crowd = CROWD_IGNORE};
   bool ok = dataset_open(&g->data, dir, "train", &options, err);
   Shapes shapes = {0};
   if (ok) shapes = shapes_of(&g->data, GOLDEN_IMAGES);
