@@ -8,16 +8,17 @@ static inline uint64_t digest_word(uint64_t digest, uint64_t word) {
   return digest ^ (digest >> 32);
 }
 static inline uint64_t digest_bytes(uint64_t digest, const void *p, size_t bytes) {
+  const char *at = (const char *)p;
   uint64_t word;
   digest = digest_word(digest, bytes);
-  for (const char *at = (const char *)p; bytes; at += sizeof word) {
-    const size_t n = bytes < sizeof word ? bytes : sizeof word;
-    word = 0;
-    memcpy(&word, at, n);
+  for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
+    memcpy(&word, at, sizeof word); // of a constant size: a load, not a call
     digest = digest_word(digest, word);
-    bytes -= n;
   }
-  return digest;
+  if (bytes == 0) return digest;
+  word = 0;
+  memcpy(&word, at, bytes);
+  return digest_word(digest, word);
 }
 static inline uint64_t digest_text(uint64_t digest, const char *text) {
   return digest_bytes(digest, text ? text : "", text ? strlen(text) : 0);

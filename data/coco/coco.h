@@ -49,6 +49,7 @@ typedef struct CocoAnn {
   int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and
   int num_runs;          // its runs, from runs[first_run] on: coco_ann_runs
   size_t first_run;
+  uint64_t drawn; // digest of its box and mask as the file has them
 } CocoAnn;
 
 typedef struct CocoImage {
@@ -56,7 +57,7 @@ typedef struct CocoImage {
   char *file_name;     // relative to the split's folder; NULL when absent (allowed for evaluation)
   int h, w;            // as the file says; 0 when absent
   int first_ann, anns; // annotations of this image: anns[first_ann …], in file order
-  uint64_t drawn;      // digest of their boxes and masks as the file has them; 0: there are none
+  uint64_t drawn;      // of their digests; 0: there are none
   uint64_t labelled;   // … of their categories, crowds and areas
 } CocoImage;
 

@@ -194,14 +194,9 @@ static void digest_image(void *of, int i, int thread) {
   CocoImage *image = &c->images[i];
   for (int k = image->first_ann; k < image->first_ann + image->anns; k++) {
     const CocoAnn *a = &c->anns[k];
-    const Rle runs = coco_ann_runs(c, a);
     image->labelled = digest_word(digest_word(image->labelled, (uint64_t)a->category_id), a->crowd);
     image->labelled = digest_bytes(image->labelled, &a->area, sizeof a->area);
-    image->drawn = digest_bytes(digest_word(image->drawn + 1, a->has_bbox), a->bbox, sizeof a->bbox);
-    for (int p = a->first_part; p < a->first_part + a->parts; p++)
-      image->drawn =
-          digest_bytes(image->drawn, c->xy + c->part_first[p], (size_t)c->part_points[p] * 2 * sizeof *c->xy);
-    if (a->type == SEG_RLE) image->drawn = digest_bytes(image->drawn, runs.runs, (size_t)runs.n * sizeof *runs.runs);
+    image->drawn = digest_word(image->drawn + 1, a->drawn);
   }
 }
 

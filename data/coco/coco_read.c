@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 
 // Maps a regular file, which spares a copy of it; what is none, such as a pipe, or cannot be mapped is read.
 static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
@@ -284,6 +285,16 @@ static double read_optional_number(Json *j) {
   return NAN;
 }
 
+// While its points are still in the cache: later they are all over the memory.
+static uint64_t digest_drawn(const Coco *c, const CocoAnn *a) {
+  uint64_t digest = digest_bytes(digest_word(0, a->has_bbox), a->bbox, sizeof a->bbox);
+  for (int p = a->first_part; p < a->first_part + a->parts; p++)
+    digest = digest_bytes(digest, c->xy + c->part_first[p], (size_t)c->part_points[p] * 2 * sizeof *c->xy);
+  if (a->type != SEG_RLE) return digest;
+  const Rle runs = coco_ann_runs(c, a);
+  return digest_bytes(digest, runs.runs, (size_t)runs.n * sizeof *runs.runs);
+}
+
 void coco_read_object(CocoReader *r) {
   Json *j = &r->json;
   Coco *c = &r->coco;
@@ -326,6 +337,7 @@ void coco_read_object(CocoReader *r) {
   else if (a.type == SEG_NONE)
     c->no_segmentation++;
   c->odd_polygon += a.odd_polygon;
+  a.drawn = digest_drawn(c, &a);
   array_reserve((void **)&c->anns, &r->anns_cap, (size_t)c->num_anns + 1, sizeof *c->anns);
   array_reserve((void **)&r->scores, &r->scores_cap, (size_t)c->num_anns + 1, sizeof *r->scores);
   r->scores[c->num_anns] = score;
