@@ -1,5 +1,5 @@
-// Bytes that one process packs and another one unpacks, of the same build on the same type of machine: in native order
-// and without a version. Whatever arrives, nothing is read past its end.
+// Serialises data between processes of the same build on machines of the same type: native byte order, no version.
+// Reads never pass the end, whatever arrives.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,14 +9,14 @@ typedef struct ByteBuffer { // zero-initialise
   size_t bytes, room;
 } ByteBuffer;
 void byte_buffer_put(ByteBuffer *p, const void *from, size_t bytes);
-void byte_buffer_empty(ByteBuffer *p); // keeps its room
+void byte_buffer_empty(ByteBuffer *p); // keeps its memory
 void byte_buffer_free(ByteBuffer *p);
 
-typedef struct ByteReader { // what is left of a buffer
+typedef struct ByteReader { // the unread rest of a buffer
   const char *at;
   size_t left;
 } ByteReader;
-// False when so much is not there; then nothing more can be taken.
+// False if that much is not there; then nothing more can be read.
 bool byte_reader_take(ByteReader *u, void *to, size_t bytes);
-// The next bytes as a reader of their own.
+// The next bytes as a separate reader.
 bool byte_reader_part(ByteReader *u, ByteReader *part, size_t bytes);

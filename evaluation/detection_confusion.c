@@ -7,7 +7,7 @@
 
 static const double OVERLAP = 0.5;
 
-// Returns the place of `least` among them.
+// Returns the index of `least` among them.
 static int choose_scores(ReportScores *s, double least) {
   int index = 0;
   for (int i = 1; i < 20; i++) s->score[s->n++] = i / 20.0;
@@ -33,7 +33,7 @@ static int64_t *counts_at(const ReportScores *s, int classes, int index) {
   return count;
 }
 
-// Of all categories together: 2 · right / (objects + detections); 0 where there are neither.
+// F1 over all categories: 2 · right / (objects + detections); 0 if there are neither.
 static double f1_at(const ReportScores *s, int classes, int index) {
   int64_t *count = counts_at(s, classes, index);
   const Confusion c = {.classes = classes, .count = count, .background = true};

@@ -1,9 +1,9 @@
-// Which categories a detector takes for which, at the scores that a page lets people choose from.
+// The confusion matrix of a detector, at the scores that a page offers.
 #pragma once
 #include "evaluation/evaluate.h"
 #include "evaluation/report.h"
 
-// Fills the confusion of boxes at an IoU of 0.5 or more, its rule and its scores: 0.05, 0.10 … 0.95 and `least`, at
-// which out->confusion is. `view`: the ground truth of the images that were read. Leaves `out` as it is where nothing
-// can be matched.
+// Fills the confusion of boxes at an IoU of at least 0.5, its rule and its scores: 0.05, 0.10 … 0.95 and `least`, for
+// which out->confusion is. `view`: the ground truth of the images that were read. Leaves `out` unchanged if nothing can
+// be matched.
 void detection_confusion(const Coco *view, const CocoResults *found, double least, EvaluationReport *out);

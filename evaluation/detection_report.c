@@ -29,7 +29,7 @@ static int by_ap(const void *a, const void *b) {
   return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->index - q->index;
 }
 
-// The categories' places by ascending mask AP, those without last. Caller frees.
+// The categories' indices by ascending mask AP, undefined ones last. Caller frees.
 static int *rank_categories(const Scores *s) {
   const int n = s->segm.num_categories;
   RankedCategory *all = xmalloc((size_t)n * sizeof *all);
@@ -82,7 +82,7 @@ static void add_overall(ReportCharts *to, const char *title, const EvalSummary *
   for (int c = 0; c < EVAL_CURVES; c++) add_curve(p, label[c], s->precision[s->num_categories][c]);
 }
 
-// Categories in the order of those of the table, whose places are `place`.
+// Categories in the order of the table, whose indices are `place`.
 static void fill_precision(const Scores *s, const int *index, EvaluationReport *out) {
   add_overall(&out->charts, "Boxes, all categories", &s->bbox);
   add_overall(&out->charts, "Masks, all categories", &s->segm);
@@ -121,7 +121,7 @@ static bool in_crowd(const Dataset *d, int i, int category, const double box[4])
   return false;
 }
 
-// The free object that a detection takes; -1: none.
+// The free object that a detection matches; -1: none.
 static int take(const Dataset *d, int first, int n, const bool *taken, int category, const double box[4],
                 double *best) {
   int found = -1;
@@ -163,7 +163,7 @@ ImageQuality image_quality(const Dataset *d, int i, const CocoResult *const *fou
 
 // ---- images ---------------------------------------------------------------------------------------------------------
 
-// What was found in each image of the data set, by descending score.
+// The detections of each image of the data set, by descending score.
 typedef struct Grouped {
   const CocoResult **result;
   int *first; // [num_images + 1]
@@ -211,7 +211,7 @@ static int reaching(const Grouped *g, int i, double score) {
   return n;
 }
 
-// An image in which nothing reaches the score has what reaches the lower one, with which `g` was made.
+// If nothing in an image reaches the score, detections that reach the lower one, used for `g`, are shown.
 static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const Grouped *g, double score, double lower,
                                 const char *type) {
   const int first = g->first[q->image], all = g->first[q->image + 1] - first, n = reaching(g, q->image, score);

@@ -1,23 +1,23 @@
-// What an evaluation of a detector tells people.
+// The report on a detector's evaluation.
 #pragma once
 #include "evaluation/evaluate.h"
 #include "evaluation/report.h"
 
 // Fills `out`, zeroed: categories by ascending mask AP, precision over recall, the confusion of boxes
-// (evaluation/detection_confusion.h), and the images with the worst and the best quality. Of precision, recall and
-// quality detections of less than `score` are no part. Where an image has none of that score, those from
-// out->scores.opens_at on are drawn if that is lower, and the caption says so.
+// (evaluation/detection_confusion.h), and the images with the lowest and the highest quality. Precision, recall and
+// quality ignore detections below `least`. If an image has none of that score, those from out->scores.opens_at on are
+// drawn if that is lower, and the caption says so.
 //
-// The quality of an image is sum(IoU of pairs) / (pairs + false positives / 2 + false negatives / 2), which is the
-// panoptic quality of Kirillov et al. (CVPR 2019) with boxes for segments: a pair is a detection and an object of its
-// category whose boxes overlap by 0.5 or more, taken greedily by score as COCO matches. What lies in a crowd of its
-// category by half of its area is not counted. Images with neither objects nor detections have none.
+// The quality of an image is sum(IoU of pairs) / (pairs + false positives / 2 + false negatives / 2), the panoptic
+// quality of Kirillov et al. (CVPR 2019) with boxes for segments: a pair is a detection and an object of its category
+// whose boxes overlap by at least 0.5, matched greedily by score as in COCO. Detections with half of their area in a
+// crowd of their category are not counted. Images with neither objects nor detections have no quality.
 void detection_report(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out);
 
 typedef struct ImageQuality {
-  int image;         // of the data set
+  int image;         // index in the data set
   int pairs, fp, fn; //
-  double quality;    // NaN: there is nothing
+  double quality;    // NaN: neither objects nor detections
 } ImageQuality;
-// Of image i with its detections of at least that score.
+// The quality of image i, with its detections of at least that score.
 ImageQuality image_quality(const Dataset *d, int i, const CocoResult *const *found, int n);

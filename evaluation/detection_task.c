@@ -1,4 +1,4 @@
-// What is made of a detector's results over a split of a data set: evaluation/evaluate.h, as a task.
+// Detection as an evaluation task: evaluation/evaluate.h behind evaluation/task.h.
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
@@ -20,7 +20,7 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
   return NULL;
 }
 
-// AP is -1 where there is nothing to find, which is no score.
+// AP is -1 if there is no object, which is not a score.
 static double defined(double stat) { return stat < 0 ? NAN : stat; }
 
 // With the limit of COCO's figures where the model's is a larger one.

@@ -10,7 +10,7 @@ enum {
 
 typedef enum ExchangeEnd { EXCHANGE_FULL, EXCHANGE_LAST, EXCHANGE_STOPPED, EXCHANGE_FAILED } ExchangeEnd;
 
-// A rank's message of an exchange: this; for each batch its ExchangeBatch and what compute packed; of a failure, its
+// A rank's message in an exchange: this; for each batch its ExchangeBatch and what compute packed; for a failure, its
 // text.
 typedef struct ExchangeHead {
   ExchangeEnd end; // why there are no more batches
@@ -58,7 +58,7 @@ static void pack_batch(DistributeState *v, const Batch *batch) {
   memcpy(v->mine.data + at, &b, sizeof b);
 }
 
-// Takes what the loader has until as many batches are under way as the work allows.
+// Starts batches from the loader until as many are in flight as the work allows.
 static void start_ahead(DistributeState *v) {
   const BatchWork *work = v->work;
   const int most = work->start ? work->ahead : 1;
@@ -77,7 +77,7 @@ static const Batch *take_oldest(DistributeState *v) {
   return oldest;
 }
 
-// Computes the next batch; why there is none, if there is none. What fails comes after the batches before it.
+// Computes the next batch, or says why there is none. A failure comes after the batches before it.
 static ExchangeEnd compute_batch(DistributeState *v) {
   if (v->loader && asked_to_stop(v)) return EXCHANGE_STOPPED;
   start_ahead(v);
@@ -139,7 +139,7 @@ static ExchangeEnd why_no_batch(DistributeState *v, int rank, Err *err) {
   return end;
 }
 
-// Every rank's batches in turn, until one has no more of them for another reason than that there are none.
+// Unpacks every rank's batches in turn, until a rank has no more for a reason other than the end of the data.
 static ExchangeEnd unpack_exchange(DistributeState *v, Err *err) {
   ExchangeEnd end = EXCHANGE_FULL;
   for (int r = 0; r < comm_world(v->comm); r++) v->before[r] = -1;
@@ -171,7 +171,7 @@ static ExchangeEnd end_exchange_on_0(DistributeState *v, Err *err) {
 
 // ---- all ranks ----------------------------------------------------------------------------------------------------
 
-// What rank 0 has decided.
+// Rank 0's decision.
 static ExchangeEnd end_round(DistributeState *v, Err *err) {
   ExchangeEnd end = EXCHANGE_FULL;
   if (comm_rank(v->comm) == 0)

@@ -31,8 +31,7 @@ static CocoResult result_of(const Engine *e, int64_t image_id, const Detection *
   return r;
 }
 
-// Packs what was found in the image at that place of the batch, which is the detections from `first` on; returns how
-// many.
+// Packs the detections of the batch's image at that index, beginning with detection `first`; returns their number.
 static int pack_image(Evaluating *v, const Batch *batch, int position, int first, ByteBuffer *to) {
   int n = 0;
   const int image = batch->index[position];

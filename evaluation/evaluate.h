@@ -1,4 +1,4 @@
-// A split of a data set: what a detector finds in it, and its scores as COCO computes them.
+// Evaluates a detector on a split: collects its detections and computes COCO's scores.
 #pragma once
 #include "data/coco/coco.h"
 #include "data/coco/cocoeval.h"
@@ -12,34 +12,34 @@ typedef struct Scores {
   EvalSummary bbox, segm;
 } Scores;
 
-// What a model found in a data set. Images that cannot be read are left out of it, objects and all.
+// A model's detections on a data set, without images that could not be read.
 typedef struct Evaluation {
-  CocoResults found; // in the file's ids, boxes x y w h in original pixels, masks cut at 0.5
-  bool *read;        // [num_images] of the data set: which of them it is about
-  int images;        // how many these are
-  int left_out;      // of the split's, because they could not be read
+  CocoResults found; // with the file's ids, boxes x y w h in original pixels, masks thresholded at 0.5
+  bool *read;        // [num_images] which images of the data set were read
+  int images;        // number of images read
+  int left_out;      // images of the split that could not be read
   int limit;         // on detections per image; 0: images that reach it are not counted
   int at_limit;      // images with so many, of scores of at least LIMIT_SCORE
-  Scores scores;     // the task's, once it has scored
+  Scores scores;     // set once the task has scored
 } Evaluation;
 
-// An evaluation of no image yet; `gathers`: on the rank that gets them. Free with evaluation_free.
+// An empty evaluation; `gathers`: on the rank that collects the results. Free with evaluation_free.
 void evaluation_begin(Evaluation *v, const Dataset *d, bool gathers);
-void evaluation_add(Evaluation *v, int image, CocoResult *found, int n); // of an image; takes `found`, malloc'ed
-// All that could be read are there: the data set learns which could not, on whichever rank.
+void evaluation_add(Evaluation *v, int image, CocoResult *found, int n); // an image; takes `found`, malloc'ed
+// All images that could be read have been added: the data set learns which could not, on any rank.
 void evaluation_end(const Evaluation *v, const Dataset *d);
 
-// Runs inference over the whole data set, whose shapes the engine was opened with, shared out over the engine's ranks:
-// results are the same whatever their number, and stand on rank 0; the others have an empty evaluation. Free with
-// evaluation_free, whatever is returned, which is the same on all ranks: false with a message when an image stops a
-// loader or none can be read, false with an empty one when `stopped`, asked before each batch, said so; NULL: never.
+// Runs inference over the whole data set, with whose shapes the engine was opened, distributed over the engine's ranks:
+// results do not depend on their number and are on rank 0; the others have an empty evaluation. Call evaluation_free
+// whatever it returns. All ranks return the same: false with a message if an image stops a loader or none can be read,
+// false with an empty one if `stopped`, asked before each batch, returned true; NULL: never.
 bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void), Evaluation *out, Err *err);
 void evaluation_free(Evaluation *v);
 
-// The ground truth of the images that were read, its annotations numbered anew: a shallow copy whose `images` are the
-// caller's to free.
+// The ground truth of the images that were read, its annotations renumbered: a shallow copy whose `images` the caller
+// frees.
 Coco evaluate_view(const Dataset *d, const Evaluation *v);
-// Against that.
+// Scores the detections against that.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
-bool scores_defined(const Scores *s); // whether there was an object to find: else no AP is a score
+bool scores_defined(const Scores *s); // whether there was an object: otherwise AP is undefined

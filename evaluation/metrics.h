@@ -9,11 +9,11 @@ typedef struct Metrics { // scores of an evaluation
   int n;
   struct {
     char name[METRIC_NAME]; // its key in the log
-    double value;           // NaN: undefined, as where there is nothing to find
+    double value;           // NaN: undefined, for instance without objects
   } metric[MAX_METRICS];
-  char summary[256]; // for people, one line
-  int images;        // that were scored
-  int left_out;      // of the split's, because they could not be read
+  char summary[256]; // one line of text
+  int images;        // images that were scored
+  int left_out;      // images of the split that could not be read
   int64_t set;       // data_identity_number of what was scored (data/batches/data_identity.h); 0: unknown
   int max_dets;      // detections per image and category that the scores are of, at most; 0: of a classifier
   char note[256];    // what else people should know, one line; "": nothing

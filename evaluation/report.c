@@ -60,7 +60,7 @@ void report_free(EvaluationReport *r) {
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-// A string as JSON has it: that of an object of one member, without what stands around it.
+// A string in JSON: that of an object with one member, without the rest of the object.
 static void write_string(FILE *f, const char *text) {
   Record r = {0};
   record_begin(&r);
@@ -152,7 +152,7 @@ static void write_scores(FILE *f, const ReportScores *s, const Confusion *c) {
   fputc(']', f);
 }
 
-// Counts of a cell up to the last that is not 0; false, with nothing written, where all are.
+// Counts of a cell up to the last that is not 0; false, writing nothing, if all are 0.
 static bool write_cell(FILE *f, const char *comma, int truth, int found, const int64_t *count, int scores) {
   while (scores > 0 && !count[scores - 1]) scores--;
   if (!scores) return false;
@@ -196,7 +196,7 @@ typedef struct PictureNames { // of the files of a report, below its folder; NUL
   char *truth, *found;
 } PictureNames;
 
-// Not on disk at once: the next evaluation makes others.
+// Not synced to disk: the next evaluation replaces them.
 static bool write_bytes(const char *path, const Jpeg *jpeg, Err *err) {
   FILE *f = fopen(path, "wb");
   const bool written = f && fwrite(jpeg->bytes, 1, jpeg->size, f) == jpeg->size;

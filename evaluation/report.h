@@ -1,4 +1,4 @@
-// What an evaluation tells people, and the facts of it in a folder: a file of JSON, and pictures.
+// The report of an evaluation in a folder: a JSON file of facts, and pictures.
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
@@ -10,7 +10,7 @@ enum { REPORT_COLUMNS = 12, REPORT_CURVES = 3, REPORT_CATEGORY_CHARTS = 100, REP
 
 typedef struct ReportCategory {
   char *name;
-  double value[REPORT_COLUMNS]; // NaN: there is none
+  double value[REPORT_COLUMNS]; // NaN: undefined
 } ReportCategory;
 
 typedef struct ReportCurve { // precision over recall
@@ -30,32 +30,32 @@ typedef struct ReportCharts {
 ReportChart *report_chart_add(ReportCharts *c, const char *title); // copies the title
 ReportCurve *report_curve_add(ReportChart *c, const char *label, int points);
 
-// An image, and beside it what a model made of it.
+// An image, and next to it a model's results on it.
 typedef struct ReportPicture {
-  const char *group; // "Best images": pictures of one group stand together
-  char *file;        // as it is called
+  const char *group; // "Best images": pictures of one group are shown together
+  char *file;        // the image's file name
   char *caption;     // one line
-  Jpeg truth, found; // found NULL: there is one picture
+  Jpeg truth, found; // found NULL: there is only one picture
 } ReportPicture;
 
-// The confusion of a detector at other scores than one.
+// A detector's confusion at several scores.
 typedef struct ReportScores {
-  int n;                       // 0: there is one confusion, of a classifier
+  int n;                       // 0: one confusion only, as for a classifier
   double score[REPORT_SCORES]; // ascending
-  int64_t *count;              // [classes, classes, n]: of detections that reach the score; owned
-  double least;                // that of them at which EvaluationReport.confusion is
-  double opens_at;             // that of them with the best F1 over all categories, the lowest of equal ones; NaN: none
+  int64_t *count;              // [classes, classes, n]: detections that reach the score; owned
+  double least;                // the score that EvaluationReport.confusion is for
+  double opens_at;             // the score with the best F1 over all categories, the lowest of equal ones; NaN: none
                                // is reached
-  double highest;              // of any detection; NaN: there is none
+  double highest;              // highest score of any detection; NaN: none
 } ReportScores;
 
 typedef struct EvaluationReport {
-  char *column[REPORT_COLUMNS]; // owned: what the values of categories are: a count, then shares
+  char *column[REPORT_COLUMNS]; // owned: names of the categories' values: a count, then ratios
   int columns;
-  ReportCategory *category; // in the order in which they are shown
+  ReportCategory *category; // in display order
   int categories;
-  ReportCharts charts, category_charts; // of categories at most REPORT_CATEGORY_CHARTS
-  char *rule;                           // what the confusion counts, in a sentence; NULL: there is none
+  ReportCharts charts, category_charts; // per-category charts for at most REPORT_CATEGORY_CHARTS categories
+  char *rule;                           // a sentence on what the confusion counts; NULL: none
   Confusion confusion;                  // owned, names included
   ReportScores scores;
   ReportPicture *picture;
@@ -65,7 +65,7 @@ void report_free(EvaluationReport *r);
 
 typedef struct ReportFile {
   const char *folder, *name;      // "evaluation.json"
-  const char *series, *stem;      // pictures are called STEM-01-truth.jpg, all of a series by what they begin with
+  const char *series, *stem;      // pictures are named STEM-01-truth.jpg; all of a series begin with `series`
   const Record *head;             // begun: members that come first
   const Metrics *before, *scores; // before NULL: none
 } ReportFile;
@@ -84,8 +84,7 @@ typedef struct ReportFile {
 //   pictures    [[group, file, caption, truth, found]]: names of files below FOLDER, found null where there is one
 //               picture
 bool report_write(const ReportFile *f, const EvaluationReport *r, Err *err);
-// What an evaluation in a run's folder was of: the step that its head begins with; -1: no file, or none that can be
-// read.
+// The step of the evaluation in a run's folder, with which its head begins; -1: no file, or it cannot be read.
 int64_t report_step(const char *path);
 // Removes the file, and the pictures of the series.
 void report_remove(const char *folder, const char *name, const char *series);

@@ -2,7 +2,7 @@
 #include <math.h>
 #include "base/rng.h"
 
-// What is drawn: each has its own number, so that leaving one out moves no other.
+// The random quantities: each has its own number, so that removing one does not change the others.
 enum { DRAW_ROTATE, DRAW_SHIFT_X, DRAW_SHIFT_Y, DRAW_SHEAR, DRAW_ZOOM_X, DRAW_ZOOM_Y, DRAW_CROPS };
 
 static const double degree = 3.14159265358979323846 / 180;
@@ -40,7 +40,7 @@ static Window crop_window(float smallest, uint64_t key, Size size) {
   return shape < aspect ? centred(size, size.w, rint(size.w / aspect)) : centred(size, rint(size.h * aspect), size.h);
 }
 
-// Both maps are about the canvas's middle: first m, then the window's place and scale.
+// Both maps are about the canvas's centre: first m, then the crop window's position and scale.
 void augment_map(const Augment *a, float view, uint64_t key, bool flip, Size size, Size canvas, float map[6]) {
   const Augment none = {0};
   if (!a) a = &none;

@@ -15,7 +15,7 @@ void bitmap_pack(const Rle *r, const Bitmap *b, uint32_t *bits) {
   uint32_t at = 0;
   for (int run = 0; run < r->n; at += r->runs[run++]) {
     if (run % 2 == 0) continue;
-    // A run goes down a column and may go on at the top of the next; within a column only the word's row changes.
+    // A run goes down a column and may continue at the top of the next; within a column only the word's row changes.
     uint32_t left = r->runs[run];
     int y = (int)(at % (uint32_t)r->h), x = (int)(at / (uint32_t)r->h) - b->x;
     for (; left > 0; x++, y = 0) {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-// All in double, as Python computes it: 800 / 289 · 289 truncates to 799 there, so it does here.
+// All in double, as in Python: 800 / 289 · 289 truncates to 799 there, so it does here.
 
 static Size size_torchvision(const Resize *r, int h, int w) {
   double scale = MIN((double)r->size / MIN(h, w), (double)r->max_size / MAX(h, w));
@@ -126,7 +126,7 @@ int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *can
   }
   qsort(all, (size_t)count, sizeof *all, compare_canvas);
   place_images(all, count, size, n, canvas_of);
-  // A merged canvas loses its images where smaller ones hold them all.
+  // A merged canvas loses the images that fit into smaller ones.
   int kept = 0;
   for (int i = 0; i < count; i++)
     if (all[i].images > 0) canvas[kept++] = all[i];

@@ -1,5 +1,5 @@
-// The shapes images take on their way into the network: resized as torchvision does it, then padded to one of a few
-// canvases, because memory and launches are planned once for every shape.
+// The shapes of network inputs: images are resized as in torchvision, then padded to one of a few canvases, because
+// memory and launches are planned once per shape.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,17 +28,17 @@ typedef struct Sizes {
   int n;
   int side[MAX_SIZES];
 } Sizes;
-// Reads "640,672,800"; a side that stands twice is drawn twice as often.
+// Parses "640,672,800"; a side listed twice is drawn twice as often.
 bool sizes_parse(Sizes *s, const char *text, Err *err);
-int sizes_largest(const Sizes *s); // 0 when there are none
+int sizes_largest(const Sizes *s); // 0 if there are none
 
 typedef struct Canvas {
   int h, w;   // multiples of CANVAS_MULTIPLE
-  int images; // of the data set that are padded to it
+  int images; // images of the data set padded to it
 } Canvas;
 
-// Chooses at most `max` canvases for images of the given resized sizes, so that little is padded: starts from the sizes
-// rounded up and merges, again and again, the pair whose common canvas adds the fewest padded pixels over all images.
-// canvas[max] receives them ascending by height, then width; place[n] the smallest that holds each image. Returns their
-// number. The result does not depend on the order of the sizes.
+// Chooses at most `max` canvases for images of the given resized sizes with little padding: starts from the sizes
+// rounded up and repeatedly merges the pair whose common canvas adds the fewest padded pixels over all images.
+// canvas[max] receives them ascending by height, then width; place[n] the smallest one that holds each image. Returns
+// their number. The result does not depend on the order of the sizes.
 int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *canvas_of);

@@ -1,4 +1,4 @@
-// COCO's layout, DIR/annotations and folders of images, as the source of a detector's data.
+// Detection data sets in COCO's layout (DIR/annotations and folders of images) as a Source.
 #include <stdlib.h>
 #include "data/batches/source.h"
 

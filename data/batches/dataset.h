@@ -1,5 +1,5 @@
 // One split of a data set, whatever its format, ready to be sampled: its usable images, their objects, the canvases,
-// and the room that the largest batch needs.
+// and the memory that the largest batch needs.
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 
 typedef struct Object { // an annotation that can be trained on
   int ann;              // index into coco.anns
-  int label;            // category + 1; where there is no background, the category
+  int label;            // category + 1; without a background class, the category
   float box[4];         // x1 y1 x2 y2, pixels of the image, clipped to it
 } Object;
 
@@ -20,12 +20,12 @@ typedef struct Dataset {
   const ObjectType *type; // of its objects
   Coco coco;
   char *folder;    // of the image files
-  int classes;     // categories, and the background where there is one
+  int classes;     // categories, plus the background if there is one
   Resize resize;   // to the largest of `sizes`
-  Sizes sizes;     // that training draws from
+  Sizes sizes;     // sizes that training draws from
   float box_extra; // as in the options, and below
   bool polygons;
-  bool upright; // pictures are turned as their EXIF orientation says
+  bool upright; // apply the EXIF orientation
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;         // usable ones, ascending by id
@@ -33,95 +33,95 @@ typedef struct Dataset {
   uint8_t *image_canvas;  // [num_images] the smallest canvas that holds the resized image
   Object *object;         // grouped by image, in file order
   int *first_object;      // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
-  int max_objects;        // most of any image, but at least 1: the capacity for ground truth
-  int64_t max_bytes;      // of the largest decoded image
-  int64_t max_words;      // of the bitmaps and polygons of one image, at most
-  atomic_uchar *reported; // [num_images] whether an image was reported as bad, whichever loader met it
-  BadImages *bad;         // what is said of them
+  int max_objects;        // maximum over images, but at least 1: the capacity for ground truth
+  int64_t max_bytes;      // bytes of the largest decoded image
+  int64_t max_words;      // bound on the words of one image's bitmaps and polygons
+  atomic_uchar *reported; // [num_images] whether an image was already reported as bad, by any loader
+  BadImages *bad;         // where bad images are reported
   int64_t *file_bytes; // [coco.num_images] length of an image's file when the set was opened; 0: not looked for, or not
                        // there; NULL: images are in memory
-  bool *absent;        // [coco.num_images] whether an image's file was not there when the set was opened
-  double patience;     // of DatasetOptions
-  float view;          // how much of an image a map shows: augment_map
-  uint8_t *gray;       // [coco.num_images, h, w] where images are in memory, all of one size; NULL: files
-  uint8_t *shrink;     // [coco.num_images] by what both sides of an image are divided once it is decoded; NULL: none is
-  int64_t max_whole;   // as max_bytes, before that
-  int others;          // files that are no images
-  int num_listed;      // images of the file that were looked at, from its first: fewer with a limit
+  bool *absent;        // [coco.num_images] whether an image's file was missing when the set was opened
+  double patience;     // from DatasetOptions
+  float view;          // fraction of an image that a map shows: augment_map
+  uint8_t *gray;       // [coco.num_images, h, w] images kept in memory, all of one size; NULL: files
+  uint8_t *shrink;     // [coco.num_images] factor by which an image is scaled down after decoding; NULL: none is
+  int64_t max_whole;   // as max_bytes, before scaling down
+  int others;          // files that are not images
+  int num_listed;      // images of the file that were examined, from its first: fewer with a limit
   CategoryNotes notes; // on its categories
   bool *left_out;      // [coco.num_images] the next
-  char **why;          // [coco.num_images] why it was; NULL where it was not
-  int bad_images;      // left out, because neither annotations nor file give a size that can be, or the file is smaller
-  int missing;         // files of usable images that are not there: the loader will meet them
-  int without_objects; // images with nothing to train on
+  char **why;          // [coco.num_images] why it was left out; NULL if it was not
+  int bad_images;      // left out: neither annotations nor file give a valid size, or the file is smaller
+  int missing;         // files of usable images that are missing: the loader will report them
+  int without_objects; // images without objects to train on
   int crowds;          // annotations left out because they mark a crowd
-  int former_crowds;   // taken as objects though they are marked as crowds
+  int former_crowds;   // annotations marked as crowds but taken as objects
   int dropped_boxes;   // … because their box has no area inside the image
   int unlabelled;      // … because their category is not in the file
 } Dataset;
 
-enum { STORAGE_PATIENCE = 10 }; // seconds, of runs
+enum { STORAGE_PATIENCE = 10 }; // seconds; the default of training runs
 
 typedef struct DatasetOptions {
   Resize resize;
   Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
                 // not depend on what is drawn
-  bool upright; // annotations are of pictures turned as their EXIF orientation says; COCO's are of pixels as stored
-  float box_extra;   // x2 = x + width - box_extra: 1 where corners are pixels
-  bool polygons;     // masks are wanted as polygons, where they are given so
+  bool upright; // annotations are for images with the EXIF orientation applied; COCO's are for pixels as stored
+  float box_extra;   // x2 = x + width - box_extra: 1 if corners are pixels
+  bool polygons;     // keep masks as polygons, if they are given as polygons
   int max_canvases;  // 1 … MAX_CANVASES
-  bool strict;       // a file that is missing or of no known size is an error; otherwise only when most are missing
-  CrowdChoice crowd; // what crowds are that cover one object each
-  bool keep_empty;   // also images without a usable object (evaluation; presets that train on background)
-  double patience;   // seconds that files may be away which were there when the set was opened (data/batches/outage.h)
+  bool strict;       // a missing file or one of unknown size is an error; otherwise only if most are missing
+  CrowdChoice crowd; // how to treat crowds that cover one object each
+  bool keep_empty;   // keep images without a usable object (evaluation; presets that train on background)
+  double patience;   // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
   int limit;         // only the first `limit` usable images by id; 0 = all
-  const char *index; // folder for the index of the annotations (data/coco/coco_index.h); NULL: none
+  const char *index; // folder for the annotation index (data/coco/coco_index.h); NULL: none
 } DatasetOptions;
 
-// Reads the annotations of a split and decides what is usable, as torchvision's reference training does
-// (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. Image files are looked for but
-// not opened, but for those whose size is not in the annotations and the largest, which decides how much memory a batch
-// takes. False when files are not there, are malformed, or hold no usable image.
+// Reads the annotations of a split and selects usable objects as in torchvision's reference training
+// (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. Image files are checked for
+// existence but not opened, except those whose size is not in the annotations and the largest, which determines a
+// batch's memory. False if files are missing or malformed, or no image is usable.
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
 void dataset_close(Dataset *d);
-// The box of an annotation as training takes it: x1 y1 x2 y2, clipped to the image where its size is known; `extra` is
-// box_extra. False where it has no area.
+// The box of an annotation as used in training: x1 y1 x2 y2, clipped to the image if its size is known; `extra` is
+// box_extra. False if it has no area.
 bool dataset_box(const CocoImage *im, const CocoAnn *a, float extra, float box[4]);
 
-// Its categories, for whoever holds others against them; borrowed.
+// The set's categories, for comparison with others; borrowed.
 CategoryList dataset_categories(const Dataset *d);
-// Gives its categories ids, names and order of `known`, as categories_match finds them; labels follow. False
-// where objects have others, or where the file lists none.
+// Replaces the set's categories by `known` (ids, names and order), matched by categories_match; labels follow. False if
+// objects have unknown categories, or the file lists none.
 bool dataset_take_categories(Dataset *d, const CategoryList *known, Err *err);
 // A line for each note.
 void dataset_print_notes(const Dataset *d, FILE *out);
 
-// The file of usable image i; caller frees.
+// The path of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);
 // The same into path[dataset_path_size], which it returns.
 char *dataset_path_to(const Dataset *d, int i, char *path);
-size_t dataset_path_size(const Dataset *d, int i); // with the NUL
-// How many polygons an object's mask is; 0 where it is not given so or not wanted so.
+size_t dataset_path_size(const Dataset *d, int i); // including the NUL
+// Number of polygons in an object's mask; 0 if it is not given as polygons or they are not wanted.
 int dataset_polygons(const Dataset *d, const Object *o);
-// Reads it whole: false, saying why, when it cannot be decoded or has another size than the annotations say.
+// Reads and decodes the image: false, with a reason, if it cannot be decoded or its size differs from the annotations.
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
-// Of its header alone: false, saying why, when there is none or another size than the annotations say.
+// Reads only the header: false, with a reason, if there is none or the size differs from the annotations.
 bool dataset_size_holds(const Dataset *d, int i, Err *err);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);
-// The same with memory of `scratch`, or the annotation's own runs: not to be freed.
+// The same in memory from `scratch`, or the annotation's own runs: must not be freed.
 Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
-// Height and width of usable image i as the loader lays it out.
+// Height and width of usable image i as the loader resizes it.
 Size dataset_size(const Dataset *d, int i);
-// RGB [h, w, 3] of usable image i of those in memory: gray, three times.
+// RGB [h, w, 3] of usable image i, for images in memory: grey, three times.
 void dataset_pixels(const Dataset *d, int i, uint8_t *rgb);
-// Says why an image (index into coco.images) is bad and leaves it out, or returns false with that where `strict`.
+// Records why an image (index into coco.images) is bad and leaves it out; if `strict`, returns false with that message.
 bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err);
-// Says, once a program, that usable image i is bad, and what becomes of it: "replaced", "left out"; NULL: it is listed
-// alone, of another process. From any thread.
+// Reports, once per program, that usable image i is bad, and what happens to it: "replaced", "left out"; NULL: it is
+// only listed, for another process. May be called from any thread.
 void dataset_tell_bad(const Dataset *d, int i, const char *how, const char *reason);
-// Images that turned out bad so far, those left out from the start among them.
+// Number of bad images so far, including those left out from the start.
 int dataset_bad_images(const Dataset *d);
 // As ObjectType.print.
 void dataset_print(const Dataset *d, FILE *out);

@@ -1,4 +1,4 @@
-// A split with COCO's annotations as a Dataset.
+// Opens a split with COCO annotations as a Dataset.
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static int64_t polygon_words(const Coco *c, const CocoAnn *a) {
 }
 
 // Upper bound of the words of an object's bitmap. Rasterising every mask of a large data set before the first step
-// would take minutes; the extent of the polygons, and of the box that may have to stand in for them, is known at once.
+// would take minutes; the extent of the polygons, and of the box that may replace them, is known at once.
 static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
   const CocoAnn *a = &c->anns[o->ann];
   Extent e = {o->box[0], o->box[1], o->box[2], o->box[3]};
@@ -74,13 +74,14 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
     extend(&e, a->extent[0], a->extent[1]);
     extend(&e, a->extent[2], a->extent[3]);
   }
-  // A pixel on every side for the rounding of polygons to fifths of a pixel. Outside the image there is no mask.
+  // One pixel more on every side, because polygons are rounded to fifths of a pixel. Outside the image there is no
+  // mask.
   int x1 = (int)fmax(floor(e.x1) - 1, 0), x2 = (int)fmin(ceil(e.x2) + 1, im->w);
   int y1 = (int)fmax(floor(e.y1) - 1, 0), y2 = (int)fmin(ceil(e.y2) + 1, im->h);
   return bitmap_words(y2 - y1, x2 - x1);
 }
 
-// Makes sure of the image's size, which comes from the file where the annotations lack it.
+// Ensures that the image's size is known, from the file if the annotations lack it.
 static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
   if (im->h <= 0 || im->w <= 0) {
     char *path = xasprintf("%s/%s", d->folder, im->file_name);
@@ -149,7 +150,7 @@ static void look_for_file(void *of, int i, int thread) {
   free(path);
 }
 
-// Of a file_name with folders, the name alone where the split's folder holds a file of that name; NULL: it does not.
+// If file_name has folders but the split's folder holds a file of the bare name, that name; otherwise NULL.
 static const char *bare_name(const Dataset *d, int i) {
   const char *name = d->coco.images[d->image[i]].file_name, *at = name + strlen(name);
   while (at > name && at[-1] != '/' && at[-1] != '\\') at--; // Windows' too
@@ -159,8 +160,8 @@ static const char *bare_name(const Dataset *d, int i) {
   return there ? at : NULL;
 }
 
-// A few files that are not there are bad images like others; where most are, the copy broke off or this is another
-// folder, which should show before the first step.
+// A few missing files are bad images like others; if most are missing, the copy was interrupted or this is the wrong
+// folder, which must be reported before the first step.
 static bool check_files(Dataset *d, bool strict, Err *err) {
   int first = d->num_images;
   parallel_for(d->num_images, parallel_threads(d->num_images), look_for_file, d);
@@ -190,7 +191,7 @@ static int compare_claim(const void *a, const void *b) { // larger ones first
   return p->pixels != q->pixels ? (p->pixels < q->pixels) - (p->pixels > q->pixels) : compare_int(&p->image, &q->image);
 }
 
-// False, saying so, where the file is smaller than it is annotated. What cannot be read is for the loader to say.
+// False, with a message, if the file's image is smaller than annotated. The loader reports files that cannot be read.
 static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
   const CocoImage *im = &d->coco.images[d->image[claim->image]];
   char *path = dataset_path(d, claim->image);
@@ -202,7 +203,7 @@ static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
   return holds;
 }
 
-// Takes what was left out since off the list of usable images, with its objects.
+// Removes images that were left out meanwhile from the list of usable images, with their objects.
 static void unlist(Dataset *d) {
   int images = 0, objects = 0;
   for (int i = 0; i < d->num_images; i++) {
@@ -217,8 +218,8 @@ static void unlist(Dataset *d) {
   d->num_images = images;
 }
 
-// A place of a batch has room for the largest image, so that one annotated as far larger than it is would cost memory
-// in every place: the largest sizes are held against their files until one is true.
+// Every slot of a batch has memory for the largest image, so one annotation with an exaggerated size would cost memory
+// in every slot: the largest sizes are checked against their files until one is correct.
 static bool check_largest(Dataset *d, bool strict, Err *err) {
   Claim *claim = xmalloc((size_t)d->num_images * sizeof *claim);
   bool ok = true;

@@ -13,7 +13,7 @@
 
 enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
 
-// One batch of the ring. While it is filled, place i has its own room for bytes and words, so that places can be
+// One batch of the ring. While it is filled, slot i has its own memory for bytes and words, so that slots can be
 // decoded in any order; packing then closes the gaps.
 typedef struct Slot {
   Batch batch;
@@ -76,13 +76,13 @@ static bool stopping(Loader *l) {
   return stop;
 }
 
-// Whether a file that could not be read is to be tried again: one that was there, and has not been given up yet.
+// Whether to retry a file that could not be read: if it existed and has not been given up yet.
 static bool try_again(Loader *l, int i, double begin, const Err *why) {
   const Dataset *d = l->data;
   return !d->absent[d->image[i]] && !atomic_load(&l->bad[i]) && !stopping(l) && outage_wait(&l->outage, begin, why);
 }
 
-// The file of image i, whose path it gives, too; both last until the scratch is reset. NULL with a message.
+// The file of image i; also returns its path; both last until the scratch is reset. NULL with a message.
 static const uint8_t *read_file(Worker *worker, int i, char **path, size_t *size, Err *err) {
   Loader *l = worker->loader;
   const double begin = worker->mark;
@@ -102,7 +102,7 @@ static const uint8_t *read_file(Worker *worker, int i, char **path, size_t *size
   return bytes;
 }
 
-// Decodes an image of the size in the data set, and divides it where the data set says so.
+// Decodes an image of the data set's size, and scales it down if the data set says so.
 static bool decode_image(Worker *worker, int i, int orientation, const uint8_t *bytes, size_t size, const char *path,
                          uint8_t *rgb, Err *err) {
   const Dataset *d = worker->loader->data;
@@ -144,7 +144,7 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   return ok;
 }
 
-// The data set's size or, where it has several, one that this image draws in this epoch.
+// The data set's size or, if it has several, the one drawn for this image and epoch.
 static Resize draw_resize(const Loader *l, uint64_t key) {
   Resize r = l->data->resize;
   const Sizes *s = &l->data->sizes;
@@ -152,7 +152,7 @@ static Resize draw_resize(const Loader *l, uint64_t key) {
   return r;
 }
 
-// Whether an epoch is one of those in which images are turned, cut and mirrored.
+// Whether images are rotated, cropped and flipped in this epoch.
 static bool is_augmented(const LoaderOptions *o, int64_t epoch) {
   return o->train && epoch >= o->augment_from && (!o->augment_until || epoch < o->augment_until);
 }
@@ -186,7 +186,7 @@ static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
 
 // Bad images
 
-// Keeps what is wrong with a batch: of the first place that is, but memory comes before all else.
+// Records what is wrong with a batch: the first slot's error, but out-of-memory has precedence.
 static void keep_bad(Loader *l, Slot *slot, int position, bool lacking, const Err *err) {
   pthread_mutex_lock(&l->lock);
   bool sooner = slot->bad_position < 0 || position < slot->bad_position;
@@ -205,7 +205,7 @@ static void report_bad(Loader *l, Slot *slot, int position, int i, const Err *er
   if (!l->options.strict) dataset_tell_bad(l->data, i, l->options.train ? "replaced" : "left out", err->msg);
 }
 
-// The image to try after `attempt` failures in a place meant for image i: another one of the same canvas.
+// The image to try after `attempt` failures in a slot meant for image i: another one with the same canvas.
 static int replacement(const Loader *l, int canvas, int i, int attempt) {
   const Dataset *d = l->data;
   const int *member = l->sampler.member + l->sampler.first[canvas];
@@ -260,7 +260,7 @@ static void fill_position(Worker *w, Slot *slot, int position) {
   if (outage_lasts(&l->outage)) keep_bad(l, slot, position, true, &err);
 }
 
-// Moves bytes and words of all places together; offsets follow.
+// Moves the bytes and words of all slots together; offsets follow.
 static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
   Batch *b = &slot->batch;
   b->used = 0;
@@ -281,7 +281,7 @@ static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
 
 // Threads
 
-// Waits for a place to decode, in step order. False: time to stop, or nothing is left.
+// Waits for a slot to decode, in step order. False: time to stop, or nothing is left.
 static bool take_position(Loader *l, Slot **slot, int *position) {
   const int64_t end = l->options.train ? INT64_MAX : l->sampler.steps;
   pthread_mutex_lock(&l->lock);
@@ -362,7 +362,8 @@ static void *take(char *block, size_t *offset, size_t bytes) {
   return p;
 }
 
-// The arrays of a batch that cross to the device share one block, so that there is one thing to lock; returns its size.
+// The arrays of a batch that are copied to the device share one block, so that there is one allocation to page-lock;
+// returns its size.
 static size_t lay_out(Batch *b, const BatchSize *room, char *block) {
   size_t offset = 0;
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
@@ -374,8 +375,8 @@ size_t loader_ring_bytes(const BatchSize *room, int prefetch, int held) {
   return (size_t)(prefetch + held) * lay_out(&(Batch){0}, room, NULL);
 }
 
-// The file, what it unpacks to, and the pixels with a fourth channel: of COCO's JPEGs 2.6 times the pixels on average,
-// 4.5 times at most.
+// The file, its decompressed data, and the pixels with a fourth channel: for COCO's JPEGs 2.6 times the pixels on
+// average, 4.5 times at most.
 size_t loader_scratch_bytes(int threads, int64_t image_bytes) { return 5 * (size_t)threads * (size_t)image_bytes; }
 
 static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err *err) {

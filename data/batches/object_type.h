@@ -1,4 +1,4 @@
-// What the images of a data set are labelled with: boxes with masks, or a class each. Whoever opens a data set says.
+// How the images of a data set are labelled: boxes with masks, or one class each. Set when the data set is opened.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,24 +8,24 @@
 
 struct Dataset; // data/batches/dataset.h
 
-// A usable image on its way to its place in a batch, whose info knows its size, its key and whether it is mirrored.
+// A usable image and its destination slot in a batch, whose info has its size, its key and whether it is flipped.
 typedef struct Placing {
   Batch *batch;
   int position, image, canvas_h, canvas_w;
-  Resize resize;          // of this image in this epoch
+  Resize resize;          // for this image in this epoch
   const Augment *augment; // NULL: not in this epoch
-  bool masks;             // are wanted
-  Scratch *scratch;       // is reset
+  bool masks;             // whether masks are wanted
+  Scratch *scratch;       // for temporary memory; is reset
 } Placing;
 
 typedef struct ObjectType {
-  // Images come to the canvas by a map (Batch.affine), which fills it, and may be augmented; else they are resized to
-  // fit, by info's rh and rw.
+  // Images are mapped to the canvas (Batch.affine), fill it, and may be augmented; otherwise they are resized to fit,
+  // to info's rh and rw.
   bool mapped;
-  int no_label; // of a place without an image
-  // Writes where the image comes to lie on the canvas, and its objects. Masks go to the words of the place, counted
-  // from its first; returns how many.
+  int no_label; // of a slot without an image
+  // Writes the image's position on the canvas, and its objects. Masks go to the slot's words, counted from its first;
+  // returns the number of words.
   int64_t (*write)(const struct Dataset *d, const Placing *p);
-  // What there is to train on, what was left out, and the canvases: a few lines.
+  // Prints the training data, what was left out, and the canvases: a few lines.
   void (*print)(const struct Dataset *d, FILE *out);
 } ObjectType;

@@ -1,4 +1,4 @@
-// The objects of COCO's images: boxes on the canvas, labels from 1 on, masks as bits or polygons.
+// The object type of detection: boxes on the canvas, labels from 1, masks as bits or polygons.
 #pragma once
 #include "data/batches/dataset.h"
 

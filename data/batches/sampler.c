@@ -67,7 +67,7 @@ void sampler_close(Sampler *s) {
 
 int64_t sampler_epoch(const Sampler *s, int64_t step) { return s->options.train ? step / s->steps : 0; }
 
-// Where in the epoch's order this rank's batch of the step is; -1: past the last one.
+// The index in the epoch's order of this rank's batch of the step; -1: past the last one.
 static int64_t batch_of_step(const Sampler *s, int64_t step) {
   const SamplerOptions *o = &s->options;
   if (o->train) return s->batch[step % s->steps];

@@ -1,5 +1,5 @@
-// Which images make up the batch of a step: a pure function of the seed and the step, so that a run resumed at any step
-// needs no history. Every image of a batch has the same canvas.
+// Chooses the images of a step's batch: a pure function of the seed and the step, so that a run can resume at any step
+// without history. All images of a batch have the same canvas.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,23 +17,24 @@ typedef struct Sampler {
   int canvases;
   int *member;                           // images grouped by canvas, ascending within a group
   int first[MAX_CANVASES + 1];           // group c is member[first[c] … first[c + 1])
-  int64_t first_batch[MAX_CANVASES + 1]; // batches of group c, counted over all groups
-  int64_t steps;                         // per epoch; evaluation: in all
-  // The order of one epoch, kept until another is asked for.
+  int64_t first_batch[MAX_CANVASES + 1]; // index of the first batch of group c among all
+  int64_t steps;                         // per epoch; evaluation: in total
+  // The order of one epoch, cached until another epoch is asked for.
   int64_t epoch;
   int *order;                // as member, each group permuted
-  int *batch;                // [first_batch[canvases]] the batches in the order in which they come
-  struct RankedItem *ranked; // room to sort in
+  int *batch;                // [first_batch[canvases]] order of the batches
+  struct RankedItem *ranked; // scratch for sorting
 } Sampler;
 
 // place[n]: the canvas of each image, below `canvases`.
 void sampler_open(Sampler *s, const uint8_t *canvas_of, int n, int canvases, const SamplerOptions *options);
 void sampler_close(Sampler *s);
 
-// Fills index[batch] with this rank's images and returns their canvas. Training: world · batch images make a step, of
-// which a rank has its slice; every epoch holds each image once; the last batch of a canvas is filled up from the front
-// of that canvas's permutation. Evaluation: the batches are those of one rank, each whole, so that it is computed as
-// one rank computes it; they go round the ranks in turn: step s of rank r is batch s · world + r. Places past the last
-// image, and all of a batch past the last one, are -1; every rank has as many steps; `step` is below s->steps.
+// Fills index[batch] with this rank's images and returns their canvas. Training: a step has world · batch images, of
+// which each rank gets a slice; every epoch has each image once; the last batch of a canvas is filled up from the front
+// of that canvas's permutation. Evaluation: the batches are those of a single rank, each whole, so that results do not
+// depend on the number of ranks; they are dealt to the ranks in turn: step s of rank r is batch s · world + r. Slots
+// past the last image, and all slots of batches past the last one, are -1; all ranks have the same number of steps;
+// `step` is below s->steps.
 int sampler_batch(Sampler *s, int64_t step, int *index);
 int64_t sampler_epoch(const Sampler *s, int64_t step); // evaluation: 0

@@ -1,45 +1,44 @@
-// Source: in what form the data sets of a model lie in a folder, and how they are opened. A model's row points to its
-// own.
+// Source: the form in which a model's data sets are stored, and how to open them. A model's row points to its source.
 #pragma once
 #include "data/batches/dataset.h"
 
-// What a split is opened for. Each source reads what concerns it.
+// Options for opening a split. Each source reads those that concern it.
 typedef struct SourceOptions {
-  DatasetOptions set;   // a set of classes has canvases of resize.size, and of the rest the files' part
-  float view;           // how much of an image the canvas of a set of classes shows
-  float val_fraction;   // of a set of classes: that share of what would be trained on is "val", …
-  uint64_t split_seed;  // … drawn by this
-  const Dataset *train; // the training split, whose classes are to be the same; NULL: this is training's
+  DatasetOptions set;   // classification uses resize.size as the canvas size, and the options about files
+  float view;           // classification: fraction of an image that the canvas shows
+  float val_fraction;   // classification: hold out this fraction of the training set as "val", …
+  uint64_t split_seed;  // … drawn with this seed
+  const Dataset *train; // the training split, whose classes must match; NULL: this is the training split
 } SourceOptions;
 
 struct Diagnosis;
 
-// What a program asks that looks at a data set without training on it.
+// The doctor's request to examine a data set without training on it.
 typedef struct SourceSurvey {
   const char *dir;
-  Size canvas;                       // h = 0: the source's choice
+  Size canvas;                       // h = 0: the source's default
   bool decode;                       // read every file
-  void (*tick)(int done, int total); // after an image; may be NULL
-  // Called once, with what was found (data/survey/diagnosis.h) and the same as one JSON object; the data set is open
+  void (*tick)(int done, int total); // called after each image; may be NULL
+  // Called once with the findings (data/survey/diagnosis.h) and with the same as a JSON object; the data set is open
   // until it returns.
   void (*report)(const struct Diagnosis *f, const char *json, const void *context);
   const void *context;
 } SourceSurvey;
 
 typedef struct Source {
-  const char *learner, *learners; // who learns from it, for messages: "a detector", "detectors"
-  const char *wanted;             // what is to be in a folder: "data with boxes"
-  // What of this kind a folder holds, "IDX files"; NULL: none. NULL, too, where the splits alone tell.
+  const char *learner, *learners; // the models that it is for, in messages: "a detector", "detectors"
+  const char *wanted;             // the expected contents of a folder, in messages: "data with boxes"
+  // What a folder holds for this source, such as "IDX files"; NULL: nothing, or only the splits can tell.
   const char *(*contents)(const char *dir);
-  // Whether there is something to train on, and both can be splits; false with a message.
+  // Whether there are training data, and both splits can exist; false with a message.
   bool (*find)(const char *dir, const char *train_split, const char *val_split, Err *err);
-  // Whether there is such a split to evaluate on, with options as it would be opened; false with a message.
+  // Whether the evaluation split exists, given the options for opening it; false with a message.
   bool (*has)(const char *dir, const char *split, const SourceOptions *o, Err *err);
   // As dataset_open. Close with dataset_close.
   bool (*open)(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err);
-  // Whether its images are gray ones of one size that training holds in memory; NULL: never.
+  // Whether its images are grey, of one size, and kept in memory in training; NULL: never.
   bool (*gray)(const char *dir);
-  // Reports what is in such a folder, what is wrong with it and which options of ./train suit. True when training can
-  // start and nothing is wrong. NULL: data/survey/ looks at it object by object.
+  // Reports what a folder contains, its defects, and suitable ./train options. True if training can start and nothing
+  // is wrong. NULL: data/survey/ examines it object by object.
   bool (*survey)(const SourceSurvey *s);
 } Source;

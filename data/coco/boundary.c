@@ -42,16 +42,16 @@ static void draw_spans(const Columns *c, const Spans *s, int less, uint64_t *bit
   }
 }
 
-// ANDs each column with the one `step` to its right, so that a column that stood for n columns, itself the first,
-// stands for n + step; step <= n. Beyond the last column there is nothing.
+// ANDs each column with the one `step` to its right: a column that represented n columns, starting with itself, then
+// represents n + step; step <= n. Beyond the last column there is nothing.
 static void and_right(const Columns *c, uint64_t *bits, int step) {
   const size_t shift = MIN((size_t)step, (size_t)c->n) * c->words, all = (size_t)c->n * c->words;
   for (size_t i = 0; i + shift < all; i++) bits[i] &= bits[i + shift];
   memset(bits + (all - shift), 0, shift * sizeof *bits);
 }
 
-// Removes from the mask what is left of it after erosion: column x stands for those from x on, and so for the erosion
-// `distance` to the right of it.
+// Removes the erosion from the mask: column x represents the columns from x on, so it gives the erosion `distance` to
+// the right of it.
 static void remove_inside(const Columns *c, uint64_t *mask, uint64_t *eroded, int distance) {
   const int width = 2 * distance + 1;
   if (c->n < width) return;

@@ -11,7 +11,7 @@
 
 enum { NAME_BYTES = 255, SHOWN = 4 }; // of a name that weights keep; pairs that a message lists
 
-// Of a category what decides: hashes, so that lists of ten thousand are held against each other at once.
+// What decides whether categories match: hashes, so that lists of ten thousand are compared quickly.
 typedef struct CategoryName {
   uint64_t exact, plain; // plain: without blanks, in lower case
   bool named;
@@ -98,7 +98,7 @@ void category_notes_free(CategoryNotes *notes) {
 
 enum { LABEL = 128 };
 
-// "7 bird", without what the list does not know.
+// "7 bird", without the parts that the list does not know.
 static const char *label_of(const CategoryList *l, int i, char room[LABEL]) {
   const CocoCategory *c = &l->item[i];
   if (l->by_name)
@@ -149,7 +149,7 @@ static bool has_near_name(const CategoryMatch *m, int k, int i) {
 
 static bool has_id_alone(const CategoryMatch *m, int k, int i) { return same_id(m, k, i) && !both_named(m, k, i); }
 
-// The only one that is free and that the rule takes for it; -1: there is none, or there are several.
+// The only free category that the rule matches; -1: none, or several.
 static int find(const CategoryMatch *m, Rule *rule, int i) {
   int found = -1;
   if (i < m->known->n && !m->taken[i] && rule == is_same && rule(m, i, i)) return i;
@@ -187,7 +187,7 @@ static bool take_in_order(const CategoryMatch *m, CategoryNotes *notes, Err *err
   return true;
 }
 
-// The category there that has this one's id, for a message; -1: none has.
+// The other list's category with this one's id, for a message; -1: none.
 static int namesake(const CategoryMatch *m, int i) {
   for (int k = 0; k < m->known->n; k++)
     if (same_id(m, k, i)) return k;

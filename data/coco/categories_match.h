@@ -1,39 +1,39 @@
-// Two lists of categories held against each other, of training's data and of what is evaluated, of weights and of data.
-// A category is an id and a name; the name says what it is. Whoever compares categories does it here.
+// Compares two lists of categories: of training and evaluation data, or of weights and data. A category is an id and a
+// name; the name identifies it. All comparisons of categories use these functions.
 #pragma once
 #include "base/error.h"
 #include "data/coco/coco.h"
 
 typedef struct CategoryList {
-  const char *of;           // whose they are, for messages: a file, a folder
-  const CocoCategory *item; // [n] a name that is NULL, empty or no more than the id's number is none
+  const char *of;           // the list's origin, for messages: a file, a folder
+  const CocoCategory *item; // [n] a name that is NULL, empty or just the id's number counts as none
   int n;
-  bool by_name; // ids are no more than places in the list: those of folders
+  bool by_name; // ids are only indices: those of folders
 } CategoryList;
 
 enum { CATEGORY_NOTES = 6 };
-typedef struct CategoryNotes { // what is to be said although it stops nothing: a line each
+typedef struct CategoryNotes { // notes that do not prevent use: a line each
   char *line[CATEGORY_NOTES];
   int n;
 } CategoryNotes;
 
-// The place in `known` of each category of `own`: to[own->n]. In this order: the same id and name; the same id and
-// names that differ by case or blanks alone; the same name; names that differ so; the same id where one of the two has
-// no name. Where weights know no names at all ("class 7"), as many categories are taken in their order. -1: there is
-// none, and no object has it. objects[own->n]: how many have it; NULL: all are needed. Adds notes. False, with the
-// pairs that differ, where objects have a category that is not known.
+// Finds the index in `known` of each category of `own`: to[own->n]. Tried in this order: the same id and name; the same
+// id, with names that differ only by case or spaces; the same name; names that differ so; the same id if one of the two
+// has no name. If weights know no names ("class 7"), equally many categories are matched in their order. -1: no match,
+// and no object has the category. objects[own->n]: number of objects of each; NULL: all must match. Adds notes. False,
+// with the pairs that differ, if objects have a category that is not known.
 bool categories_match(const CategoryList *known, const CategoryList *own, const int *objects, int *to,
                       CategoryNotes *notes, Err *err);
 // Whether both have the same ids and names in the same order; false with the first pair that differs.
 bool categories_same(const CategoryList *known, const CategoryList *own, Err *err);
-// Whether each category keeps its place, and there are no others in `known`.
+// Whether each category keeps its index, and `known` has no others.
 bool categories_in_place(const CategoryList *known, const CategoryList *own, const int *to);
-// Notes what is odd within one list: names that come twice, or differ by case or blanks alone.
+// Notes oddities within one list: names that occur twice, or differ only by case or spaces.
 void categories_examine(const CategoryList *list, CategoryNotes *notes);
 void category_notes_free(CategoryNotes *notes);
 
-// The categories of `known` in place of the data set's own, whose annotations get their ids: `to` as of
+// Replaces the data set's categories by those of `known`, and its annotations' ids accordingly: `to` from
 // categories_match.
 void coco_take_categories(Coco *c, const CategoryList *known, const int *to);
-// Whether the file lists categories, where it has annotations; false with a message.
+// Whether the file lists categories, if it has annotations; false with a message.
 bool coco_has_categories(const Coco *c, Err *err);

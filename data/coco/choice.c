@@ -29,7 +29,7 @@ static bool choose(ResultChoice *c, const char *text, size_t length) {
 
 enum { NEAREST = 3 };
 
-// The nearest names, each once, the nearest first. Returns how many there are.
+// The nearest names, without duplicates, nearest first. Returns their number.
 static int nearest(const ResultClasses *classes, const char *text, size_t length, const char *names[NEAREST]) {
   int distance[NEAREST], n = 0;
   for (int i = 0; i < classes->n; i++) {

@@ -1,18 +1,18 @@
-// Which detections of an image are wanted: those above a score, some classes only, the best N only.
+// Selects an image's detections: those above a score, of some classes, or the N best.
 #pragma once
 #include "data/coco/results.h"
 
 typedef struct ResultChoice {
   ResultClasses classes;
   bool *chosen; // [classes.n]; NULL: all. Owned
-  int top;      // of an image, at most; 0: all
-  double above; // their scores
+  int top;      // at most this many per image; 0: all
+  double above; // minimum score
 } ResultChoice;
 
-// `list`: names or category ids with commas between them, "person,dog,17"; NULL: all. What is a name is no id. False
-// with one line for what is neither: it has the nearest names. The classes are not copied.
+// `list`: names or category ids separated by commas, "person,dog,17"; NULL: all. A number that is a name is not an id.
+// False with one line for what is neither; it suggests the nearest names. The classes are not copied.
 bool choice_open(ResultChoice *c, const char *list, int top, double above, const ResultClasses *classes, Err *err);
-// Of n detections of an image, by descending score, moves those that are wanted to the front, both sorts in the order
-// they had, and returns how many these are.
+// Moves the selected of an image's n detections (by descending score) to the front, keeping the order of both parts,
+// and returns how many are selected.
 int choice_apply(const ResultChoice *c, CocoResult *found, int n);
 void choice_close(ResultChoice *c);

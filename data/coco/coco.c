@@ -1,4 +1,4 @@
-// What a COCO data set in memory answers, and where its files are.
+// Queries on a COCO data set in memory, and finding its files.
 #include "data/coco/coco.h"
 #include <dirent.h>
 #include <errno.h>
@@ -82,8 +82,8 @@ bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
 
 // Splits on disk
 
-// Looks in `folder` for PREFIX*SUFFIX, a folder or a file: an exact PREFIX SUFFIX wins, otherwise there must be one.
-// *found is NULL when there is none; false, with a message, when there are several or nobody can tell.
+// Looks in `folder` for PREFIX*SUFFIX, a folder or a file: an exact PREFIX SUFFIX is preferred, otherwise there must be
+// only one. *found is NULL if there is none; false, with a message, if there are several or the folder cannot be read.
 static bool find_one(const char *folder, const char *prefix, const char *suffix, char **found, Err *err) {
   *found = NULL;
   bool want_dir = suffix[0] == '\0', unique = true;
@@ -128,7 +128,7 @@ static bool find_image_folder(const char *dir, const char *split, const char *an
   return *found || err_set(err, "no folder %s/%s*/ with the images of %s", dir, split, annotations);
 }
 
-// The first file by name in DIR/BELOW that is called .json and speaks of annotations; NULL: none is. Caller frees.
+// The first .json file by name in DIR/BELOW that has a key "annotations"; NULL: none. Caller frees.
 static char *json_in(const char *dir, const char *below) {
   char *folder = xasprintf("%s/%s", dir, below), *first = NULL;
   DIR *d = opendir(folder);

@@ -1,7 +1,6 @@
-// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image. All
-// that grows with the annotations stands in flat arrays without pointers, so that a file can hold them
-// (data/coco/coco_index.h). Format: https://cocodataset.org/#format-data ; treatment of odd cases as pycocotools
-// does it.
+// A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image.
+// Everything that grows with the annotations is in flat arrays without pointers, so that a file can hold them
+// (data/coco/coco_index.h). Format: https://cocodataset.org/#format-data ; odd cases are treated as in pycocotools.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,16 +14,16 @@ typedef struct CocoCategory {
 
 typedef enum SegType { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegType;
 
-// What stands where a segmentation should, if it cannot be used.
+// The form of a segmentation that cannot be used.
 typedef enum SegForm {
   FORM_OTHER,
   FORM_NUMBERS,   // [x1, y1, …]: the outer list is missing
-  FORM_PAIRS,     // points as lists or objects of their own: [[[x, y], …]], [[x, y], …]
+  FORM_PAIRS,     // points as lists or objects: [[[x, y], …]], [[x, y], …]
   FORM_LISTED,    // [{"counts": …}]: run lengths in a list
   FORM_FEW,       // polygons of fewer than three points
   FORM_RUNS,      // run lengths that do not add up to their size
   FORM_TEXT,      // a string
-  FORM_RLE_SIZE,  // found later: run lengths of another size than their image,
+  FORM_RLE_SIZE,  // found later: run lengths for another size than the image's,
   FORM_FRACTIONS, // … and polygons whose coordinates are all from 0 to 1
   SEG_FORMS
 } SegForm;
@@ -33,19 +32,19 @@ typedef struct CocoAnn {
   int64_t id;
   int64_t image_id, category_id; // as in the file, for the evaluator
   int category;                  // index into categories, or -1: no such category
-  double bbox[4];                // x y w h, pixels of the image; absent: the mask's, or all zero without one
-  double area;                   // absent: the mask's, or the box's without one
-  bool crowd, has_bbox;          // has_bbox: in the file
+  double bbox[4];                // x y w h, in pixels of the image; if absent, the mask's, or all zero without one
+  double area;                   // if absent, the mask's, or the box's without one
+  bool crowd, has_bbox;          // has_bbox: whether the file has one
   bool no_category;              // its category_id is null
-  bool was_crowd;                // in the file, and is taken as an object (data/coco/crowds.h)
-  bool bad_segmentation;         // all of its segmentation or a part of it cannot be used
-  SegForm form;                  // of that part, the first; none of those found later
-  bool odd_polygon;              // a polygon ends with an x without its y
-  bool replaced;                 // a later annotation of the file has the same id: the last of them is
-  int by;                        // anns[by], or -1 where that one's image is not in the file
+  bool was_crowd;                // marked as a crowd in the file, but taken as an object (data/coco/crowds.h)
+  bool bad_segmentation;         // all or part of its segmentation cannot be used
+  SegForm form;                  // of the first unusable part; never one of those found later
+  bool odd_polygon;              // a polygon has an x without its y at the end
+  bool replaced;                 // a later annotation in the file has the same id: the last one is
+  int by;                        // anns[by], or -1 if that one's image is not in the file
   SegType type;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
-  int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that hold all of their points
+  int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that contain all points
   int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and
   int num_runs;          // its runs, from runs[first_run] on: coco_ann_runs
   size_t first_run;
@@ -75,11 +74,11 @@ typedef struct Coco {
   size_t num_xy, num_runs; // numbers in xy and runs
   bool own_ids;            // the evaluator numbers annotations itself, whatever ids they have in the file
   bool no_categories;      // the file has no such list
-  bool own_categories;     // of a mapped index: they are the C library's all the same
-  char *origin;            // how an index served, for the report; NULL: none was asked for
-  void *map;               // the index that the arrays stand in, map_bytes long; NULL: they are the C library's
+  bool own_categories;     // in a mapped index: the categories are nevertheless allocated by malloc
+  char *origin;            // how an index was used, for the report; NULL: none was requested
+  void *map;               // the mapped index that holds the arrays, map_bytes long; NULL: the arrays are malloc'ed
   size_t map_bytes;
-  // counts of what was odd, for the report
+  // counts of oddities, for the report
   int unknown_image, unknown_category, no_segmentation, bad_segmentation, odd_polygon, duplicate_images,
       duplicate_categories;
   int64_t unknown_image_ann, duplicate_image, duplicate_category; // id of the first of them
@@ -93,10 +92,10 @@ void coco_free(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1
 int coco_find_category(const Coco *c, int64_t id);  // index or -1
 Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE, borrowed: not to be freed
-// Whether it has a mask that can be used at the given image size: what the two below return.
+// Whether it has a mask that can be used at the given image size: the result of the two functions below.
 bool coco_ann_has_mask(const CocoAnn *a, int h, int w);
-// The mask of an annotation at the given image size, as pycocotools' annToRLE: parts merged. Caller frees.
-// False when there is no usable segmentation (the caller may fall back on the box).
+// The mask of an annotation at the given image size, as in pycocotools' annToRLE: parts merged. Caller frees. False if
+// there is no usable segmentation (the caller may fall back on the box).
 bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
 // The same with memory of `scratch`, or the annotation's own runs: not to be freed.
 bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
@@ -105,7 +104,7 @@ bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, i
 // Paths are malloc'ed.
 bool coco_find_split(const char *dir, const char *split, char **annotations, char **images, Err *err);
 
-// Where exporters put annotations that coco_find_split does not find: the first .json in dir/annotations, dir or
+// Finds annotations that exporters put where coco_find_split does not look: the first .json in dir/annotations, dir or
 // dir/train that has a key "annotations". NULL: there is none. Caller frees.
 char *coco_elsewhere(const char *dir);
 
@@ -115,14 +114,14 @@ typedef struct CocoResult {
   double bbox[4]; // x y w h, original image pixels
   double score;
   bool has_bbox, has_segm;
-  bool bad_segm;    // there is a segmentation, but all or a part of it cannot be used
+  bool bad_segm;    // there is a segmentation, but all or part of it cannot be used
   bool shares_runs; // the runs of rle are part of CocoResults.runs
   Rle rle;          // has_segm
 } CocoResult;
 typedef struct CocoResults {
   CocoResult *items;
   int n;
-  uint32_t *runs; // of the masks that were read as run lists; NULL: none
+  uint32_t *runs; // runs of masks that were read as run lists; NULL: none
 } CocoResults;
 // Reads a result file: an array of {image_id, category_id, score, bbox and/or segmentation (both RLE forms or
 // polygons)}. `gt` gives image sizes for polygons. An object with a key "detections" holding that array is accepted
@@ -134,18 +133,18 @@ void coco_results_free(CocoResults *r);
 // A result file that grows (base/growing.h), with compressed RLE.
 typedef struct CocoWriter {
   GrowingFile grown;
-  int64_t n;     // detections
-  bool polygons; // may be set once it is open: beside the runs, "polygons" has the mask as data/coco/polygons.h does
+  int64_t n;     // detections written so far
+  bool polygons; // may be set after opening: writes masks as "polygons" (data/coco/polygons.h) in addition to runs
 } CocoWriter;
 bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
-// All of them or none. False when they cannot be written, or when a bbox or score is not finite: JSON has no NaN. Then
-// nothing more can be added.
+// Adds all detections or none. False if they cannot be written, or if a bbox or score is not finite, because JSON has
+// no NaN. After a failure nothing more can be added.
 bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err);
-// All is there: it takes the place of FILE. Releases the writer in any case.
+// Completes the file and renames it to FILE. Releases the writer in any case.
 bool coco_writer_commit(CocoWriter *w, Err *err);
 void coco_writer_keep(CocoWriter *w);  // leaves the partial file
 void coco_writer_abort(CocoWriter *w); // removes it
-// The members of a detection's object, but for image_id; polygons: those of its mask besides.
+// The members of a detection's object, except image_id; polygons: also writes the mask as polygons.
 void coco_result_write(FILE *f, const CocoResult *r, bool polygons);
-// False, naming the first that is not: JSON has no NaN. `before` detections stand in the file at `path`.
+// False, naming the first that is not finite: JSON has no NaN. `before` detections are already in the file at `path`.
 bool coco_results_finite(const CocoResult *results, int n, const char *path, int64_t before, Err *err);

@@ -1,4 +1,4 @@
-// The index of an annotation file: header, then the arrays of struct Coco as they stand in memory, one after another.
+// The index of an annotation file: a header, then the arrays of struct Coco as they are in memory, one after another.
 #include "data/coco/coco_index.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -36,14 +36,14 @@ typedef struct IndexHeader {
   uint64_t sum; // of all that stands before
 } IndexHeader;
 
-// The names of images and categories: NUL-terminated, one after another. In the file, a name's address is its place
-// among them, counted from 1; NULL stays NULL.
+// The names of images and categories: NUL-terminated, one after another. In the file, a name's pointer is its offset
+// among them plus 1; NULL stays NULL.
 typedef struct IndexNames {
   char *text;
   size_t bytes, cap;
 } IndexNames;
 
-// Where an array of a data set starts, and its size in bytes.
+// The start and the size in bytes of a data set's array.
 typedef struct IndexArray {
   void **start;
   size_t bytes;
@@ -62,7 +62,7 @@ static void list_arrays(Coco *c, IndexNames *names, IndexArray list[ARRAYS]) {
 
 // Sums
 
-// Each step is one-to-one in the word and in what came before, so that no single change is lost.
+// Each step is a bijection both of the word and of the state, so that every single change is detected.
 static uint64_t sum_block(const char *p, size_t bytes) {
   enum { LANES = 8 };
   uint64_t lane[LANES] = {0}, word[LANES], sum = bytes;
@@ -99,8 +99,8 @@ static void sum_one_block(void *of, int i, int thread) {
     s->sum[i] = sum_block(buffer ? buffer : s->p + begin, n);
 }
 
-// Of memory or, where p is NULL, of a file's bytes from `at` on: read, not mapped, as faulting in half a gigabyte takes
-// longer than copying it. 0 where reading fails.
+// The checksum of memory or, if p is NULL, of a file's bytes from `at` on: read, not mapped, because page faults on
+// half a gigabyte take longer than copying it. 0 if reading fails.
 static uint64_t checksum(const void *p, int fd, uint64_t at, size_t bytes) {
   const int blocks = (int)((bytes + BLOCK - 1) / BLOCK), threads = parallel_threads(blocks);
   BlockSums s = {.p = p, .fd = fd, .at = at, .bytes = bytes};
@@ -140,7 +140,7 @@ static const char *name_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-// NULL where the source is not there.
+// NULL if the source does not exist.
 static char *index_path(const char *folder, const char *source) {
   char *real = realpath(source, NULL);
   if (!real) return NULL;
@@ -165,7 +165,7 @@ static char *name_at(const IndexNames *names, const char *stored) {
   return stored ? names->text + ((uintptr_t)stored - 1) : NULL;
 }
 
-// Points the arrays into the map; false when any of them is not what was written.
+// Points the arrays into the map; false if any of them is not what was written.
 static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
   IndexNames names = {.bytes = h->array[NAMES].bytes};
   IndexArray list[ARRAYS];
@@ -175,8 +175,7 @@ static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
     if (list[i].bytes != h->array[i].bytes || checksum(NULL, fd, h->array[i].at, list[i].bytes) != h->array[i].sum)
       return false;
   }
-  // Names, and later the sizes of images that come from their files and what becomes of crowds, are all that a process
-  // has of its own.
+  // Each process has its own copy only of names, of sizes read from image files, and of the treatment of crowds.
   if (mprotect(c->images, h->array[PART_POINTS].at - h->array[IMAGES].at, PROT_READ | PROT_WRITE) != 0) return false;
   for (int i = 0; i < c->num_images; i++) c->images[i].file_name = name_at(&names, c->images[i].file_name);
   for (int i = 0; i < c->num_categories; i++) c->categories[i].name = name_at(&names, c->categories[i].name);
@@ -229,7 +228,7 @@ static void *copy_of(const void *items, size_t bytes) {
   return bytes > 0 ? memcpy(xmalloc(bytes), items, bytes) : NULL;
 }
 
-// Copies what holds addresses, with places for them.
+// Copies arrays that hold pointers, with offsets instead of these.
 static void flatten(Coco *flat, IndexNames *names, const Coco *c) {
   *flat = *c;
   flat->images = copy_of(c->images, (size_t)c->num_images * sizeof *c->images);
@@ -276,9 +275,9 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
   return ok && write_at(fd, &h, sizeof h, 0);
 }
 
-// Puts the index of a data set just parsed in its place, and the index's arrays in those of the data set. `before`:
-// the file as it was when parsing began; false, with c->origin, when it has to be parsed again next time. A
-// lock below 0 was not to be had for that reason.
+// Writes the index of a data set that was just parsed, and replaces the data set's arrays by the index's. `before`: the
+// file's state when parsing began; false, with c->origin, if it must be parsed again next time. A negative lock is the
+// reason why it could not be taken.
 static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
   IndexSource now;
   if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {

@@ -1,4 +1,4 @@
-// A COCO data set from its annotation file: sections in any order, then indexed by id and grouped by image.
+// Reads a COCO data set from its annotation file: sections in any order, then indexed by id and grouped by image.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +75,8 @@ static int compare_position(const void *a, const void *b) {
   return by_id ? by_id : compare_int(&p->at, &q->at);
 }
 
-// Sorts items, each beginning with its id, and keeps the last of those with the same id, as pycocotools' index does.
-// Returns how many are left; *repeated is the lowest id of those dropped.
+// Sorts items, each beginning with its id, and keeps the last of those with the same id, as in pycocotools' index.
+// Returns how many are left; *repeated is the lowest id that was dropped.
 static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item), int64_t *repeated) {
   if (n == 0) return 0;
   IdPosition *positions = xcalloc((size_t)n, sizeof *positions);
@@ -106,8 +106,8 @@ static void drop_image(void *image) { free(((CocoImage *)image)->file_name); }
 
 static void drop_category(void *category) { free(((CocoCategory *)category)->name); }
 
-// Marks annotations whose id a later one of the file has, too. Annotation i of the file's order goes to place[i] of
-// the grouped ones; -1: it is dropped.
+// Marks annotations whose id is repeated later in the file. Annotation i in file order becomes place[i] in grouped
+// order; -1: it is dropped.
 static void mark_replaced(Coco *c, const int *place) {
   IdPosition *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
   for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPosition){c->anns[i].id, i};

@@ -1,4 +1,4 @@
-// Annotations and detections from JSON: ids, boxes, flags, and segmentations in each of COCO's forms.
+// Parses annotations and detections from JSON: ids, boxes, flags, and segmentations in each of COCO's forms.
 #include "data/coco/coco_read.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/digest.h"
 
-// Maps a regular file, which spares a copy of it; what is none, such as a pipe, or cannot be mapped is read.
+// Maps a regular file, which saves a copy; pipes and files that cannot be mapped are read.
 static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat st;
@@ -108,14 +108,14 @@ static void read_bbox(Json *j, CocoAnn *a) {
 
 enum { NUMBERS_AT_ONCE = 64 };
 
-// The first part that cannot be used tells the form. Returns false.
+// The first unusable part determines the form. Returns false.
 static bool refuse_part(CocoAnn *a, SegForm form) {
   if (!a->bad_segmentation) a->form = form;
   a->bad_segmentation = true;
   return false;
 }
 
-// One part: a closed polygon needs three points. False, and nothing kept, where it cannot be one.
+// One part: a closed polygon needs three points. False, keeping nothing, if it cannot be one.
 static bool read_part(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
   Coco *c = &r->coco;
@@ -167,14 +167,14 @@ static void measure_extent(const Coco *c, CocoAnn *a) {
   a->extent[3] = whole(ceil(y2));
 }
 
-// What is no list in a list of polygons.
+// An element of a list of polygons that is not a list.
 static void skip_part(Json *j, CocoAnn *a) {
   const JsonType type = json_peek(j);
   refuse_part(a, type == JSON_NUMBER ? FORM_NUMBERS : type == JSON_OBJECT ? FORM_LISTED : FORM_OTHER);
   json_skip(j);
 }
 
-// The parts that are polygons make the mask.
+// The usable polygons make up the mask.
 static void read_polygons(CocoReader *r, CocoAnn *a) {
   Json *j = &r->json;
   a->first_part = r->coco.num_parts;
@@ -190,7 +190,7 @@ static void read_polygons(CocoReader *r, CocoAnn *a) {
   if (a->parts > 0) measure_extent(&r->coco, a);
 }
 
-// A run list as it stands in the file: the size that it must add up to may come after it.
+// A run list as in the file: the size that it must add up to may follow it.
 typedef struct RawRuns {
   char *string; // or, when NULL, the counts at the end of coco.runs
   size_t length, counts;
@@ -217,7 +217,7 @@ static void read_counts(CocoReader *r, RawRuns *raw) {
     }
 }
 
-// Appends the runs to coco.runs where they add up to the annotation's size.
+// Appends the runs to coco.runs if they add up to the annotation's size.
 static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
   Coco *c = &r->coco;
   a->rle_h = raw->size[0];

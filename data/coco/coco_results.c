@@ -1,4 +1,4 @@
-// Detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}.
+// Reads and writes detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Ground truth and detections, sorted as pycocotools takes them; overlaps of those of an image.
+// Prepares ground truth and detections in pycocotools' order, and computes the overlaps within an image.
 #include "data/coco/cocoeval_cells.h"
 #include <math.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static int compare_dt(const void *pa, const void *pb) {
   return by_score ? by_score : (a->result > b->result) - (a->result < b->result);
 }
 
-// Of an annotation of an image of the view, number i of all. By the file's ids the last annotation with the id stands
-// for each of them, wherever it is, as pycocotools looks annotations up by id.
+// An annotation of an image of the view, number i of all. With the file's ids the last annotation with the id replaces
+// each of them, wherever it is, as pycocotools looks annotations up by id.
 static void gather_gt(EvalCells *e, int image, int i, EvalSummary *out) {
   const Coco *c = e->coco;
   const CocoAnn *a = &c->anns[i];
@@ -61,7 +61,7 @@ static void gather_gts(EvalCells *e, EvalSummary *out) {
   qsort(e->gts, (size_t)e->num_gts, sizeof *e->gts, compare_gt);
 }
 
-// Whether a detection's mask, or the box in its place, can be scored as it was meant.
+// Whether a detection's mask, or the box instead of it, can be scored as intended.
 static bool check_mask(const Coco *c, const CocoResult *r, int i, const CocoImage *image, EvalSummary *out, Err *err) {
   const char *what = image->h <= 0 || image->w <= 0                         ? "without height and width"
                      : (uint64_t)image->h * (uint64_t)image->w > UINT32_MAX ? "too large for masks"
@@ -108,7 +108,7 @@ static bool gather_dts(EvalCells *e, const CocoResults *dt, int most, EvalSummar
   return true;
 }
 
-// Boxes in the place of all masks would give figures that say nothing of boundaries.
+// If boxes replaced all masks, the metrics would say nothing about boundaries.
 static bool check_boundaries(const EvalCells *e, const CocoResults *dt, const EvalSummary *notes, Err *err) {
   if (e->type != EVAL_BOUNDARY) return true;
   if (e->num_gts && notes->box_masks == e->num_gts)
@@ -175,12 +175,13 @@ static void iou_bbox(const EvalCell *c, const uint8_t *crowd, double *iou) {
   free(gt);
 }
 
-// Makes the boundary of a mask that has none yet; its distance is by the mask's own size.
+// Computes the boundary of a mask that has none yet; its width depends on the mask's own size.
 static void need_boundary(Rle *boundary, const Rle *mask) {
   if (!boundary->runs) *boundary = rle_boundary(mask, boundary_distance(mask->h, mask->w));
 }
 
-// Where the IoU of masks is `least` or more, and the ground truth is no crowd, the smaller of it and the boundaries'.
+// If the masks' IoU is `least` or more, and the ground truth is not a crowd, takes the smaller of it and the
+// boundaries'.
 static void take_boundaries(const Rle *dt, int dts, const Rle *gt, int gts, const uint8_t *crowd, double least,
                             double *iou) {
   Rle *rims = xcalloc((size_t)dts + (size_t)gts, sizeof *rims), *gt_rims = rims + dts;
@@ -197,7 +198,7 @@ static void take_boundaries(const Rle *dt, int dts, const Rle *gt, int gts, cons
   free(rims);
 }
 
-// IoU of the masks, iou[d * num_gts + g]; a box stands in where there is no mask.
+// IoU of the masks, iou[d * num_gts + g]; a missing mask is replaced by the box.
 static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, bool boundary, double least,
                      double *iou) {
   Rle *dt = xmalloc((size_t)c->num_dts * sizeof *dt), *gt = xmalloc((size_t)c->num_gts * sizeof *gt);

@@ -1,4 +1,4 @@
-// Confusion of detections. An image at a time: its categories compete for the same objects.
+// The confusion matrix of detections. One image at a time, because its categories compete for the same objects.
 #include "data/coco/cocoeval_confusion.h"
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,8 @@ typedef struct Matching {
   int *order;            // scratch, one for each
 } Matching;
 
-// What a detection takes of its own category, ignored ground truth included, or of the objects of the others; -1: none.
+// What a detection matches in its own category, including ignored ground truth, or among the objects of the others; -1:
+// none.
 static int take(Matching *m, int d, bool own) {
   const EvalCell *c = m->cell;
   int n = 0;
@@ -80,7 +81,8 @@ static void add(const Counts *c, int truth, int detected, int score) {
   c->at[((size_t)truth * classes + (size_t)detected) * (size_t)c->scores + (size_t)score]++;
 }
 
-// What a detection takes of its own category: an object; or none, and whether one of another category is in its reach.
+// What a detection matches in its own category: an object, or none, and whether one of another category is within
+// reach.
 enum { OTHERS = -1, NOTHING = -2 };
 static int take_own(Matching *m, int d) {
   const EvalCell *c = m->cell;
@@ -93,8 +95,8 @@ static int take_own(Matching *m, int d) {
   return found;
 }
 
-// Of the detections of an image the first `reach`. What each took of its own category, `own`, is the same however many
-// less sure ones follow it; what is left for the other categories is not.
+// The first `reach` detections of an image. What each matched in its own category, `own`, does not depend on less
+// confident detections; what is left for the other categories does.
 static void count_at(Matching *m, const int *own, int reach, const Counts *to, int score) {
   const EvalCell *c = m->cell;
   memset(m->taken, 0, (size_t)c->num_gts * sizeof *m->taken);

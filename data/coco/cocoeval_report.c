@@ -1,8 +1,8 @@
-// The evaluator's figures for people and for machines.
+// Prints the evaluator's metrics as text and as JSON.
 #include "base/output.h"
 #include "data/coco/cocoeval.h"
 
-// Recalls at a limit are told apart by it. With the limits that COCO has, the names of eval_stats come out.
+// Recalls at a limit are named after it. With COCO's limits, this gives the names of eval_stats.
 const char *eval_stat_key(const EvalSummary *s, int stat, char key[EVAL_KEY]) {
   const EvalStat *e = &eval_stats[stat];
   if (e->recall && e->area == AREA_ALL)

@@ -95,8 +95,8 @@ static void match_cell(const EvalCells *e, const EvalCell *c) {
   free(taken);
 }
 
-// A curve at the recall points; returns its mean. Only matches are its points, recall (i + 1) / positives and
-// precision[i]: what comes between two of them has the recall of the first and less precision.
+// A curve at the recall points; returns its mean. Only matches are points of the curve, recall (i + 1) / positives and
+// precision[i]: detections between two matches have the recall of the first and lower precision.
 static double curve_at_recalls(double *precision, int points, int positives, double curve[EVAL_RECALLS]) {
   for (int i = points - 1; i > 0; i--) precision[i - 1] = MAX(precision[i - 1], precision[i]);
   double sum = 0;
@@ -108,8 +108,8 @@ static double curve_at_recalls(double *precision, int points, int positives, dou
   return sum / EVAL_RECALLS;
 }
 
-// A precision-recall curve for each threshold: detections by score, those beyond the limit or ignored left out.
-// precision is scratch, [THRESHOLDS, n], curve is where they go, [THRESHOLDS, EVAL_RECALLS].
+// A precision-recall curve for each threshold: detections by score, without those beyond the limit or ignored.
+// precision is scratch, [THRESHOLDS, n], curve receives [THRESHOLDS, EVAL_RECALLS].
 static void score_curves(CurveFigures *out, EvalDt *const *dts, int n, EvalArea area, int max_dets, int positives,
                          double *precision, double (*curve)[EVAL_RECALLS]) {
   int tp[THRESHOLDS] = {0}, seen[THRESHOLDS] = {0};
@@ -177,7 +177,7 @@ static void score_categories(const EvalCells *e, CategoryFigures *figures, EvalS
   free(by_score);
 }
 
-// The place of a figure's limit; -1 where it is 100, and none is.
+// The index of a metric's limit; -1 if it is 100, and none is.
 static int index_of_limit(const int *limits, const EvalStat *s) {
   if (s->limit != EVAL_AT_100) return s->limit;
   for (int m = 0; m < EVAL_LIMITS; m++)

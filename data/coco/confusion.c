@@ -75,7 +75,7 @@ const char *confusion_name(const Confusion *c, int class, char number[CLASS_NUMB
   return number;
 }
 
-// At most `width` letters, and blanks behind fewer where `filled`.
+// At most `width` letters, padded with spaces if `filled`.
 static void print_name(FILE *f, const Confusion *c, int class, int width, bool filled) {
   char number[CLASS_NUMBER];
   const char *name = confusion_name(c, class, number), *p = name, *end = name + strlen(name);
@@ -108,7 +108,7 @@ static void print_percent(FILE *f, int width, double value) {
     fprintf(f, "%*.2f %%", width, 100 * value);
 }
 
-// A zero as a point, so that what is not zero is seen.
+// Prints zero as a point, so that other counts stand out.
 static void print_count(FILE *f, int width, int64_t n) {
   if (n)
     fprintf(f, "%*lld", width, (long long)n);
@@ -116,7 +116,7 @@ static void print_count(FILE *f, int width, int64_t n) {
     fprintf(f, "%*s", width, ".");
 }
 
-// Columns are the numbers that stand before the names of rows.
+// Columns are numbered as the rows are.
 static void print_table(FILE *f, const Confusion *c) {
   const int name = name_width(c), number = digits(c->classes - 1);
   int64_t most = c->classes - 1;

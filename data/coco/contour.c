@@ -21,9 +21,9 @@ static void add_point(Tracer *t, int x, int y) {
   t->xy[t->coords++] = y;
 }
 
-// Follows the cracks eastwards from the upper left corner of a pixel whose upper neighbour is outside, with the mask at
-// the right hand, and records the corners. Where two pixels of the mask meet by their corners only, the path stays on
-// its own. Returns the area at its right hand: negative round a hole.
+// Follows the cracks eastwards from the upper left corner of a pixel whose upper neighbour is outside, keeping the mask
+// on the right, and records the corners. Where two pixels of the mask meet only at a corner, the path does not cross
+// over. Returns the area on its right: negative around a hole.
 static int64_t trace_loop(Tracer *t, int x0, int y0) {
   enum { EAST, SOUTH, WEST, NORTH, DIRECTIONS, RIGHT = 1, LEFT = 3 };
   static const int dx[] = {1, 0, -1, 0}, dy[] = {0, 1, 0, -1};

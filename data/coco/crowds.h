@@ -1,13 +1,14 @@
-// Crowds that are objects. Some tools, CVAT among them, mark every mask that was drawn with a brush as a crowd.
+// Detects crowds that are really objects. Some tools, including CVAT, mark every mask drawn with a brush as a crowd.
 #pragma once
 #include "data/coco/coco.h"
 
 extern const char *const crowd_choices[]; // "object", "ignore": CrowdChoice
 typedef enum CrowdChoice { CROWD_OBJECT, CROWD_IGNORE } CrowdChoice;
 
-// Takes the crowds of a category as objects where they are more than a tenth of its annotations and each covers one
-// connected thing: `crowd` goes, `was_crowd` says so. COCO's are never so many: an image has one of a category, beside
-// at least ten objects of it. Returns how many crowds became objects.
+// Turns the crowds of a category into objects if they are more than a tenth of its annotations and each covers one
+// connected region: clears `crowd` and sets `was_crowd`. COCO never has that many: at most one per category and image,
+// next to at least ten objects of it. Returns how many crowds became objects.
 int crowds_become_objects(Coco *c);
-// Whether a mask is in one piece, but for a fiftieth of its pixels; pixels touch at their corners, too. False if empty.
+// Whether a mask is connected, except for a fiftieth of its pixels; pixels also connect at their corners. False if
+// empty.
 bool mask_is_connected(const Rle *mask);

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "data/coco/spans.h"
 
-// A corner of an outline; `next` is the index of the one behind it.
+// A corner of an outline; `next` is the index of the one after it.
 typedef struct Corner {
   int x, y, next;
 } Corner;
@@ -57,7 +57,7 @@ static Slit slit_of(const Outlines *o, int hole) {
   return (Slit){hole, from, x, abs(o->nodes[from].y - corner->y)};
 }
 
-// Where several slits meet an edge, the furthest from its beginning comes first.
+// If several slits meet an edge, the one farthest from its start comes first.
 static int compare_slits(const void *a, const void *b) {
   const Slit *p = a, *q = b;
   if (p->from != q->from) return p->from < q->from ? -1 : 1;
@@ -69,7 +69,7 @@ static int add_node(Outlines *o, int x, int y, int next) {
   return o->n++;
 }
 
-// from → end becomes from → met → corner → … → corner → met → end, without repeating a point that is there already.
+// Turns from → end into from → met → corner → … → corner → met → end, without repeating a point that is already there.
 static void cut(Outlines *o, const Slit *s) {
   Corner *from = &o->nodes[s->from], *corner = &o->nodes[s->hole];
   const int end = from->next, y = corner->y;
@@ -97,7 +97,7 @@ static Contours gather(const Outlines *o, const int *first, const bool *hole, in
   return c;
 }
 
-// Outlines of which some are holes, in a picture of h × w pixels.
+// Outlines, some of which are holes, in an image of h × w pixels.
 static Contours join_holes(const Contours *c, const bool *hole, int holes, int h, int w) {
   size_t points = 0;
   for (int i = 0; i < c->parts; i++) points += (size_t)c->points[i];

@@ -20,7 +20,7 @@ Rle rle_copy(const Rle *r) {
   return copy;
 }
 
-// Grows *items so that `need` of them fit; in `scratch`, or by realloc where that is NULL.
+// Grows *items to hold `need` of them; in `scratch`, or with realloc if that is NULL.
 static void reserve(Scratch *scratch, uint32_t **items, size_t *cap, size_t need) {
   if (!scratch) {
     array_reserve((void **)items, cap, need, sizeof **items);
@@ -219,8 +219,8 @@ Rle rle_merge(const Rle *parts, int count, bool intersect) {
   return count == 1 ? rle_copy(&parts[0]) : rle_merge_in(NULL, parts, count, intersect);
 }
 
-// COCO's string: each run, from the fourth on as the difference from the last run of its colour, in groups of five
-// bits from the lowest, as characters '0' + group, + 32 where another group follows. The last group carries the sign.
+// COCO's string: each run, from the fourth on as the difference from the last run of its colour, in groups of five bits
+// from the lowest, as characters '0' + group, + 32 if another group follows. The last group carries the sign.
 
 size_t rle_string_room(const Rle *r) { return 7 * (size_t)r->n + 1; } // 33 bits make at most seven groups; and the NUL
 
@@ -255,7 +255,7 @@ char *rle_to_string(const Rle *r) {
   return xrealloc(s, length + 1);
 }
 
-// Reads the number at s[*at] and steps over it; false when there is none.
+// Reads the number at s[*at] and advances past it; false if there is none.
 static bool decode_number(const char *s, size_t len, size_t *at, int64_t *number) {
   int group = s[*at] - '0';
   if (group >= 0 && group < 32) { // the only group, as most of the time

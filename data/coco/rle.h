@@ -23,17 +23,17 @@ void rle_to_bytes(const Rle *r, uint8_t *mask); // row-major [h, w], 0 or 1
 Rle rle_from_polygon(const double *xy, int points, int h, int w);
 Rle rle_from_bbox(const double bbox[4], int h, int w); // x y w h
 Rle rle_merge(const Rle *parts, int count, bool intersect);
-// The same with all memory taken from `scratch`; the result must not be freed. A merge of one is that one.
+// The same with all memory taken from `scratch`; the result must not be freed. Merging a single mask returns that mask.
 Rle rle_from_polygon_in(Scratch *scratch, const double *xy, int points, int h, int w);
 Rle rle_from_bbox_in(Scratch *scratch, const double bbox[4], int h, int w);
 Rle rle_merge_in(Scratch *scratch, const Rle *parts, int count, bool intersect);
-// COCO's compressed string. rle_from_string fails when the text is malformed or does not add up to h·w.
+// COCO's compressed string. rle_from_string fails if the text is malformed or does not add up to h·w.
 char *rle_to_string(const Rle *r); // caller frees
-// The same into memory of the caller's, of rle_string_room bytes; returns the string's length.
+// The same into the caller's memory of rle_string_room bytes; returns the string's length.
 size_t rle_write_string(const Rle *r, char *s);
 size_t rle_string_room(const Rle *r);
 bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err);
-// The same into memory of the caller's, with room for as many runs as the string has characters.
+// The same into the caller's memory, with room for as many runs as the string has characters.
 bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w, Err *err);
 bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err); // to h·w pixels, as a mask's runs must
 bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err);

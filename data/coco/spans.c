@@ -14,7 +14,7 @@ void spans_free(Spans *s) {
   *s = (Spans){0};
 }
 
-// Spans under construction, in their order. One that begins where the last ends prolongs it.
+// Spans under construction, in order. A span that begins where the last one ends extends it.
 typedef struct Growth {
   Spans spans;
   size_t cap;

@@ -1,12 +1,12 @@
-// Masks as spans, the strips of a mask in single columns. Other than runs they need no image round them: they can be
-// moved, compared where two pictures overlap, and joined in the frame of a third.
+// Masks as spans: strips of a mask in single columns. Unlike runs they do not depend on an image's size: they can be
+// moved, compared where two images overlap, and joined in the coordinates of a third.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/coco/rle.h"
 
 typedef struct PixelRect {
-  int x1, y1, x2, y2; // pixels x1 … x2 - 1, y1 … y2 - 1; empty where x2 <= x1 or y2 <= y1
+  int x1, y1, x2, y2; // pixels x1 … x2 - 1, y1 … y2 - 1; empty if x2 <= x1 or y2 <= y1
 } PixelRect;
 PixelRect rect_common(PixelRect a, PixelRect b);
 bool rect_empty(PixelRect r);
@@ -20,9 +20,9 @@ typedef struct Spans {
 } Spans;
 
 void spans_free(Spans *s);
-// A mask whose upper left corner comes to (left, top). One that has no pixels makes no spans.
+// The spans of a mask whose upper left corner is at (left, top). A mask without pixels has no spans.
 Spans spans_of(const Rle *r, int left, int top);
-// Back to runs, in an image of h × w pixels, in the form that rle_from_bytes gives. What lies outside is cut off.
+// Converts back to runs, in an image of h × w pixels, in the form that rle_from_bytes gives. Clips to the image.
 Rle spans_rle(const Spans *s, int h, int w);
 PixelRect spans_extent(const Spans *s); // the smallest that holds all; empty without spans
 Spans spans_union(const Spans *a, const Spans *b);

@@ -19,7 +19,7 @@ TilePlan tiles_plan(int h, int w, int tile, double overlap) {
 
 int tiles_count(const TilePlan *p) { return p->rows * p->columns; }
 
-// Spread evenly and rounded down: from one to the next is at most a tile less what they share, for that is whole.
+// Spread evenly and rounded down: neighbours are at most a tile minus the overlap apart, because that is an integer.
 static int begin_of(int i, int n, int room) { return n == 1 ? 0 : (int)((int64_t)i * room / (n - 1)); }
 
 PixelRect tiles_at(const TilePlan *p, int i) {

@@ -52,7 +52,7 @@ static PixelRect hull(PixelRect a, PixelRect b) {
   return (PixelRect){MIN(a.x1, b.x1), MIN(a.y1, b.y1), MAX(a.x2, b.x2), MAX(a.y2, b.y2)};
 }
 
-// The sides of a tile that a detection reaches and `seen` goes on behind, in the rows or columns where it does.
+// The tile borders that a detection touches and beyond which `seen` continues, in the detection's rows or columns.
 static bool cut_for(const TileView *v, PixelRect tile, PixelRect seen) {
   const PixelRect e = v->extent;
   const int mx = margin(tile.x2 - tile.x1), my = margin(tile.y2 - tile.y1);
@@ -102,7 +102,7 @@ static void views_close(Views *v) {
 
 // ---- objects ----------------------------------------------------------------------------------------------------
 
-// Pixels that a detection counts by beside one of another tile.
+// The pixels by which a detection is compared with one of another tile.
 static int64_t counted(const Views *all, const TileView *v, const TileView *other, PixelRect both) {
   const PixelRect *tile = &all->found[v->tile].tile, *seen = &all->found[other->tile].tile;
   return cut_for(v, *tile, *seen) ? spans_area(&v->region, both) : v->area;
@@ -116,7 +116,7 @@ static bool match(const Views *all, const TileView *a, const TileView *b) {
   return common > 0 && 2 * common >= MIN(counted(all, a, b, both), counted(all, b, a, both));
 }
 
-// The detections of one object, in the order in which they came to it.
+// The detections of one object, in the order in which they were added.
 typedef struct TiledObject {
   int *views;
   size_t n, cap;
@@ -167,7 +167,7 @@ static CocoResult result_of(const CocoResult *from, const double box[4], const S
 
 static int64_t mask_area(const TileView *v) { return v->mask.n ? v->area : 0; }
 
-// As its best detection, which came first, with the box and mask of the largest or of all.
+// Takes its best detection, which came first, with the box and mask of the largest or of all.
 static CocoResult shape(const TiledObject *o, const Views *all) {
   const TileView *best = &all->items[o->views[0]], *largest = best;
   double box[4];

@@ -1,4 +1,4 @@
-// Why a file cannot be read, as its reader says; data/images/image.c makes a message of it.
+// The reason why a reader cannot read a file; data/images/image.c makes a message of it.
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
@@ -6,8 +6,8 @@
 #include "base/error.h"
 
 typedef enum FaultType {
-  FAULT_CUT,         // the file ends too early
-  FAULT_CORRUPT,     // `text` says what is wrong
+  FAULT_CUT,         // the file is truncated
+  FAULT_CORRUPT,     // `text` describes the error
   FAULT_UNSUPPORTED, // `text` says what it is and what to do
   FAULT_MEMORY,      // there was not enough
 } FaultType;
@@ -17,7 +17,7 @@ typedef struct ImageFault {
   char text[128];
 } ImageFault;
 
-// Fills it and returns false, as err_set does.
+// Fills it and returns false, like err_set.
 static inline bool PRINTF_LIKE(3, 4) fault_set(ImageFault *fault, FaultType type, const char *fmt, ...) {
   fault->type = type;
   va_list args;

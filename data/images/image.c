@@ -15,14 +15,14 @@ void image_free(Image *im) {
   *im = (Image){0};
 }
 
-// What a file is that is no image.
+// Names the format of a file that is not an image.
 static bool refuse_other(const uint8_t *bytes, size_t size, ImageFault *fault) {
   const char *what = foreign_file(bytes, size);
   if (!what) what = size == 0 ? "the file is empty; copy or download it again" : "not a JPEG or PNG file; convert it";
   return fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 
-// Size as the header says; false where that cannot be read.
+// The size in the header; false if it cannot be read.
 static bool read_header(const uint8_t *bytes, size_t size, int *h, int *w, ImageFault *fault) {
   JpegFrame frame;
   PngHeader png;
@@ -39,7 +39,7 @@ static bool read_header(const uint8_t *bytes, size_t size, int *h, int *w, Image
   return true;
 }
 
-// What a refused file most likely is, and the way out.
+// The likely cause of a refused file, and a solution.
 static bool refuse(const char *name, const ImageFault *fault, Err *err) {
   switch (fault->type) {
   case FAULT_CUT:

@@ -30,7 +30,7 @@ enum {
 typedef struct JpegSegment {
   int marker;
   const uint8_t *body; // after the marker and the two bytes of length
-  size_t size;         // of the body, or of what the file has of it
+  size_t size;         // of the body, or of the part of it that the file has
 } JpegSegment;
 
 typedef enum JpegStep { JPEG_SEGMENT, JPEG_END, JPEG_CUT, JPEG_BAD } JpegStep;
@@ -41,14 +41,14 @@ typedef struct JpegFrame {
   int h, w;
 } JpegFrame;
 
-bool jpeg_is(const uint8_t *bytes, size_t size); // begins as a JPEG file does
-// Advances *at to the end of the next segment, over entropy-coded data and anything else that is no marker. JPEG_END at
-// EOI; JPEG_CUT at the end of the file, also within a segment, which is then filled as far as the file has it;
-// JPEG_BAD at a segment of less than two bytes, where s->body still is.
+bool jpeg_is(const uint8_t *bytes, size_t size); // whether it begins as a JPEG file does
+// Advances *at past the next segment, skipping entropy-coded data and anything else that is not a marker. JPEG_END at
+// EOI; JPEG_CUT at the end of the file, also within a segment, whose available part is then returned; JPEG_BAD at a
+// segment of less than two bytes, to which s->body then points.
 JpegStep jpeg_next(const uint8_t **at, const uint8_t *end, JpegSegment *s);
-// The frame header; false when the file ends before it, holds none, or codes pixels in a way that we do not decode.
+// Finds the frame header; false if the file ends first, has none, or uses a coding that we do not decode.
 bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault *fault);
-// The message of a step other than JPEG_SEGMENT where a segment is needed. `lacks`: what the file then has none of.
+// The message for a step other than JPEG_SEGMENT where a segment is needed. `lacks`: what is missing from the file.
 bool jpeg_step_fault(JpegStep step, const JpegSegment *s, const uint8_t *bytes, const char *lacks, ImageFault *fault);
 // EXIF orientation, 1 … 8; 1 (upright) without the tag. Tag 0x0112 of the TIFF structure in APP1, Exif 2.32 section
 // 4.6.

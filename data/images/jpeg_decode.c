@@ -23,7 +23,7 @@ static _Thread_local Scratch *decoding;
 #include <stb/stb_image.h>
 #pragma GCC diagnostic pop
 
-// stb_image gives some failures no reason; what it said last would be of an earlier image, or NULL.
+// stb_image gives no reason for some failures; its last reason would then be an earlier image's, or NULL.
 static const char unexplained[] = "malformed";
 
 enum { COMPONENTS = 4, TABLES = 4, STANDARD_TABLES = 2 };
@@ -75,7 +75,7 @@ static bool stb_takes(Decoder *d, int marker) { return stbi__process_marker(d->s
 
 // ---- segments -------------------------------------------------------------------------------------------------------
 
-// stb_image 2.27 writes past its own tables where there are more than 256 symbols.
+// stb_image 2.27 writes past its own tables if there are more than 256 symbols.
 static bool take_codes(Decoder *d, const JpegSegment *s) {
   enum { LENGTHS = 16, SYMBOLS = 256 };
   for (size_t left = s->size; left > 0;) {
@@ -129,7 +129,7 @@ static bool take_segment(Decoder *d, const JpegSegment *s) {
 
 // ---- scans ----------------------------------------------------------------------------------------------------------
 
-// The end of the entropy-coded data, where another marker than a restart is; counts those.
+// Finds the end of the entropy-coded data: a marker other than a restart. Counts restarts.
 static const uint8_t *scan_end(const uint8_t *p, const uint8_t *end, int *restarts) {
   for (*restarts = 0; (p = memchr(p, 0xff, (size_t)(end - p)));) {
     const uint8_t *fill = p;
@@ -153,7 +153,7 @@ static int restarts_due(const stbi__jpeg *z) {
   return (int)(((int64_t)w * h - 1) / z->restart_interval);
 }
 
-// Gives stb_image the standard's table where a baseline file relies on that.
+// Gives stb_image the standard Huffman tables if a baseline file omits them.
 static bool need_codes(Decoder *d, bool ac, int number) {
   if (d->has_codes[ac][number]) return true;
   if (d->stb->progressive || number >= STANDARD_TABLES)

@@ -1,4 +1,4 @@
-// From the decoded components of a JPEG to RGB, by the arithmetic of libjpeg: ITU-T T.871 and, for chroma of half the
+// Converts a JPEG's decoded components to RGB with libjpeg's arithmetic: ITU-T T.871 and, for chroma at half
 // resolution, a triangle filter.
 #pragma once
 #include <stdbool.h>
@@ -8,16 +8,16 @@
 typedef enum JpegColors { JPEG_GRAY, JPEG_YCC, JPEG_RGB, JPEG_CMYK, JPEG_YCCK } JpegColors; // CMYK inverted, as Adobe's
 
 typedef struct JpegPlane {
-  const uint8_t *at; // [h, pitch], of which w count
+  const uint8_t *at; // [h, pitch], of which w columns are used
   int h, w, pitch;
-  int down, right; // pixels of the picture that a sample stands for: 1 … 4
+  int down, right; // pixels of the image per sample: 1 … 4
 } JpegPlane;
 
 typedef struct JpegPlanes {
-  int h, w; // the picture
+  int h, w; // the image
   JpegColors colors;
   JpegPlane plane[4];
 } JpegPlanes;
 
-// To rgb[h, w, 3]; false when there is no memory.
+// Writes rgb[h, w, 3]; false if memory is out.
 bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch);

@@ -30,9 +30,9 @@ static int paeth(int a, int b, int c) {
   return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
 }
 
-// One row through one filter: what is left of each byte after predicting it from its neighbours. `up` is the row above,
-// zeros for the first; `bpp` bytes are a pixel. Returns the sum of the residuals' magnitudes: the smaller, the better
-// it tends to compress.
+// Filters one row: the residual of each byte after predicting it from its neighbours. `up` is the row above, zeros for
+// the first; `bpp` is bytes per pixel. Returns the sum of the residuals' magnitudes: a smaller sum usually compresses
+// better.
 static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, size_t size, size_t bpp, uint8_t *out) {
   uint64_t sum = 0;
   for (size_t i = 0; i < size; i++) {

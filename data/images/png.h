@@ -1,15 +1,15 @@
-// PNG files, written with zlib. W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
+// Writes PNG files with zlib. W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
 #pragma once
 #include "data/images/image.h"
 
-// zlib's levels: 1 when thousands of files are written, 6 when people will download them.
+// zlib's levels: 1 for thousands of files, 6 for files to be downloaded.
 enum { PNG_FAST = 1, PNG_SMALL = 6 };
 
-// Writes the image, replacing the file. False when the file cannot be written.
+// Writes the image, replacing the file. False if the file cannot be written.
 bool png_write(const char *path, const Image *im, int level, Err *err);
-// The same with a text (a tEXt chunk of the keyword Software) that says what made the picture.
+// The same with a text (a tEXt chunk with keyword Software) that names the program.
 bool png_write_signed(const char *path, const Image *im, int level, const char *software, Err *err);
-// Other pixels than an Image's: gray, RGB or RGB with alpha, in 8 or 16 bits.
+// Pixels other than an Image's: grey, RGB or RGB with alpha, in 8 or 16 bits.
 typedef struct PngPixels {
   int h, w;
   int channels;         // 1, 3 or 4
@@ -18,4 +18,4 @@ typedef struct PngPixels {
 } PngPixels;
 // software: as above, NULL for none.
 bool png_write_pixels(const char *path, const PngPixels *pixels, int level, const char *software, Err *err);
-bool png_is_signed(const char *path, const char *software); // false, too, when it cannot be read
+bool png_is_signed(const char *path, const char *software); // also false if it cannot be read

@@ -108,8 +108,8 @@ static void give_back(voidpf scratch, voidpf piece) {
   (void)piece;
 }
 
-// Inflates the chunks from f->first on into out[want], up to the end of the stream, where zlib compares the Adler-32.
-// What comes after `want` bytes is dropped, as libpng does.
+// Inflates the chunks from f->first on into out[want], up to the end of the stream, where zlib checks the Adler-32.
+// Data after `want` bytes are dropped, as in libpng.
 static int inflate_chunks(z_stream *z, const PngFile *f, uint8_t *out, size_t want) {
   uint8_t surplus[4096];
   int status = Z_OK;

@@ -1,5 +1,5 @@
-// PNG files, read with zlib: every checksum is verified, so that a damaged file is refused and not learnt from.
-// W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
+// Reads PNG files with zlib: every checksum is verified, so that a damaged file is refused and never trained on. W3C,
+// Portable Network Graphics (second edition), ISO/IEC 15948.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -8,13 +8,13 @@
 
 typedef struct PngHeader {
   int h, w;
-  int bits;  // a sample: 1, 2, 4, 8 or 16
+  int bits;  // per sample: 1, 2, 4, 8 or 16
   int color; // 0 gray, 2 RGB, 3 palette, 4 gray with alpha, 6 RGB with alpha
   bool interlaced;
 } PngHeader;
 
-bool png_is(const uint8_t *bytes, size_t size); // begins as a PNG file does
-// The first chunk, without its checksum. Any size is taken as it stands, negative where it is above INT32_MAX.
+bool png_is(const uint8_t *bytes, size_t size); // whether it begins as a PNG file does
+// Reads the first chunk, without verifying its checksum. The size is returned unchecked, negative if above INT32_MAX.
 bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault *fault);
 // Decodes into rgb[h, w, 3]: gray is repeated, palettes are looked up, and an index beyond the palette is black; 16
 // bits keep their upper 8; alpha is dropped. Takes its memory from `scratch`.

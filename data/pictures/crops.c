@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "data/coco/spans.h"
 
-// True, too, where there is no such folder, or what is there is none: who makes it finds that out.
+// Also true if there is no such folder, or it is not a folder: creating it then reports the error.
 static bool is_empty(const char *folder) {
   DIR *dir = opendir(folder);
   if (!dir) return errno == ENOENT || errno == ENOTDIR;
@@ -30,7 +30,8 @@ void crops_close(Crops *c) { pictures_close(&c->pictures); }
 
 enum { CLASS_TEXT = 40 }; // bytes: a file's name has room for the image's
 
-// As a part of a file's name: what a shell, a path or the name itself would take for something else becomes '_'.
+// Makes a text safe as a part of a file name: characters that are special to a shell, a path or the name itself become
+// '_'.
 static void class_text(const char *name, char text[CLASS_TEXT + 1]) {
   int n = 0;
   for (; name[n] && n < CLASS_TEXT; n++) {
@@ -40,7 +41,7 @@ static void class_text(const char *name, char text[CLASS_TEXT + 1]) {
   text[n] = 0;
 }
 
-// In whole numbers, whatever the box says.
+// In integers, whatever the box's values are.
 static int whole(double x, int most) { return (int)fmax(0, fmin(x, most)); }
 
 static PixelRect rect_of(const CocoResult *r, int h, int w) {
@@ -49,7 +50,7 @@ static PixelRect rect_of(const CocoResult *r, int h, int w) {
                      whole(ceil(b[1] + b[3]), h)};
 }
 
-// The pixels [h, w, 4] of the rectangle, of which those of the mask are opaque, or [h, w, 3].
+// The pixels of the rectangle: [h, w, 4], opaque inside the mask, or [h, w, 3].
 static void cut(const Image *image, PixelRect r, const uint8_t *mask, uint8_t *out) {
   for (int y = r.y1; y < r.y2; y++)
     for (int x = r.x1; x < r.x2; x++) {

@@ -99,7 +99,7 @@ static uint8_t *mask_pixels(const Rle *mask, int factor) {
 }
 
 // For every pixel of columns x0 … x1, rows y0 … y1 the distance to the nearest pixel of its column that is outside the
-// mask, at most `far`; beyond the image there is none, so that no line runs along the image's edge.
+// mask, at most `far`; pixels beyond the image do not count, so that no outline runs along the image's edge.
 static uint8_t *column_distances(const Image *im, const uint8_t *mask, int x0, int y0, int x1, int y1, int far) {
   int w = x1 - x0, h = y1 - y0;
   uint8_t *distance = xmalloc((size_t)h * w);
@@ -185,7 +185,7 @@ static void draw_box(Image *im, Rect r, Colour c, float line) {
   }
 }
 
-// What labels must respect: the boxes of all items, and the plates drawn so far.
+// What labels must not cover: the boxes of all items, and the labels drawn so far.
 typedef struct Layout {
   Rect *boxes, *plates;
   int num_boxes, num_plates;
@@ -201,7 +201,7 @@ static float hidden_share(const Layout *l, Rect plate) {
   return sum;
 }
 
-// The place at a box, outside its corners or inside, where a plate of that size hides least and touches no other.
+// The position at a box, outside its corners or inside, where a label of that size hides least and touches no other.
 // False: there is none, or it would hide too much.
 static bool place_label(const Image *im, const Layout *l, Rect box, float w, float h, Rect *plate) {
   const float xs[] = {box.x1, box.x2 - w, (box.x1 + box.x2 - w) / 2}, ys[] = {box.y1 - h, box.y1, box.y2, box.y2 - h};
@@ -236,14 +236,14 @@ typedef struct ItemOrder {
   float key;
 } ItemOrder;
 
-// Descending by key, ties by place in the list.
+// Descending by key, ties by index in the list.
 static int by_key(const void *a, const void *b) {
   const ItemOrder *p = a, *q = b;
   if (p->key != q->key) return p->key < q->key ? 1 : -1;
   return p->item - q->item;
 }
 
-// Enlarges the image so that its shorter side comes near to what lettering needs; returns the factor.
+// Enlarges the image so that its shorter side is about as large as labels need; returns the factor.
 static int enlarge_small(Image *im) {
   enum { SHORTER_SIDE = 480, LONGER_SIDE = 4096 };
   int shorter = MIN(im->h, im->w), longer = MAX(im->h, im->w);

@@ -1,4 +1,4 @@
-// Results drawn over an image: translucent masks with crisp contours, boxes, labels.
+// Draws results over an image: translucent masks with crisp contours, boxes, labels.
 #pragma once
 #include "data/coco/rle.h"
 #include "data/images/image.h"
@@ -6,11 +6,11 @@
 typedef struct DrawItem {
   float x1, y1, x2, y2; // box, pixels of the image
   const char *label;    // class name; NULL: no label
-  float score;          // written behind the name with two digits; negative: left out, as for ground truth
+  float score;          // appended to the name with two digits; negative: omitted, as for ground truth
   const Rle *mask;      // of the image's size; NULL: box only
 } DrawItem;
 
-// Draws n items, a colour for each by its place in the list. Small images are enlarged by a whole factor first, so that
-// labels are legible: the image may come back larger. Labels keep clear of each other, the higher score first, and hide
-// as little of the objects as they can; where there is no such place a label is left out.
+// Draws n items, coloured by index. Small images are enlarged by an integer factor first, so that labels are legible:
+// the image may be larger on return. Labels do not overlap, higher scores take precedence, and they hide as little of
+// the objects as possible; a label for which there is no room is omitted.
 void draw_overlay(Image *im, const DrawItem *items, int n);

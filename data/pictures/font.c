@@ -140,7 +140,7 @@ float font_width(const char *text, float size) {
   return units > 0 ? (units - gap_units + 2 * pen_units) * size / UNITS : 0;
 }
 
-// Where text goes while it is drawn: pixels of the glyph's origin, pixels a unit.
+// Where and how text is drawn: the glyph's origin in pixels, pixels per unit.
 typedef struct Pen {
   Image *im;
   float x, y, scale;

@@ -14,7 +14,7 @@ static inline void image_blend(Image *im, int y, int x, Colour c, float alpha) {
   p[2] = (uint8_t)(p[2] + alpha * (c.b - p[2]) + 0.5f);
 }
 
-// Capitals of more than this many pixels are cut off at the right.
+// Larger capitals, in pixels, are cut off at the right.
 enum { FONT_MAX = 80 };
 // Width in pixels of a line of text whose capitals are `size` pixels tall.
 float font_width(const char *text, float size);

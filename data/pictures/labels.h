@@ -1,9 +1,9 @@
-// Label maps: a PNG for each image, gray, whose pixels say which detection they belong to, 0 for none. Either
+// Label maps: a grey PNG for each image whose pixels identify the detection they belong to, 0 for none. Either
 //
-//   instances  16 bits: a detection's place in the image's results, from 1 on
-//   classes    its category_id: 8 bits where all ids of the model fit, else 16; all maps of a run have the same
+//   instances  16 bits: a detection's position in the image's results, from 1
+//   classes    its category_id: 8 bits if all ids of the model fit, else 16, for all maps of a run
 //
-// Where masks overlap, the detection that comes first, the one with the best score, is in front.
+// Where masks overlap, the first detection, which has the best score, is in front.
 #pragma once
 #include "data/coco/results.h"
 #include "data/pictures/pictures.h"
@@ -17,11 +17,10 @@ typedef struct Labels {
   int sample_bytes;
 } Labels;
 
-// Makes the folder. False when it cannot be made, or when classes are asked for whose ids are no labels: below 1 or
-// above 65535.
+// Makes the folder. False if it cannot be made, or for classes whose ids are not valid labels: below 1 or above 65535.
 bool labels_open(Labels *l, const char *folder, LabelValues values, const ResultClasses *classes, int rank, Err *err);
-// FOLDER/NAME.png of an image of h × w pixels with the masks of detections of at least the score `least`, in the order
-// of their results. Errors as of pictures_write.
+// Writes FOLDER/NAME.png for an image of h × w pixels with the masks of detections with a score of at least `least`, in
+// the order of their results. Errors as in pictures_write.
 bool labels_write(const Labels *l, const char *name, int h, int w, const CocoResult *found, int n, double least,
                   Err *err);
 void labels_close(Labels *l);

@@ -62,7 +62,7 @@ void overlays_open(Overlays *o, const char *folder, const char *const *files, in
 
 static const char signed_by[] = "maskrcnn.c overlay";
 
-// A link or a folder is none.
+// False for links and folders.
 static bool is_file(const char *path) {
   struct stat st;
   return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
@@ -113,8 +113,8 @@ void overlays_close(Overlays *o) {
 
 // ---- pictures -----------------------------------------------------------------------------------------------------
 
-// Whether there is memory for a copy of the image, for drawing on it and for packing it, found out before any is
-// taken: a picture is not worth ending the program for.
+// Checks for memory for a copy of the image, for drawing on it and for compressing it, before any is taken: a picture
+// is not worth ending the program for.
 static bool drawing_fits(const Image *image) {
   enum { COPY = 3, MASK = 2, FILTERED = 3, PACKED = 4 }; // bytes of a pixel
   return memory_suffices((size_t)image->h * (size_t)image->w * (COPY + MASK + FILTERED + PACKED));
@@ -125,7 +125,7 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   Image picture = image_alloc(image->h, image->w);
   memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
   draw_overlay(&picture, items, n);
-  // Not after the image, whose name may be as long as any.
+  // Not named after the image, whose name may have the maximum length.
   char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
   unlink(tmp); // of a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);

@@ -29,7 +29,7 @@ uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err 
   return memory;
 }
 
-// Found out before any is taken, for what packs it ends the program.
+// Checked before memory is taken, because the compressor exits if it runs out.
 static bool packing_fits(const Pictures *p, const char *name, const PngPixels *pixels, Err *err) {
   enum { FILTERED = 1, PACKED = 1, ROWS = 4 };
   const size_t stride = (size_t)pixels->w * (size_t)pixels->channels * (size_t)pixels->sample_bytes;

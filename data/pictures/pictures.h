@@ -1,20 +1,20 @@
-// A folder of pictures of one kind. Each says in a text chunk what it is, so that it may be replaced by one of its kind
-// and by nothing else, and stands there whole or not at all.
+// A folder of pictures of one type. Each has a text chunk with its type, so that only a picture of the same type may
+// replace it, and is written atomically.
 #pragma once
 #include "data/images/png.h"
 
 typedef struct Pictures {
   char *folder;     // owned
   const char *type; // "maskrcnn.c labels"
-  int rank;         // several may write to the folder, whose unfinished files are apart
+  int rank;         // several ranks may write to the folder; their temporary files differ
 } Pictures;
 
-// Makes the folder, if need be. The kind is not copied.
+// Makes the folder if necessary. The type is not copied.
 bool pictures_open(Pictures *p, const char *folder, const char *type, int rank, Err *err);
-// Writes FOLDER/NAME.png, in place of what has its name: of a link, not of what that leads to. False when something is
-// there that is no picture of the kind, when memory for packing it is out, or when it cannot be written, with the
-// reason in errno, too; then what stood there stays.
+// Writes FOLDER/NAME.png, replacing a file of that name; a link is replaced, not its target. False if the existing file
+// is not a picture of the same type, if memory for compressing it is out, or if it cannot be written, with the reason
+// also in errno; then the old file is kept.
 bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels, int level, Err *err);
-// Memory for a picture that is not worth ending the program for; NULL with a message that names it. For free().
+// Memory for a picture that is not worth ending the program for; NULL with a message that names it. Free with free().
 uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err *err);
 void pictures_close(Pictures *p);

@@ -8,7 +8,7 @@
 
 enum { QUALITY = 75 };
 
-// [h, w, c] bytes at a smaller size: each the mean of what it covers. Caller frees.
+// Scales [h, w, c] bytes down: each pixel is the mean of what it covers. Caller frees.
 static uint8_t *shrink(const uint8_t *in, int h, int w, int c, int out_h, int out_w) {
   uint8_t *out = xmalloc((size_t)out_h * out_w * c);
   for (int y = 0; y < out_h; y++)
@@ -76,7 +76,7 @@ static Jpeg draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
 
 Jpeg thumbnail_plain(const Thumbnail *t) { return draw(t, NULL, NULL, 0); }
 
-// Where everything is of one category, its name would only hide objects.
+// If everything has one category, its name would only hide objects.
 static const char *label_of(const Dataset *d, int category) {
   return d->coco.num_categories > 1 && category >= 0 ? d->coco.categories[category].name : NULL;
 }

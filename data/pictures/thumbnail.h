@@ -1,4 +1,4 @@
-// Pictures made small for people to look at: images of a data set with what is in them, as JPEG files.
+// Thumbnails: images of a data set with their objects or detections, as small JPEG files.
 #pragma once
 #include "data/batches/dataset.h"
 
@@ -12,12 +12,12 @@ typedef struct Thumbnail {
   float sx, sy; // of its pixels per pixel of the data set's image
 } Thumbnail;
 
-// Reads image i and makes its longer side at most `side` pixels; each is the mean of what it covers. False as
-// dataset_image.
+// Reads image i and scales its longer side down to at most `side` pixels; each pixel is the mean of what it covers.
+// False as in dataset_image.
 bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err);
 void thumbnail_close(Thumbnail *t);
-// Of the image as it is, with the objects of image i, or with detections, each with its
-// category's name and score. Small images are enlarged. Caller frees the bytes.
+// A JPEG of the image as it is, or with image i's objects, or with detections, each with its category's name and score.
+// Small images are enlarged. Caller frees the bytes.
 Jpeg thumbnail_plain(const Thumbnail *t);
 Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i);
 Jpeg thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n);

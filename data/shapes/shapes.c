@@ -158,7 +158,7 @@ static Figure roll_crowd(Dice *d, int size) {
   return f;
 }
 
-// Where the figure can be seen at all: pixels x0 … x1, y0 … y1, with a margin.
+// The area where the figure can be visible: pixels x0 … x1, y0 … y1, with a margin.
 typedef struct FigureSpan {
   int x0, y0, x1, y1;
 } FigureSpan;
@@ -174,7 +174,7 @@ static FigureSpan figure_span(const Figure *f, int size, float margin) {
   return s;
 }
 
-// The scene while it grows: which instance each pixel shows, how much of each there was and still is.
+// The scene under construction: which instance each pixel shows, how many pixels each had and still has.
 typedef struct ShapeCanvas {
   int size;
   int8_t *owner; // [size, size], -1: background
@@ -212,7 +212,7 @@ static bool claim(ShapeCanvas *c, const Figure *f) {
   return true;
 }
 
-// A texture that stands out from the background and, less so, from the instances before.
+// A texture that contrasts with the background and, less so, with earlier instances.
 static Texture contrasting_texture(Dice *d, const ShapeCanvas *c) {
   Texture best = {0};
   float most = -1;
@@ -229,7 +229,7 @@ static Texture contrasting_texture(Dice *d, const ShapeCanvas *c) {
   return best;
 }
 
-// Blends the figure in by how much of each pixel it covers, with a darker rim and a soft shadow on what lies below.
+// Blends the figure in by its coverage of each pixel, with a darker rim and a soft shadow on what is below.
 static void paint(ShapeCanvas *c, const Figure *f, const Texture *t) {
   float shadow = 0.03f * (float)c->size, rim = MIN(0.2f * f->radius, 0.02f * (float)c->size);
   FigureSpan s = figure_span(f, c->size, shadow);

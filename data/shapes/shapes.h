@@ -1,4 +1,4 @@
-// A made-up data set that a small network can learn in minutes: textured shapes that overlap, as COCO files.
+// A synthetic data set that a small network can learn in minutes: overlapping textured shapes, as COCO files.
 #pragma once
 #include "data/coco/rle.h"
 #include "data/images/image.h"
@@ -11,8 +11,8 @@ enum { SHAPES_MAX_INSTANCES = 9, SHAPES_MIN_SIZE = 32, SHAPES_MIN_SINGLE = 16 };
 
 typedef struct ShapeInstance {
   int category; // index into shape_names
-  bool crowd;   // a cluster of tiny discs, not to be told apart
-  int whole;    // pixels of the image that it would cover if nothing lay over it
+  bool crowd;   // a cluster of indistinguishable tiny discs
+  int whole;    // pixels of the image that it would cover if nothing were in front of it
   Rle mask;     // the visible part: at least half of them
 } ShapeInstance;
 
@@ -22,12 +22,13 @@ typedef struct ShapeScene {
   ShapeInstance items[SHAPES_MAX_INSTANCES];
 } ShapeScene;
 
-// Draws a scene of size × size pixels, a pure function of the key: 2 to 8 shapes of diameters from an eighth to half of
-// the size, turned at random, later ones over earlier ones, at least half of each still visible; in one scene of ten a
-// crowd besides. Colour and texture say nothing of the class. A mask holds the pixels whose centres the shape covers.
+// Draws a scene of size × size pixels, a pure function of the key: 2 to 8 shapes with diameters from an eighth to half
+// of the size, rotated at random, later ones over earlier ones, at least half of each still visible; one scene in ten
+// also has a crowd. Colour and texture are independent of the class. A mask holds the pixels whose centres the shape
+// covers.
 void shapes_scene(ShapeScene *s, int size, uint64_t key);
 void shapes_scene_free(ShapeScene *s);
-// Draws one shape of a category, whole and of half to five sixths of the size, turned and moved at random.
+// Draws one shape of a category, complete and of half to five sixths of the size, rotated and moved at random.
 Image shapes_single(int category, int size, uint64_t key);
 
 typedef struct ShapesConfig {
@@ -38,7 +39,7 @@ typedef struct ShapesConfig {
   void (*progress)(int done, int total); // may be NULL; called by one thread at a time
 } ShapesConfig;
 
-// Writes DIR/{train,val}/NNNNNN.png and DIR/annotations/instances_{train,val}.json: polygons where a mask has no hole,
-// both forms of RLE for the rest and for some others. Whatever the number of threads, the same configuration writes the
-// same bytes. Replaces a data set of its own making; a folder that holds anything else is refused.
+// Writes DIR/{train,val}/NNNNNN.png and DIR/annotations/instances_{train,val}.json: polygons for masks without holes,
+// both forms of RLE for the rest and for some others. The same configuration writes the same bytes, whatever the number
+// of threads. Replaces an earlier synthetic data set; refuses a folder that holds anything else.
 bool shapes_write(const ShapesConfig *config, Err *err);

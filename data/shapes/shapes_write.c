@@ -1,4 +1,4 @@
-// Scenes as files: PNG images and COCO annotations.
+// Writes scenes to files: PNG images and COCO annotations.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ static void print_rle(FILE *f, const Rle *r, Encoding encoding) {
   free(text);
 }
 
-// The members of an annotation behind its id, which is known only when all images are done. Caller frees.
+// The members of an annotation after its id, which is known only when all images are done. Caller frees.
 static char *annotation_text(const ShapeInstance *s, int image_id, uint64_t choice) {
   const Rle *r = &s->mask;
   uint8_t *pixels = xmalloc((size_t)r->h * r->w);
@@ -66,7 +66,7 @@ static char *annotation_text(const ShapeInstance *s, int image_id, uint64_t choi
   return text;
 }
 
-// One split while it is made: what each image has to say in the annotation file.
+// One split under construction: each image's annotations.
 typedef struct ShapesSplit {
   const ShapesConfig *config;
   const char *name;
@@ -119,7 +119,7 @@ static bool write_annotations(const ShapesSplit *s, Err *err) {
   return file_commit(&out, err);
 }
 
-// Makes one split; `before` of `total` images belong to splits already made.
+// Generates one split; `before` of `total` images belong to earlier splits.
 static bool write_split(const ShapesConfig *config, const char *name, int count, int before, int total, Err *err) {
   ShapesSplit s = {.config = config, .name = name, .count = count, .failed = count};
   s.num_anns = xcalloc((size_t)count, sizeof *s.num_anns);

@@ -170,8 +170,8 @@ static void advise_ids(Advice *a, const Split *s) {
 
 static int round32(double pixels) { return MAX(32 * (int)lround(pixels / 32), 32); }
 
-// The size at which nine in ten objects are not tiny, up to twice what is asked for or what the images hold; and where
-// images are enlarged over twice, one that enlarges at most twice, less where nine in ten objects are large enough.
+// The size at which nine in ten objects are not tiny, up to twice the requested size or the images' own; or, if images
+// are enlarged more than twice, one that enlarges at most twice, less if nine in ten objects are then large enough.
 static int suit_size(const Split *t) {
   const Survey *s = &t->survey;
   const int size = t->data.resize.size;
@@ -200,7 +200,7 @@ static int suit_batch(const Split *t, int size) {
   return batch;
 }
 
-// 0: the default's 12 suit; more where those would show the network fewer images than SHOWN.
+// 0: the default of 12 epochs suits; more if these would show the network fewer images than SHOWN.
 static int suit_epochs(const Dataset *d) {
   const int epochs = (SHOWN + d->num_images - 1) / d->num_images;
   return epochs > 12 ? epochs : 0;

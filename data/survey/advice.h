@@ -1,9 +1,9 @@
-// What in a data set will hurt training although nothing is wrong with it, and the flags that suit it.
+// Advice on a data set: properties that hurt training although nothing is wrong, and suitable options.
 #pragma once
 #include "data/survey/defects.h"
 #include "data/survey/survey.h"
 
-typedef struct Split { // of a data set, and all that is known about it
+typedef struct Split { // a split of a data set, and everything known about it
   const char *name;    // "train"
   bool open;           // false: training would stop with `stop`
   Err stop;
@@ -15,10 +15,10 @@ typedef struct Split { // of a data set, and all that is known about it
 typedef struct Advice {
   char *hurts[24]; // one sentence each
   int num_hurts;
-  char *flags; // of ./train: "--size …"
-  int batch;   // that the flags ask for
+  char *flags; // for ./train: "--size …"
+  int batch;   // batch size in the flags
 } Advice;
 
-// val may be NULL. keep_empty and canvases are as the data set was opened with.
+// val may be NULL. keep_empty and canvases are those that the data set was opened with.
 void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases);
 void advice_free(Advice *a);

@@ -6,7 +6,7 @@
 
 // ---- looking --------------------------------------------------------------------------------------------------------
 
-// `train` is what its categories are held against, where that is open; NULL: this is training's.
+// `train` is the split whose categories must match, if it is open; NULL: this is the training split.
 static void split_open(Split *s, const char *name, const CheckupOptions *o, bool keep_empty, const Split *train) {
   *s = (Split){.name = name};
   DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},

@@ -1,4 +1,4 @@
-// A data set of objects with masks, opened and looked at as doctor does.
+// The doctor's examination of a detection data set.
 #pragma once
 #include "data/survey/advice.h"
 #include "data/survey/diagnosis.h"
@@ -6,13 +6,13 @@
 typedef struct CheckupOptions {
   const char *data, *train_split, *val_split;
   int size, max_size, canvases;
-  bool exif, keep_empty; // as DatasetOptions
+  bool exif, keep_empty; // as in DatasetOptions
   CrowdChoice crowd;     // …
-  bool decode;           // look at files and rasterise masks, too
+  bool decode;           // also read image files and rasterise masks
   void (*looked)(int done, int total);
 } CheckupOptions;
 
-typedef struct Checkup { // what is known in the end
+typedef struct Checkup { // the results
   Split train, val;      // val.name is NULL without a split to evaluate on
   Advice advice;
   bool sound;
@@ -20,5 +20,5 @@ typedef struct Checkup { // what is known in the end
 
 void checkup_take(Checkup *c, const CheckupOptions *o);
 void checkup_free(Checkup *c);
-// What it says; the command and its note are the caller's to add. Free before the checkup.
+// The findings; the caller adds the command and its note. Free before the checkup.
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o);

@@ -55,8 +55,8 @@ const char *defect_treatment(Defect defect, bool scored) {
 
 static uint32_t bit(Defect defect, bool found) { return found ? 1u << defect : 0; }
 
-// What the numbers of an annotation and its box tell. Crowds are no training targets: only whether their masks can be
-// read matters. Nobody knows what lies beyond an image without a size.
+// Checks an annotation's numbers and box. Crowds are not training targets: only whether their masks can be read
+// matters. If the image has no size, nothing is known to lie beyond it.
 static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_object) {
   const double *b = a->bbox;
   const bool sized = im->w > 0 && im->h > 0;
@@ -94,7 +94,7 @@ static void mask_extent(const Coco *c, const CocoAnn *a, const CocoImage *im, do
   for (int i = 0; i < 4; i++) m[i] = fmin(fmax(m[i], 0), i % 2 ? im->h : im->w);
 }
 
-// Where an object's mask lies. Below 8 pixels a side, rounding to pixels alone can set box and mask apart.
+// The extent of an object's mask. Below 8 pixels a side, rounding to pixels alone can separate box and mask.
 static uint32_t mask_defects(const Coco *c, const CocoAnn *a, const CocoImage *im, const float box[4], bool *corners) {
   double m[4];
   if (!coco_ann_has_mask(a, im->h, im->w)) return 0;
@@ -146,7 +146,7 @@ static void look_at_annotations(Defects *f, int i, float extra, Room *room) {
 
 // ---- all of them ----------------------------------------------------------------------------------------------------
 
-// What the pass over files keeps of one image until all are through.
+// Per-image results that the pass over files collects.
 typedef struct Look {
   double ms;
   bool turned;

@@ -1,29 +1,29 @@
-// What is wrong with a data set, type by type: how often, where first, and what training does about it.
+// Defects of a data set by type: how many, the first example, and what training does about them.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/batches/dataset.h"
 
 typedef enum Defect {
-  DEFECT_IMAGE_ID,    // an image's id comes again
-  DEFECT_CATEGORY_ID, // a category's
-  DEFECT_ANN_ID,      // an annotation's
-  DEFECT_NO_IMAGE,    // an annotation's image is not in the file
-  DEFECT_NO_CATEGORY, // its category is not
-  DEFECT_CROWD,       // it is marked as a crowd and taken as an object
+  DEFECT_IMAGE_ID,    // repeated image id
+  DEFECT_CATEGORY_ID, // repeated category id
+  DEFECT_ANN_ID,      // repeated annotation id
+  DEFECT_NO_IMAGE,    // the annotation's image is not in the file
+  DEFECT_NO_CATEGORY, // the annotation's category is not in the file
+  DEFECT_CROWD,       // marked as a crowd but taken as an object
   DEFECT_BOX_EMPTY,   // its box has no area inside the image
   DEFECT_BOX_BEYOND,  // its box reaches more than a pixel beyond the image
   DEFECT_BOX_APART,   // its box and its mask are in different places
-  DEFECT_TWICE,       // it is there again: of its category in its image, and of nearly the same box and mask
-  DEFECT_MASK_NONE,   // it has no mask
-  DEFECT_MASK_BAD,    // its mask or a part of it cannot be read
+  DEFECT_TWICE,       // duplicate: same image and category, nearly the same box and mask
+  DEFECT_MASK_NONE,   // the annotation has no mask
+  DEFECT_MASK_BAD,    // all or part of the mask cannot be read
   DEFECT_MASK_ODD,    // a polygon has an x without its y
   DEFECT_MASK_SIZE,   // its runs are for another image size
   DEFECT_MASK_EMPTY,  // its mask covers no pixel
-  DEFECT_MASK_UNIT,   // no coordinate of its polygons lies outside 0 to 1
-  DEFECT_SHARED,      // an image file is in the training split, too
-  DEFECT_MISSING,     // an image file is not there
-  DEFECT_FILE,        // an image file cannot be decoded, or has another size than the annotations say
+  DEFECT_MASK_UNIT,   // all polygon coordinates lie between 0 and 1
+  DEFECT_SHARED,      // the image file is also in the training split
+  DEFECT_MISSING,     // the image file is missing
+  DEFECT_FILE,        // the image file cannot be decoded, or its size differs from the annotations
   DEFECTS
 } Defect;
 
@@ -40,7 +40,7 @@ const char *defect_treatment(Defect defect, bool scored); // what is done about 
 typedef struct Finding {
   int count;
   int64_t id; // of the first one
-  int image;  // that it is in or is: index into coco.images, or -1
+  int image;  // the image that has it: index into coco.images, or -1
 } Finding;
 
 typedef struct Defects {
@@ -48,29 +48,29 @@ typedef struct Defects {
   Finding found[DEFECTS];
   uint32_t *of_image; // [coco.num_images] bit 1 << Defect for the image and its annotations
   uint32_t *of_ann;   // [coco.num_anns] likewise
-  char **reason;      // [coco.num_images] why the file cannot be used; NULL where it can, or nobody looked
-  int corners;        // of DEFECT_BOX_APART, those that fit when read as x1 y1 x2 y2
+  char **reason;      // [coco.num_images] why the file cannot be used; NULL if it can, or was not read
+  int corners;        // number of DEFECT_BOX_APART that fit if read as x1 y1 x2 y2
   int turned;         // image files with an EXIF orientation
-  uint64_t *file_key; // [num_images] equal for equal files: size and CRC of the bytes; 0 where it was not read
-  double decode_ms;   // of an image on one core, median; 0 where none was decoded
+  uint64_t *file_key; // [num_images] equal for equal files: size and CRC of the bytes; 0 if it was not read
+  double decode_ms;   // median time for an image on one core; 0 if none was decoded
 } Defects;
 
-// How closely a data set is looked at: its annotations alone; also the headers of its image files, for their sizes; or
-// all image files, decoded, and all masks, rasterised, on all cores.
+// How thorough the examination is: annotations only; also image headers, for their sizes; or all image files decoded
+// and all masks rasterised, on all cores.
 typedef enum DefectDepth { DEPTH_ANNOTATIONS, DEPTH_HEADERS, DEPTH_FILES } DefectDepth;
 
-// Looks at every annotation of the images that were asked for. The result does not depend on the number of cores.
-// progress may be NULL; it is called from one thread at a time.
+// Examines every annotation of the selected images. The result does not depend on the number of cores. progress may be
+// NULL; it is called from one thread at a time.
 void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progress)(int done, int total));
-// The same of an annotation file without images.
+// The same for an annotation file without images.
 void defects_find_annotations(Defects *f, const Coco *c);
-// Adds the images of d whose file one of `train` is, too.
+// Adds DEFECT_SHARED for images of d whose file is also in train.
 void defects_find_shared(Defects *f, const Dataset *d, const Dataset *train);
 void defects_free(Defects *f);
 
 bool defects_any(const Defects *f);
 enum { DEFECT_DETAILS = 3 };
-// The first example, and what the defect may come from: sentences without a full stop, malloc'ed. Returns how many.
+// The first example, and possible causes: sentences without a full stop, malloc'ed. Returns their number.
 int defects_details(const Defects *f, Defect type, char *detail[DEFECT_DETAILS]);
-// All about a defect in one line, malloc'ed; `scored`: of an evaluation's ground truth.
+// One line about a defect, malloc'ed; `scored`: for an evaluation's ground truth.
 char *defects_line(const Defects *f, Defect type, bool scored);

@@ -1,11 +1,11 @@
-// What train, infer and cocoeval say of a data set before they use it: a line for each type of defect, and a file that
-// lists every one of them.
+// The examination of a data set by train, infer and cocoeval before use: a line for each type of defect, and a file
+// that lists every defect.
 #pragma once
 #include "data/survey/defects.h"
 
 typedef struct Examination {
-  const char *split; // as it is called in messages; borrowed
-  bool scored;       // a ground truth to evaluate against; false: a set to train on
+  const char *split; // name in messages; borrowed
+  bool scored;       // a ground truth for evaluation; false: a training set
   Defects defects;
 } Examination;
 
@@ -16,7 +16,8 @@ void examination_take(Examination *e, const char *split, bool scored, const Data
 void examination_free(Examination *e);
 // "val: boxes without area inside their image: 12; scored as …; first: annotation 7, file 3.png", line by line.
 void examination_print(const Examination *e, FILE *out);
-// For --strict: false where a ground truth has a defect, naming the first, how many types there are and what to do.
+// For --strict: false if a ground truth has a defect, with a message that names the first, the number of types and what
+// to do.
 bool examination_passes(const Examination *e, Err *err);
 // Whether any of n has a defect.
 bool examination_any(const Examination *e, int n);

@@ -4,8 +4,8 @@
 #include <string.h>
 #include "base/alloc.h"
 
-// An object is compared with so many others whose boxes begin next to its own, and so many pairs of an image by their
-// pixels: an image of a million objects takes no longer than it must.
+// Limits on how many other objects, with boxes that begin next to its own, an object is compared with, and on how many
+// pairs per image are compared by pixels: they bound the time for an image of a million objects.
 enum { NEXT = 32, MOST_RASTERISED = 4096 };
 static const double same_iou = 0.9;
 
