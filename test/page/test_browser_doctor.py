@@ -112,10 +112,11 @@ def objects(scene):
     facts = json.loads(scene.doctor(*arguments, "--json"))
     for width in (1200, 390):
         page = scene.open(path, width)
+    wrong = facts["train"]["wrong"] + facts["val"]["wrong"]
     expect_equal(texts(page, "h1"), [data], "title")
-    expect_equal(texts(page, ".badge"), [f"{len(facts['train']['wrong'])} types of errors"], "badge")
-    expect_equal(texts(page, "#wrong tbody td:nth-child(2)"), [str(w["count"]) for w in facts["train"]["wrong"]], "counts of defects")
-    expect_equal(texts(page, "#wrong tbody td:nth-child(3)"), [w["what"] for w in facts["train"]["wrong"]], "defects")
+    expect_equal(texts(page, ".badge"), [f"{len(wrong)} types of errors"], "badge")
+    expect_equal(texts(page, "#wrong tbody td:nth-child(2)"), [str(w["count"]) for w in wrong], "counts of defects")
+    expect_equal(texts(page, "#wrong tbody td:nth-child(3)"), [w["what"] for w in wrong], "defects")
     expect_equal(len(texts(page, "#hurt li")), len(facts["hurts"]), "what will hurt")
     expect(texts(page, "#suggested pre")[0] in said and facts["flags"] in texts(page, "#suggested pre")[0], "the command")
     rows = page.js("""[...document.querySelectorAll("table.categories tbody tr")].map(r =>
