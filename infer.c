@@ -1,4 +1,4 @@
-// infer: images or a data set → boxes and masks, or classes: results, overlays, scores, speed.
+// infer: runs a detector or classifier on images or a data set; writes results, overlays, scores, speed.
 #include <stdlib.h>
 #include "base/interrupt.h"
 #include "base/output.h"
@@ -16,7 +16,7 @@ static JobOptions job_options(const InferOptions *o) {
                       .rendezvous_timeout = o->rendezvous_timeout};
 }
 
-// Where images are named there is nothing to share out.
+// Named images are not distributed over ranks.
 static void refuse_ranks(const Job *job) {
   if (job->launch.world == 1) return;
   if (job->launch.rank > 0) comm_barrier(job->comm); // ends with the first rank
@@ -25,14 +25,14 @@ static void refuse_ranks(const Job *job) {
       job->launch.by, job->launch.world);
 }
 
-// All ranks end with the status of which the first has said why: it is not that of one that failed.
+// All ranks exit with the status for which the first one has printed the reason, not with that of a rank that failed.
 static void end_job(Job *job, int status) {
   Crew *crew = job->launch.crew;
   if (status && crew) crew_claim(crew, status);
   job_end(job);
 }
 
-// Of the model as it was trained, but for the options, which are made to fit it.
+// The model as it was trained, except for the options, which are adapted to it.
 static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelConfig *config, Category **category,
                                     float *scored_from) {
   Err err;

@@ -1,4 +1,4 @@
-// train: options → a run, or what is measured instead of one.
+// train: trains a model, or runs one of the benchmarks.
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/threads.h"

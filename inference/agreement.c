@@ -21,7 +21,7 @@ static uint64_t weights_key(const Checkpoint *c) {
   return key;
 }
 
-// What all ranks have to have the same, so that the results are those of one.
+// What all ranks must have in common for the results to be those of one rank.
 static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
   Record j = {0};
   char value[512];

@@ -1,10 +1,10 @@
-// Agreement: what the ranks of ./infer --data have to have the same, so that their results are those of one.
+// Checks that the ranks of ./infer --data agree on everything that affects results.
 #pragma once
 #include "comm/comm.h"
 #include "inference/options.h"
 #include "weights/checkpoint.h"
 
-// Compares it over ranks that another program has started, perhaps on several hosts; those of --gpus come of one
-// set-up. Ends all of them where something differs.
+// Compares ranks that another program has started, perhaps on several hosts; those of --gpus share one set-up. Ends all
+// ranks if something differs.
 void agreement_check(Comm *comm, const InferOptions *o, const ModelConfig *config, const Checkpoint *c,
                      const Dataset *d);

@@ -25,9 +25,8 @@ static Rle rle_of(const maskrcnn_rle *m) {
   return (Rle){.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
 }
 
-// The strings of an image's masks, one behind the other, into memory that is used again; returns the pixels of all
-// masks. By one thread: the others' cores are the loader's, and a wait for one of them that has none is longer than all
-// of it.
+// Writes the COCO strings of an image's masks, one after the other, into reused memory; returns the pixels of all
+// masks. Single-threaded: the loader uses the other cores, and waiting for one of them would take longer than the work.
 static double write_strings(Rounds *r, const maskrcnn_detections *found) {
   size_t need = 0, at = 0;
   double pixels = 0;
@@ -78,8 +77,8 @@ static const Batch *next_batch(Rounds *r, Err *err) {
   return NULL;
 }
 
-// A batch is begun before the results of those before it are taken, so that the device does not wait for the host. One
-// that is waited for is begun once the decoders sleep: its latency is of images in memory.
+// A batch is started before the results of earlier ones are taken, so that the device does not wait for the host. When
+// latency is measured, it is started once the decoders sleep, so that the images are in memory.
 static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
   (void)i;
   Rounds *r = context;

@@ -1,6 +1,6 @@
-// ./infer --benchmark: how fast a handle is on a data set, from RGB bytes in the host's memory to finished COCO
-// strings, or to the classes of images: images per second of the pipeline, the latency of batches that have it for
-// themselves, and the time of parts and nodes, for which it looks inside.
+// ./infer --benchmark: the speed of a library handle on a data set, from RGB bytes in host memory to finished COCO
+// strings or classes: images per second of the pipeline, the latency of single batches, and the time of parts and
+// nodes, which it takes from the library's internals.
 #pragma once
 #include "comm/comm.h"
 #include "data/batches/dataset.h"
@@ -8,6 +8,5 @@
 #include "inference/options.h"
 #include "inference/queue.h"
 
-// Over and over the data set that the queue's handle was opened for; every rank calls it, and the first prints the
-// record.
+// Repeats the data set for which the queue's handle was opened; every rank calls it, and rank 0 prints the record.
 bool infer_benchmark(BatchQueue *q, maskrcnn *handle, const InferOptions *o, Comm *comm, const Dataset *d, Err *err);

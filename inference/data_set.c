@@ -34,7 +34,7 @@ static void take_next(SetRun *s, const Batch *batch) {
   CHECK(!batch || s->batch->owner == batch);
 }
 
-// Of a batch its time, and what the kind packs of its images.
+// Packs a batch: its time, and the type's results of its images.
 static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   SetRun *s = context;
   take_next(s, batch);
@@ -71,7 +71,7 @@ static void settle(void *context, const Batch *batch, int64_t before) {
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
-// What all ranks have been told; the first one says it.
+// Every rank has this result; rank 0 prints it.
 _Noreturn static void give_up(SetRun *s, const Err *err) {
   if (s->sink->rank > 0) comm_barrier(s->run->job->comm); // ends with the first rank
   if (!s->sink->done) s->task->abort(s->sink);
@@ -106,7 +106,7 @@ static int find_and_score(SetRun *s) {
   return complete && !s->sink->failed ? 0 : EXIT_RUN;
 }
 
-// What is written must be none of the files that are read.
+// Outputs must not overwrite input files.
 static void plan_outputs(SetRun *s) {
   const Dataset *d = s->d;
   FileSet *inputs = &s->images.inputs;

@@ -1,7 +1,7 @@
-// ./infer --data: a data set, shared out over ranks, of which the first speaks and has the results, or with --benchmark
-// a record.
+// ./infer --data: runs a data set, distributed over ranks, of which rank 0 prints and has the results, or with
+// --benchmark a record.
 #pragma once
 #include "inference/infer_task.h"
 
-// On the ranks of a job that has begun. Returns the program's exit status.
+// Called on the ranks of a job that has begun. Returns the program's exit status.
 int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *wanted);

@@ -39,8 +39,8 @@ static const double PATIENCE = 0.05;
 
 // ---- threads ----------------------------------------------------------------------------------------------------
 
-// Names the next image: its slot, or NULL when there is none for this thread any more. With the lock held, which it
-// gives away while it reads the sources.
+// Takes the next image: its slot, or NULL if there is none left for this thread. Called with the lock held, which it
+// releases while it reads the sources.
 static Decoded *take_name(Decoders *d) {
   while (!d->stop && !d->ended) {
     if (d->naming || d->named - d->taken >= d->o.ahead) {
@@ -71,9 +71,8 @@ static Decoded *take_name(Decoders *d) {
   return NULL;
 }
 
-// Waits for room for pixels, which images get in their order: then those that hold the room are before this one, and
-// are taken and given back whatever becomes of it. The pixels, or NULL when it is to stop, none are asked for, or no
-// memory is left.
+// Waits for room for pixels, which is given to images in order: so only earlier images hold room, and these are always
+// taken and released eventually. NULL if the thread should stop, no pixels are wanted, or memory is out.
 static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited) {
   const double begun = now_seconds();
   SlotState *state = &d->state[image->number % d->o.ahead];

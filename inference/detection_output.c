@@ -37,7 +37,7 @@ void detection_output_leave(DetectionOutput *f) {
   overlays_close(&f->overlays);
 }
 
-// "7 images", or "7 of 9 images" where it is known how many there are.
+// "7 images", or "7 of 9 images" if the total is known.
 typedef struct Share {
   char text[64];
 } Share;

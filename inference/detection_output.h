@@ -1,10 +1,10 @@
-// What inference leaves behind, image by image: a file of results and overlays. Whatever ends the program, the
-// detections of all images so far stand in the result file's partial form (data/coco/results.h).
+// Writes the results of inference image by image: a result file and overlays. However the program ends, the result
+// file's partial form (data/coco/results.h) has the detections of all images so far.
 #pragma once
 #include "data/coco/results.h"
 #include "data/pictures/overlays.h"
 
-enum { SHOWN_PERCENT = 50 }; // what overlays show: the threshold of results is far below what a picture should
+enum { SHOWN_PERCENT = 50 }; // the score from which overlays show detections; results have many with lower scores
 
 typedef struct ResultForm { // of the result file
   ResultFormat format;
@@ -13,45 +13,45 @@ typedef struct ResultForm { // of the result file
 } ResultForm;
 
 typedef struct DetectionOutput {
-  const char *json; // the result file; not copied
+  const char *json; // path of the result file; not copied
   ResultWriter results;
   Overlays overlays;
-  int pictures;      // overlays to draw at most
-  int failed;        // … that could not be written
-  int images, total; // done; that there are, 0: nobody knows
-  double begun;      // when the result file was
-  double shown;      // when progress was last told
+  int pictures;      // maximum number of overlays
+  int failed;        // overlays that could not be written
+  int images, total; // images done and their total; 0: unknown
+  double begun;      // when the result file was begun
+  double shown;      // when progress was last printed
   bool elsewhere;    // another rank writes the results
 } DetectionOutput;
 
-// Names the outputs for `n` images of these files, of which at most `pictures` are drawn into `folder`. False when one
+// Names the outputs of `n` images with these files, of which at most `pictures` are drawn into `folder`. False if one
 // would overwrite a file of the set. Nothing is written yet. n = 0: images come one by one (detection_output_picture).
 bool detection_output_open(DetectionOutput *f, const char *json, const char *folder, int pictures,
                            const char *const *files, int n, FileSet *inputs, Err *err);
-// Begins the result file. A partial one of a run before is kept under another name, which is said.
+// Begins the result file. An earlier run's partial file is kept under another name, with a message.
 bool detection_output_begin(DetectionOutput *f, const ResultForm *form, Err *err);
-// On ranks other than the first, which has the result file: they draw overlays, in the first one's folder.
+// For ranks other than rank 0, which has the result file: they draw overlays into rank 0's folder.
 void detection_output_follow(DetectionOutput *f, int rank);
-// For the message of a failure from here on: what the program is at ("" = nothing to name), and what it leaves.
+// For messages of failures from here on: the current activity ("" = none), and what is left behind.
 void detection_output_context(const DetectionOutput *f, const char *what);
-// Into the result file. What cannot be written is the program's end.
+// Adds to the result file. Exits if that fails.
 void detection_output_record(DetectionOutput *f, const ResultImage *image, const CocoResult *found, int n);
-// Whether image number `before`, from 0 on, is among the first that are drawn.
+// Whether image number `before`, from 0, is among the first ones, which are drawn.
 bool detection_output_pictures(const DetectionOutput *f, int64_t before);
-// The overlay of image i, with its detections by descending score. One that cannot be written is left out,
-// and counted.
+// Draws the overlay of image i, with its detections by descending score. One that cannot be written is left out and
+// counted.
 void detection_output_draw(DetectionOutput *f, int i, const Image *image, const DrawItem *items, int n);
-// The same of an image that was not known of: the overlay is called as its file and place, and replaces none of
-// `files`.
+// The same for an image that was not known in advance: the overlay is named after its file and number, and replaces
+// none of `files`.
 void detection_output_picture(DetectionOutput *f, const char *file, int64_t number, FileSet *files, const Image *image,
                               const DrawItem *items, int n);
-// Says that a picture ("overlay", "crops") could not be written and is left out, for `reason` of errno's. A disk that
-// is full has no room for the next one either: that ends the program.
+// Reports that a picture ("overlay", "crops") could not be written and is left out; `reason` is errno. If the disk is
+// full the program exits, because the next picture would not fit either.
 void detection_output_leave_out(const char *what, const Err *err, int reason);
-int detection_output_shown(const DrawItem *items, int n); // how many of the detections an overlay shows: the first ones
-// All images are done: the result file takes its place. A failure is the program's end.
+int detection_output_shown(const DrawItem *items, int n); // number of detections that an overlay shows: the first ones
+// All images are done: gives the result file its final name. Exits on failure.
 void detection_output_commit(DetectionOutput *f);
-// They are not, and will not be: says what is left where.
+// They are not and will not be: reports what is left, and where.
 void detection_output_keep(DetectionOutput *f);
-void detection_output_abort(DetectionOutput *f); // nothing was found, and nothing is left
-void detection_output_leave(DetectionOutput *f); // of detection_output_follow, whatever becomes of the results
+void detection_output_abort(DetectionOutput *f); // no image was done, so nothing is left behind
+void detection_output_leave(DetectionOutput *f); // after detection_output_follow, whatever happens to the results

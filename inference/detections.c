@@ -47,7 +47,8 @@ static void fit(InferOptions *o, const ModelConfig *config) {
 
 // ---- the data set -----------------------------------------------------------------------------------------------
 
-// Where there is such a data set, and not in the midst of its images; a mistyped --data leaves no folder behind.
+// Called after the data set is known to exist, but before its images are processed: a mistyped --data leaves no folder
+// behind.
 static void take_folder(const InferOptions *o) {
   Err err;
   char *annotations, *images;
@@ -76,7 +77,7 @@ static void take_categories(const InferRun *run, Dataset *d) {
   if (run->job->launch.rank == 0) dataset_print_notes(d, stderr);
 }
 
-// What is to be scored against.
+// The ground truth to score against.
 static void examine(DetectionSink *s, const Dataset *d) {
   Err err;
   const InferOptions *o = s->sink.run->o;
@@ -138,7 +139,7 @@ static void plan(Sink *sink) {
   file_set_add(&images->outputs, o->json);
 }
 
-// Once nothing can be wrong with what was asked for.
+// Called when all options have been checked.
 static void report_defects(const DetectionSink *s, const Dataset *d) {
   examination_print(&s->examined, stderr);
   defect_list_open(s->sink.run->o, d, &s->examined);

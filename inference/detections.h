@@ -1,4 +1,4 @@
-// Detections as ./infer leaves them: a result file, overlays, label maps, crops, and of a data set COCO's scores.
+// Detection in ./infer: a result file, overlays, label maps, crops and, for a data set, COCO's scores.
 #pragma once
 #include "inference/infer_task.h"
 

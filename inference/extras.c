@@ -2,7 +2,7 @@
 #include <errno.h>
 #include "inference/detection_output.h"
 
-// What is wrong with a folder, behind the option that names it.
+// An error with a folder, preceded by the option that names it.
 static bool refuse(const char *option, const Err *why, Err *err) { return err_set(err, "%s: %s", option, why->msg); }
 
 bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes, Err *err) {

@@ -18,7 +18,7 @@ typedef struct NamedRun {
   int bad; // images
 } NamedRun;
 
-// What is wrong is wrong for every image.
+// This error would affect every image.
 static NORETURN void refuse(NamedRun *r, int code, const char *message) {
   if (!r->sink->done) r->task->abort(r->sink);
   die(code, "%s", message);

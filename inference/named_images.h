@@ -1,4 +1,4 @@
-// ./infer of images that are named, in folders, or in a list: of any sizes.
+// ./infer on images of any size that are named, in folders, or in a list.
 #pragma once
 #include "inference/infer_task.h"
 

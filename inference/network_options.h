@@ -1,10 +1,10 @@
-// The library as ./infer calls it: its options by the program's, and what it says of them in the program's words.
+// Translates between ./infer's options and the library's: values in one direction, error messages in the other.
 #pragma once
 #include "include/maskrcnn.h"
 #include "inference/options.h"
 
-// All but min_score, which the model has a say in, and batch, queue, max_pixels and the canvases, which follow from the
+// Sets all but min_score, which depends on the model, and batch, queue, max_pixels and canvases, which follow from the
 // images. Borrows what the options borrow.
 maskrcnn_options network_options(const InferOptions *o, const char *device);
-// Puts the program's options in place of the library's.
+// Replaces the library's option names in a message by the program's.
 void program_words(Err *err);

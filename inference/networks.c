@@ -7,7 +7,7 @@
 #include "inference/network_options.h"
 #include "lib/canvases.h"
 
-// What the runner hands out: results of a batch, or of all batches of an image's tiles.
+// A result handed out by the runner: of a batch, or of all batches of an image's tiles.
 typedef struct HandedOut {
   int each;                  // images of a piece, the last one's apart
   int n;                     // that are there
@@ -39,8 +39,7 @@ struct Networks {
 
 // ---- groups -----------------------------------------------------------------------------------------------------
 
-// An image belongs to a canvas by its shape; all that have no place there are a group, and so are those that are cut
-// into tiles.
+// An image's group is its canvas; images without a canvas are one group, and so are those that are cut into tiles.
 static int groups(const Networks *h) { return h->canvases.n + 2; }
 static bool is_ordinary(const Networks *h, int group) { return group < h->canvases.n; }
 static int single_group(const Networks *h) { return h->canvases.n; }
@@ -52,7 +51,7 @@ bool networks_tiled(const InferOptions *o, int h, int w) { return o->tile && MAX
 
 TilePlan networks_tiles(const InferOptions *o, int h, int w) { return tiles_plan(h, w, o->tile, (double)o->overlap); }
 
-// The canvas that holds the image, or the group of single images where there is none.
+// The canvas that holds the image, or the group of single images if there is none.
 static int untiled_group(const Networks *h, int height, int width) {
   int rh, rw;
   if ((int64_t)height * width > h->pixels) return single_group(h);
@@ -160,7 +159,7 @@ static void release(void *context, void *results) {
 
 // ---- many images ------------------------------------------------------------------------------------------------
 
-// For h->batch images at a time, or for half as many again and again until there is memory.
+// Opens it for h->batch images at a time, halving the number until memory suffices.
 static maskrcnn_status open_many(Networks *h, Err *err) {
   for (;; h->batch /= 2) {
     const maskrcnn_status status = open_handle(h, &h->many, h->batch, h->pixels, &h->canvases, err);
@@ -177,7 +176,7 @@ static bool empty_many(Networks *h, BatchQueue *q, Err *err) {
   return state == QUEUE_EMPTY;
 }
 
-// Opens it for half as many images, so that there is memory for larger ones.
+// Reopens it for half as many images, to leave memory for larger ones.
 static maskrcnn_status halve(Networks *h, BatchQueue *q, Err *err) {
   fprintf(stderr, "%s; continuing with a batch of %d\n", err->msg, h->batch / 2);
   if (!empty_many(h, q, err)) return MASKRCNN_DEAD;
@@ -260,7 +259,7 @@ static void show_tiles(double *shown, int done, int all) {
   *shown = now;
 }
 
-// In batches, so that a request to stop is heard between them. h->tiles is told of all that are submitted.
+// In batches, so that a request to stop is noticed between them. h->tiles counts all that are submitted.
 static maskrcnn_status submit_tiles(Networks *h, BatchQueue *q, const maskrcnn_image *tiles, int n, Err *err) {
   maskrcnn_status status = MASKRCNN_OK;
   const int each = h->tiles->each, batches = (n + each - 1) / each;

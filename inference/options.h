@@ -1,4 +1,4 @@
-// The options of ./infer: what it accepts, and what it refuses before anything is read.
+// The options of ./infer, and the checks before anything is read.
 #pragma once
 #include "base/cli.h"
 #include "comm/crew.h"
@@ -96,7 +96,7 @@ typedef struct InferOptions {
   int num_images;
 } InferOptions;
 
-// Ends the program by one line where the options do not fit together.
+// Exits with one line if the options contradict each other.
 InferOptions infer_options(int argc, char **argv);
-// Ends the program where --out is that folder of images.
+// Exits if --out is that folder of images.
 void infer_spare_folder(const InferOptions *o, const char *images);

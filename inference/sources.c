@@ -46,7 +46,7 @@ static int is_image(const struct dirent *entry) {
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-// In the order of their names. NULL, with what is wrong, where there is none.
+// Sorted by name. NULL, with a message, if there is none.
 static char **images_of(const char *folder, int *n, Err *err) {
   struct dirent **entry;
   *n = scandir(folder, &entry, is_image, by_bytes);
@@ -124,7 +124,7 @@ void sources_close(Sources *s) {
 
 // ---- the list ---------------------------------------------------------------------------------------------------
 
-// The first name of what was read, which must be whole unless the list has ended; NULL: there is none.
+// The first complete name in the buffer, or what is left if the list has ended; NULL: there is none.
 static char *take_line(Sources *s) {
   const char *end = s->used ? memchr(s->line, s->end, s->used) : NULL;
   if (!end && (!s->ended || !s->used)) return NULL;
@@ -139,8 +139,8 @@ static char *take_line(Sources *s) {
   return line;
 }
 
-// Looks at what was read last. Names of files hold no NUL: where the list begins with one that ends so, all do, and may
-// hold newlines.
+// Examines what was read last. File names contain no NUL: if the list's first name ends in one, all do, and names may
+// contain newlines.
 static bool check_piece(Sources *s, const char *piece, size_t n, Err *err) {
   const bool nul = n && memchr(piece, '\0', n);
   if (!s->begun) s->end = nul ? '\0' : '\n';
@@ -171,8 +171,8 @@ static SourceState read_list(Sources *s, double wait, Err *err) {
 
 static char *take_listed(Sources *s) { return s->listed.next < s->listed.n ? s->listed.file[s->listed.next++] : NULL; }
 
-// The first image of the folder that a line names; others follow. One that has none is handed on as it is, so that it
-// costs itself alone, as a bad image does.
+// The first image of the folder that a line names; the others follow. A folder without images is returned by its own
+// name, so that only that line fails, like a bad image.
 static char *open_listed(Sources *s, char *folder) {
   free(s->listed.file);
   s->listed = (Folder){0};

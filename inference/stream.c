@@ -33,8 +33,8 @@ static int largest_batch(const Runner *r) {
   return most;
 }
 
-// Places for images, which they keep until all before them are done: every group may have almost a batch waiting while
-// others are under way, and where the first of a rare group stands in front, those behind it go on meanwhile.
+// Slots for images, kept until all earlier images are done: every group may have almost a batch waiting while others
+// are in flight, and if the first image of a rare group blocks the order, later ones continue meanwhile.
 static int slots(const Runner *r) { return 4 * (r->groups + r->under_way + 1) * largest_batch(r); }
 
 static Waiting *at(const Stream *s, int64_t i) { return &s->ring[i % s->room]; }
@@ -46,7 +46,7 @@ static void let_go(Stream *s, QueuedBatch *b) {
   if (--b->left == 0) queue_release(s->queue, b);
 }
 
-// All images that are done and have none before them that is not.
+// Visits all images that are done and have no unfinished image before them.
 static void visit(Stream *s) {
   const StreamVisitor *v = s->visitor;
   for (; s->first < s->last && at(s, s->first)->done; s->first++) {
@@ -87,7 +87,7 @@ static bool start_batch(Stream *s, int group, Err *err) {
   return b;
 }
 
-// A batch that is done, if there is one. False with a message when nothing more can be computed.
+// Takes a finished batch, if there is one. False with a message if nothing more can be computed.
 static bool take_batch(Stream *s, bool wait, bool *took, Err *err) {
   QueuedBatch *b;
   const QueueState state = queue_next(s->queue, wait, &b, err);
@@ -107,8 +107,8 @@ static const Waiting *longest_waiting(const Stream *s) {
   return NULL;
 }
 
-// The group whose batch is to begin, or -1. A batch that is not full goes only when `partly` says that it may: nothing
-// more can be taken at the moment. `pressed`: nor will be, unless a batch begins.
+// The group whose batch should start, or -1. A partial batch is only started with `partly`: nothing more can be taken
+// at the moment. `pressed`: nor will be, unless a batch starts.
 static int choose_group(const Stream *s, bool partly, bool pressed) {
   const Runner *r = &s->queue->runner;
   const Waiting *oldest = longest_waiting(s);
@@ -144,8 +144,8 @@ static bool next_image(Stream *s, double wait, DecodersState *state, Err *err) {
   return *state != DECODERS_FAIL;
 }
 
-// Does one thing that there is to do, or waits a moment for it: begins a full batch, takes an image that is decoded, or
-// a batch that is done, begins a batch that is not full. `state` is what the decoders said last.
+// Does one thing, or waits a moment for something to do: starts a full batch, takes a decoded image or a finished
+// batch, starts a partial batch. `state` is the decoders' latest answer.
 static bool turn(Stream *s, DecodersState *state, Err *err) {
   const BatchQueue *q = s->queue;
   int group = choose_group(s, false, false);
@@ -167,7 +167,7 @@ static bool turn(Stream *s, DecodersState *state, Err *err) {
 
 static bool is_stopped(const Stream *s) { return s->visitor->stopped && s->visitor->stopped(); }
 
-// What is under way is waited for, what is not is dropped.
+// Waits for batches in flight and drops waiting images.
 static void settle(Stream *s, bool works) {
   Err err;
   bool took = true;

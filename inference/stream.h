@@ -1,20 +1,20 @@
-// Stream: loose images of any sizes through a network, several batches under way, and results in the order of the
-// images.
+// Stream: runs named images of any size through a network, with several batches in flight, and delivers results in the
+// order of the images.
 //
-// An image waits for others of its group, so that batches are full, but not for long: a batch that is not full goes
-// when the network has nothing to do, when memory or places for waiting images are used up, and when an image has
-// waited for half a second. So batches are as full as the network is busy, and a list whose writer pauses leaves no
-// image behind.
+// An image waits for others of its group, so that batches are full, but not for long: a partial batch is started when
+// the network is idle, when memory or slots for waiting images are used up, or when an image has waited for half a
+// second. So batches are as full as the network is busy, and if the writer of a list pauses, all images so far are
+// still processed.
 #pragma once
 #include "inference/decoders.h"
 #include "inference/queue.h"
 
-// Who watches a stream. "In order": of the images.
+// The observer of a stream. "In order": of the images.
 typedef struct StreamVisitor {
   void *context;
-  // Whether the pixels of an image are to stay until it is visited; NULL: none.
+  // Whether an image's pixels must be kept until it is visited; NULL: never.
   bool (*keeps)(void *context, const Decoded *image);
-  // In order: an image, what was found in its batch and its place there; or that it cannot be used, and why.
+  // In order: an image with its batch's results and its index there; or the reason why it cannot be used.
   void (*image)(void *context, const Decoded *image, const void *results, int in_batch);
   void (*bad)(void *context, const Decoded *image, const Err *why);
   // A batch of a group is done, `seconds` after its pixels were handed over.
@@ -22,6 +22,6 @@ typedef struct StreamVisitor {
   bool (*stopped)(void); // asked before each batch; NULL: never
 } StreamVisitor;
 
-// Until the sources end. False with a message when they or the network fail, false with an empty one when the visitor
-// said that it is to stop; then images up to some place have been visited.
+// Runs until the sources end. False with a message if they or the network fail, false with an empty one if `stopped`
+// returned true; then only the first images have been visited.
 bool stream_run(Decoders *d, BatchQueue *queue, const StreamVisitor *visitor, Err *err);

@@ -4,8 +4,7 @@
 
 // ---- progressions -------------------------------------------------------------------------------------------------
 
-// How many numbers stand between b, which follows a, and `last`, each so many times the one before; -1: it is not on
-// that progression.
+// The number of terms between b, which follows a, and `last` in a geometric progression; -1: `last` is not on it.
 static int between_by_factor(int a, int b, int last) {
   const int factor = b / a;
   int n = -1;
@@ -20,7 +19,7 @@ static int between_by_difference(int a, int b, int last) {
   return step > 0 && last > b && (last - b) % step == 0 ? (last - b) / step - 1 : -1;
 }
 
-// Appends what stands between the list's last two numbers and `last`.
+// Appends the terms between the list's last two numbers and `last`.
 static bool fill(BatchList *l, int last) {
   if (l->n < 2) return false;
   const int a = l->size[l->n - 2], b = l->size[l->n - 1];

@@ -1,4 +1,4 @@
-// A list of batch sizes, as --batches has it.
+// A list of batch sizes, for --batches.
 #pragma once
 #include "base/error.h"
 
@@ -8,7 +8,7 @@ typedef struct BatchList {
   int size[MAX_BATCHES];
 } BatchList;
 
-// Numbers with commas between them. An ellipsis, "…" or "...", stands for those between its neighbours: the two before
-// it begin a geometric progression, as in 1,2,…,128, or else an arithmetic one, as in 20,30,…,80, on which the number
-// behind it lies. False with what is wrong.
+// Numbers separated by commas. An ellipsis, "…" or "...", stands for the numbers between its neighbours: the two before
+// it begin a geometric progression, as in 1,2,…,128, or otherwise an arithmetic one, as in 20,30,…,80, and the number
+// after it must be on that. False with the error.
 bool batch_list_parse(BatchList *l, const char *text, Err *err);

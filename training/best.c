@@ -94,7 +94,7 @@ static void read_file(Best *b, Json *j) {
   }
 }
 
-// A file that is not there any more leaves its place to the next.
+// A missing file makes room for the next.
 static void forget_lost(Best *b) {
   for (int k = 0; k < best_count(b); k++) {
     char *path = file_of(b, k);
@@ -170,7 +170,7 @@ static bool write_file(const Best *b, Err *err) {
   return ok;
 }
 
-// The file first: after a kill in between, the same evaluation makes it again.
+// The file first: if the program is killed in between, the same evaluation writes it again.
 bool best_keep(const Best *b, unsigned which, const char *from, Err *err) {
   bool ok = true;
   for (int k = 0; ok && k < best_count(b); k++) {

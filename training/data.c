@@ -15,7 +15,7 @@ bool train_on_gray(const TrainSpec *o, const ModelConfig *c) {
 
 float train_view(const TrainSpec *o, const ModelConfig *c) { return train_on_gray(o, c) ? 1 : c->view; }
 
-// A folder with what other models learn from: this one's would be looked for in vain in it.
+// A folder with data for other models: this model's data would be looked for in vain.
 static void refuse_other(const TrainSpec *o, const Source *own) {
   for (int i = 0; models[i]; i++) {
     const Source *other = models[i]->source;

@@ -1,16 +1,16 @@
-// What ./train trains on and evaluates on, found and opened as the model's row says (data/batches/source.h). A mistake
-// prints one line and exits 2.
+// Finds and opens ./train's training and evaluation data, by the source in the model's row (data/batches/source.h). A
+// mistake prints one line and exits 2.
 #pragma once
 #include "data/batches/loader.h"
 #include "models/config.h"
 #include "training/options.h"
 
-// Whether there is data where the options say so: before anything is made of it.
+// Checks that the data exist where the options say, before anything else is done.
 void train_find_data(const TrainSpec *o, const ModelConfig *c);
-// Opens what to train on and, where it returns true, what to evaluate on. A data set without a split to evaluate on is
-// fine as long as nobody asked for an evaluation.
+// Opens the training data and, if it returns true, the evaluation data. A data set without an evaluation split is
+// accepted unless evaluation was requested.
 bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val);
-// Whether on gray images of one size in memory, rather than on image files.
+// Whether the data are grey images of one size in memory, rather than image files.
 bool train_on_gray(const TrainSpec *o, const ModelConfig *c);
-// How much of an image a classifier sees in evaluation, of that kind of data set: ModelConfig.view.
+// The fraction of an image that a classifier sees in evaluation, for this type of data: ModelConfig.view.
 float train_view(const TrainSpec *o, const ModelConfig *c);

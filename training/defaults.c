@@ -9,7 +9,7 @@
 
 static const Learning *learning_of(const TrainSpec *o) { return &model_of(&o->config)->learning; }
 
-// Where a value of that row is from: the model, where it is not what the usual model has.
+// The source of a value of that row: the model, if it differs from the usual default.
 static OptionSource learned_from(bool as_usual) { return as_usual ? FROM_DEFAULT : FROM_MODEL; }
 static const Learning *usual_learning(void) {
   ModelConfig usual;
@@ -97,8 +97,8 @@ OptionSource settle_dropout(void *values, const void *basis) {
 
 // ---- by data --------------------------------------------------------------------------------------------------------
 
-// Small pictures such as digits are turned where phases say "+augment", photographs are cut and mirrored as
-// torchvision's RandomResizedCrop and RandomHorizontalFlip do it, unless phases say where.
+// Small images such as digits are rotated if phases have "+augment"; photographs are cropped and flipped as by
+// torchvision's RandomResizedCrop and RandomHorizontalFlip, unless phases restrict it.
 typedef struct AugmentDefaults {
   float rotate, shift, shear, zoom, crop, flip;
 } AugmentDefaults;

@@ -36,7 +36,7 @@ void divergence_gather(Divergence *d, Comm *comm) {
   free(part);
 }
 
-// Which checkpoint to go on from: one of RESUME_…, RESUME_NO being the beginning. -1: none is good.
+// The checkpoint to continue from: one of RESUME_…, where RESUME_NO is the beginning. -1: none is good.
 static int good_checkpoint(const Divergence *d, const RunFiles *f) {
   if (f->older >= 0) return RESUME_PREVIOUS;
   if (f->newest < 0) return RESUME_NO;
@@ -65,7 +65,7 @@ void divergence_explain(const Divergence *d, const RunFiles *f, Err *out) {
 
 // ---- the command ----------------------------------------------------------------------------------------------------
 
-// Past the word of a shell's command line, and the blank behind it.
+// Advances past a word of a shell command line and the space after it.
 static const char *next_word(const char *p) {
   for (char quote = 0; *p && (quote || *p != ' '); p++) {
     if (*p == '\\' && quote != '\'' && p[1])
@@ -86,8 +86,8 @@ static bool names_one_of(const char *options, const char *word) {
   return false;
 }
 
-// The command without what it says of these options, and then with them. Every value that stands by itself is an
-// option's: ./train has no other arguments.
+// The command without these options, then with their new values. Every value that is a separate word belongs to an
+// option: ./train has no other arguments.
 static char *replace_options(const char *command, const char *options) {
   char *text;
   size_t size;

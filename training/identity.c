@@ -21,7 +21,7 @@ static void record_rows(Record *j, const TrainSpec *o, const Schedule *schedule,
   }
 }
 
-// What --amend cannot change comes first: of several differences, a message names the first.
+// Keys that --amend cannot change come first, because a message names the first difference.
 char *run_identity(const TrainSpec *o, const Dataset *train, const Schedule *schedule) {
   Record j = {0};
   record_begin(&j);

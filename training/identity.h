@@ -1,10 +1,10 @@
-// The identity of a run, of the rows of its options that have a key: what a resumed run and all ranks must share.
+// A run's identity, from the rows of its options that have a key: what a resumed run and all ranks must share.
 #pragma once
 #include "training/options.h"
 
 struct Dataset;
-// What decides the weights of a step but is not in the model's configuration, as JSON: what a resumed run must share.
-// `schedule` is that of the session, of which a rollback changes the rate. malloc'ed.
+// Everything that determines a step's weights except the model's configuration, as JSON: what a resumed run must share.
+// `schedule` is the session's, whose rate a rollback changes. malloc'ed.
 char *run_identity(const TrainSpec *o, const struct Dataset *train, const Schedule *schedule);
 // The keys that --amend may change; NULL at the end.
 const char *const *run_amendable(void);

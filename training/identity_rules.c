@@ -32,8 +32,8 @@ void identify_lr(Record *j, const Option *row, const void *values, const void *b
   record_num(j, row->key, ((const Schedule *)basis)->base);
 }
 
-// Phases, where there are any, at the session's rate. Runs of classifiers that an older version started have a cosine
-// that falls from the first step on: they continue as another schedule only with --amend.
+// Phases, if there are any, at the session's rate. Classifier runs started by older versions have a cosine that falls
+// from the first step: they continue with another schedule only with --amend.
 void identify_schedule(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
   const Schedule *s = basis;
@@ -44,8 +44,8 @@ void identify_schedule(Record *j, const Option *row, const void *values, const v
   free(phases);
 }
 
-// What sums over ranks depend on: NCCL's blocks, and for how many multiprocessors wgrad divides its sums in which node.
-// As numbers, which checkpoints have for what has a name.
+// What sums over ranks depend on: NCCL's blocks, and for how many multiprocessors wgrad splits its sums in which node.
+// As numbers, because checkpoints store numbers for names.
 void identify_reduction(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
   (void)basis;

@@ -1,5 +1,5 @@
-// How a run's identity tells of options whose value alone would not do: the functions that rows of training/options.h
-// name. Keys and values are those that checkpoints have.
+// Identity entries of options whose value alone does not suffice: the functions named in rows of training/options.h.
+// Keys and values are those stored in checkpoints.
 #pragma once
 #include "training/options.h"
 

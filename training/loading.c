@@ -1,7 +1,7 @@
 #include "training/loading.h"
 #include "data/batches/sampler.h"
 
-// Where phases tell which epochs are augmented, all others are not.
+// If phases say which epochs are augmented, the others are not.
 static void choose_augmentation(const TrainSpec *o, LoaderOptions *l) {
   l->augment = (Augment){o->rotate, o->shift, o->shear, o->zoom, o->crop};
   if (!o->phase_list.n) return;

@@ -2,7 +2,7 @@
 #pragma once
 #include "training/run.h"
 
-// From step `first` of the run on.
+// Loads from the run's step `first` on.
 LoaderOptions run_loader_options(const TrainingRun *r);
 // A loader for the run's engine, which must be open. A mistake ends the program.
 Loader *run_loader(TrainingRun *r);

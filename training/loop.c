@@ -11,14 +11,14 @@
 #include "training/targets.h"
 #include "training/validate.h"
 
-// Cores that training leaves to scores: none on the CPU. On a GPU one core drives it; decoders rest most of the time
-// unless their number was chosen, and are taken for half of the cores.
+// Cores left for scoring: none on the CPU. With a GPU one core drives it; decoders are mostly idle, so unless their
+// number was given they are counted as half of the cores.
 static int spare_cores(const TrainingRun *r) {
   int cores = omp_get_num_procs(), decoders = r->o.from.threads == FROM_GIVEN ? r->o.threads : cores / 2;
   return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
 }
 
-// For failures from here on that nobody can foresee.
+// For failures from here on that cannot be foreseen.
 static void say_where(TrainingRun *r, int64_t step) {
   r->at = step;
   comm_at(r->comm, step);
@@ -38,7 +38,7 @@ static bool evaluation_due(const TrainingRun *r, int64_t step) {
   return r->val && step < r->steps && r->o.eval_every > 0 && step % r->o.eval_every == 0;
 }
 
-// A failure of what goes on beside the steps.
+// A failure of something that runs concurrently with the steps.
 static void expect(const TrainingRun *r, bool ok, const Err *err) {
   if (!ok) die(EXIT_RUN, "%s; %s", err->msg, r->files.kept);
 }
@@ -49,7 +49,7 @@ static void save(TrainingRun *r, int64_t step, bool evaluated) {
   if (run_leads(r)) expect(r, files_save(&r->files, &r->engine, step, evaluated, &err), &err);
 }
 
-// False when it was told to stop.
+// False if a stop was requested.
 static bool evaluate(TrainingRun *r, int64_t step) {
   Err err;
   const Task *task = r->engine.model->task;
@@ -68,7 +68,7 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   return results;
 }
 
-// False when there are images that cannot be used.
+// False if there are unusable images.
 bool train_stage(TrainingRun *r, Loader *l) {
   const Batch *b = loader_next(l, &r->trouble);
   if (b) engine_stage(&r->engine, b);
@@ -99,7 +99,7 @@ bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
   return true;
 }
 
-// run.json while the run goes on. That it cannot be written ends no run.
+// Updates run.json during the run. A failure to write it does not end the run.
 static void write_record(TrainingRun *r, int64_t step) {
   Err err;
   if (run_leads(r) && !run_record_write(r, &(RunStanding){.state = RUN_GOES_ON, .step = step}, &err))
@@ -116,8 +116,8 @@ static void show_step(TrainingRun *r, int64_t done, const StepResult *s) {
   files_record_step(&r->files, &r->engine, done, rate, s);
 }
 
-// What steps have left behind so far; with `wait`, all of them. False when one diverged or was void; `*done` is then
-// how many were neither.
+// Collects the results of steps so far; with `wait`, of all of them. False if one diverged or was void; `*done` is then
+// the number of steps before it.
 static bool take_results(TrainingRun *r, bool wait, int64_t *done) {
   for (StepResult s; engine_result(&r->engine, wait, &s);) {
     const int64_t step = r->first + s.step + 1;
@@ -132,7 +132,7 @@ static bool take_results(TrainingRun *r, bool wait, int64_t *done) {
   return true;
 }
 
-// Starts the step with number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
+// Starts step number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
 void train_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
   StepOptions options = step_options(r, step);
   say_where(r, step + 1);
@@ -171,20 +171,20 @@ static bool targets_met(TrainingRun *r) {
 
 static bool ended_by_scores(TrainingRun *r) { return out_of_patience(r) || targets_met(r); }
 
-// Of a run that goes on where an evaluation fell due that no record tells of. False when it was told to stop.
+// When a run resumes at a step where an evaluation was due but has no record. False if a stop was requested.
 static bool evaluate_again(TrainingRun *r, int64_t step) {
   Err err;
   if (run_leads(r)) expect(r, files_reuse(&r->files, &err), &err);
   return evaluate(r, step);
 }
 
-// Between two steps: what has come to its end beside them.
+// Between two steps: finishes what has completed concurrently.
 static void poll_files(TrainingRun *r) {
   Err err;
   if (run_leads(r)) expect(r, files_poll(&r->files, &err), &err);
 }
 
-// What the run has come to, scores included.
+// The run's result, including scores.
 static void report(TrainingRun *r, const RunStanding *s) {
   Err err;
   expect(r, run_record_read(r, s->step, &err) && run_record_write(r, s, &err), &err);
@@ -197,8 +197,8 @@ static void report_phase(TrainingRun *r, int64_t step) {
   report(r, &(RunStanding){.state = RUN_GOES_ON, .step = step});
 }
 
-// A step that was void has changed nothing but fp16's scale, which goes back, and running statistics, which cannot: the
-// state before it is saved, or there is an older one.
+// A void step has changed only fp16's scale, which is restored, and running statistics, which cannot be: the state
+// before it is saved, if there is no older one.
 static void save_before_void(TrainingRun *r, int64_t done) {
   engine_set_scale(&r->engine, r->scale);
   const bool saved = run_leads(r) && files_last(&r->files) == done;
@@ -217,8 +217,8 @@ static void time_parts(TrainingRun *r, int64_t done) {
   if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first)) write_record(r, done);
 }
 
-// The steps of this call, with what falls due between them. A checkpoint comes before an evaluation, which may take
-// long, or fail.
+// The steps of this call, and what is due between them. A checkpoint comes before an evaluation, which may take long,
+// or fail.
 static Outcome make_steps(TrainingRun *r, Loader *loader) {
   Err err;
   const TrainSpec *o = &r->o;
@@ -256,7 +256,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
 }
 
-// The first rank counts those of training that others have met, too; of an evaluation it is told in rounds.
+// Rank 0 counts bad training images that other ranks have met, too; for evaluation it is told after each exchange.
 static void gather_bad_images(TrainingRun *r) {
   const Dataset *d = r->train;
   const int n = d->num_images, world = comm_world(r->comm);
@@ -288,7 +288,7 @@ static const char *state_of(Outcome outcome) {
   return states[outcome];
 }
 
-// What is said at the end, and what stands beside the checkpoint by then: final model, learning curves.
+// Reports the end; by then the final model and learning curves are next to the checkpoint.
 static void finish(TrainingRun *r, Outcome outcome) {
   Err err;
   RunFiles *f = &r->files;
@@ -317,14 +317,14 @@ static void finish(TrainingRun *r, Outcome outcome) {
     line_print(stderr, "done: %s", f->final);
 }
 
-// A rank's trouble ends the run, once what was to be saved is.
+// Any rank's trouble ends the run, once the pending state is saved.
 static void end_by_trouble(TrainingRun *r) {
   comm_broadcast_bytes(r->comm, r->files.kept, sizeof r->files.kept);
   if (*r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, r->files.kept);
   comm_barrier(r->comm); // the others end here with the rank that has it
 }
 
-// What is different from here on, for people and in the log.
+// Reports what changes from here on, as text and in the log.
 static void record_amendments(TrainingRun *r) {
   const char *changes = record_end(&r->amended);
   if (!strcmp(changes, "{}")) return;
@@ -370,7 +370,7 @@ static void open_files(TrainingRun *r) {
   comm_last(r->comm, keep_what_is_being_written, r);
 }
 
-// The loop and what stands around it.
+// The loop, its setup and its end.
 Outcome train_run(TrainingRun *r, Loader *loader) {
   if (run_leads(r)) open_files(r);
   interrupt_catch();

@@ -11,7 +11,7 @@ char *numbered_name(const char *folder, int64_t step) {
   return xasprintf("%s/checkpoint-%08" PRId64 ".safetensors", folder, step);
 }
 
-// The step in a file's name; -1 where the name is another.
+// The step in a file's name; -1 if it is not a numbered checkpoint.
 static int64_t step_in(const char *name) {
   int64_t step;
   int end = 0;

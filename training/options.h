@@ -1,14 +1,14 @@
-// The specification of a run of ./train: one table of its options, of which everything else follows: the parser,
-// --help, what run.json and --plan tell, what --amend may change, what a resumed run and the ranks of a run must share.
+// The specification of a run of ./train: one table of its options, from which everything else follows: the parser,
+// --help, what run.json and --plan show, what --amend may change, what a resumed run and the ranks of a run must share.
 //
-// A row names: kind, name, default, range or choices, unit and one sentence (base/cli.h), and where it is so
-//   .needs     the models that it is for, traits of models/model.h; others refuse it
-//   .settle    what gives it a default that depends on model, data or conventions (training/defaults.c)
+// A row has: type, name, default, range or choices, unit and one sentence (base/cli.h), and optionally
+//   .needs     the models that it applies to, traits of models/model.h; others refuse it
+//   .settle    sets a default that depends on model, data or conventions (training/defaults.c)
 //   .amend     --amend may change it when a run is resumed
 //   .local     ranks of one run may differ in it
-//   .key       it is part of a run's identity, under this name; .identify: recorded by training/identity.c's rule
-//   .first     --help lists it before --help all is asked for
-// A new option is a row here and the place that uses it.
+//   .key       it is part of a run's identity, under this name; .identify: by a rule of training/identity_rules.h
+//   .first     listed by --help; the others only by --help all
+// A new option takes a row here and the code that uses it.
 #pragma once
 #include "base/cli.h"
 #include "comm/crew.h"
@@ -20,9 +20,9 @@
 #include "training/batch_list.h"
 #include "training/phases.h"
 
-#define MOST_BETA 0.9999999f               // 1 would leave a moment as it is
+#define MOST_BETA 0.9999999f               // 1 would leave a moment unchanged
 extern const char *const schedule_names[]; // "step", … as Decay
-// Of TrainSpec.resume and .on_divergence, as the enumerators that follow.
+// Values of TrainSpec.resume and .on_divergence, as the enumerators below.
 extern const char *const resume_names[], *const divergence_names[];
 enum { RESUME_NO, RESUME_LAST, RESUME_PREVIOUS };
 enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
@@ -223,16 +223,16 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     "results are the same")
 // clang-format on
 
-// Made once, in main; nobody below changes it. No value in it stands for "choose one": what follows from model, data or
-// conventions has been chosen, and `from` says by what.
+// Made once, in main, and constant after that. No value means "choose one": what depends on model, data or conventions
+// has been resolved, and `from` has its source.
 typedef struct TrainSpec {
   OPTION_FIELDS(TRAIN_OPTIONS)
-  ModelConfig config;        // of the model; its classes are those of the weights, or 0 from scratch or a backbone
-  Sizes shorter_sides;       // of `sizes`; none: one size
-  Phases phase_list;         // of `phases`
-  double rate;               // of `lr`, with all its digits
-  bool made_up;              // --benchmark is of random images
-  BatchList batch_sizes;     // of `batches`
+  ModelConfig config;        // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
+  Sizes shorter_sides;       // from `sizes`; none: one size
+  Phases phase_list;         // from `phases`
+  double rate;               // from `lr`, with all its digits
+  bool made_up;              // --benchmark uses random images
+  BatchList batch_sizes;     // from `batches`
   int64_t per_epoch;         // steps; 0: the data are not open yet
-  char *command, *own_sizes; // the command line, as a shell takes it; of `sizes` that are not given; owned
+  char *command, *own_sizes; // the command line, quoted for a shell; the value of `sizes` if it was not given; owned
 } TrainSpec;

@@ -1,5 +1,5 @@
-// Phases of a run: --phases "10@1e-3,10@1e-4,25@1e-4+augment" is ten epochs at a rate of 1e-3, ten at 1e-4, and 25 at
-// 1e-4 on augmented images. Within a phase the rate is constant.
+// Phases of a run: --phases "10@1e-3,10@1e-4,25@1e-4+augment" means ten epochs at a rate of 1e-3, ten at 1e-4, and 25
+// at 1e-4 with augmented images. The rate is constant within a phase.
 #pragma once
 #include <stdbool.h>
 #include "base/error.h"
@@ -15,12 +15,12 @@ typedef struct Phases { // none: n = 0
   Phase phase[MAX_PHASES];
 } Phases;
 
-// False, saying what was expected where. Augmented phases follow one another.
+// False, with a message that says what was expected where. Augmented phases must be adjacent.
 bool phases_parse(Phases *p, const char *text, Err *err);
-// In the form that is parsed, rates times `factor`; malloc'ed.
+// In the form that is parsed, with rates times `factor`; malloc'ed.
 char *phases_text(const Phases *p, double factor);
-int phases_epochs(const Phases *p); // of all
-// The epochs, counted from 0, in which images are augmented: from `*from` to below `*until`; none: both 0.
+int phases_epochs(const Phases *p); // of all phases
+// The epochs, from 0, in which images are augmented: from `*from` to before `*until`; none: both 0.
 void phases_augmented(const Phases *p, int64_t *from, int64_t *until);
-// The rates of a run whose epochs have so many steps; `base` is that of its first phase, which the others follow.
+// The rates of a run with so many steps an epoch; `base` is the first phase's rate, which scales the others.
 Schedule phases_schedule(const Phases *p, double base, int64_t per_epoch);

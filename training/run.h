@@ -1,4 +1,4 @@
-// One session of a training run, as all that make it see it.
+// One session of a training run, as shared by all parts of the loop.
 #pragma once
 #include "comm/job.h"
 #include "data/batches/loader.h"
@@ -10,41 +10,41 @@
 #include "training/run_files.h"
 #include "training/step_parts.h"
 
-// From opened data to closed files. Ranks go through it side by side; only the first has files and speaks.
+// From opened data to closed files. All ranks run it; only rank 0 has files and prints.
 typedef struct TrainingRun {
-  const TrainSpec o; // its texts are main's
+  const TrainSpec o; // its texts belong to main
   SessionStart start;
   DrawFolder *draw;
-  int rollbacks; // before this session
-  double left;   // the rate of the session before, which diverged
+  int rollbacks; // number of rollbacks before this session
+  double left;   // the rate of the previous session, which diverged
   Job *job;
-  Comm *comm; // the job's; NULL: alone
+  Comm *comm; // the job's; NULL: a single rank
   const Model *model;
   Engine engine;
   Dataset *train, *val;                  // val NULL: nothing to evaluate on
-  const TrainExamined *examined;         // both; n is 0 where nothing is trained
+  const TrainExamined *examined;         // both splits; n is 0 if nothing is trained
   double build_seconds;                  // of the engine
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   int64_t done;                          // when the loop ended
   Schedule schedule;
   char *identity;       // what a resumed run must share
   char *trained_on;     // what its weights know: data/batches/data_identity.h; NULL: it leaves none
-  Record amended;       // what --amend changed of it
-  RunFiles files;       // the first rank's
-  int64_t at;           // the step under way, for messages
-  Err trouble;          // what ends the run once its state is saved, such as images that cannot be read; "" = nothing
+  Record amended;       // what --amend changed
+  RunFiles files;       // rank 0's
+  int64_t at;           // the current step, for messages
+  Err trouble;          // ends the run once its state is saved, such as images that cannot be read; "" = nothing
   bool asked;           // all ranks have agreed to stop
   bool is_void;         // … or to end, because one has no batch
-  double scale[3];      // of engine_get_scale, after the last step that was not void
+  double scale[3];      // from engine_get_scale, after the last step that was not void
   StepParts step_parts; // for run.json
-  Record results;       // what came of it so far, for run.json: an object
+  Record results;       // results so far, for run.json: an object
   bool diverged;
   Divergence divergence;
 } TrainingRun;
 
 typedef enum Outcome { RUN_COMPLETE, RUN_STOPPED, RUN_DIVERGED } Outcome;
 
-// Whether this rank has the files and speaks.
+// Whether this rank has the files and prints.
 bool run_leads(const TrainingRun *r);
-// What the first rank decides; every rank calls it.
+// Rank 0's decision; every rank calls it.
 bool run_as_first(const TrainingRun *r, bool decision);

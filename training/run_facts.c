@@ -83,7 +83,7 @@ static void record_parts(Record *j, const StepParts *p) {
   record_list_end(&parts, j, "parts");
 }
 
-// Makes members of those with these names in the file, as they stand there. False: it lacks one.
+// Copies the members with these names from the file unchanged. False: one is missing.
 static bool record_kept(Record *j, const char *path, const char *const *names, int n) {
   size_t size;
   int kept = 0;
@@ -110,7 +110,7 @@ static bool record_kept(Record *j, const char *path, const char *const *names, i
   return kept == n;
 }
 
-// What the session before has measured stays until this one has.
+// The previous session's measurements stay until this one has its own.
 static void record_time(Record *j, const TrainingRun *r) {
   static const char *const files[] = {RUN_RECORD, OLD_SESSION}, *const names[] = {"timed_steps", "parts"};
   bool kept = false;
@@ -152,7 +152,7 @@ static void add_warning(RecordList *l, const char *fmt, ...) {
   record_list_add(l);
 }
 
-// What is wrong with a split, as it was said when the run began, and what came to light since.
+// A split's defects, as reported when the run began, and those that appeared since.
 static void warn_of_data(RecordList *l, const char *use, const Examination *e, const Dataset *d) {
   const int bad = dataset_bad_images(d);
   for (int k = 0; e && k < DEFECTS; k++) {

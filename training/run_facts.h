@@ -1,5 +1,5 @@
-// What run.json tells of a run's last session beside what came of it: data and their defects, which curves the log has,
-// where the time of a step goes, memory.
+// What run.json says about a run's last session besides its results: data and their defects, the curves in the log, how
+// a step's time is spent, memory.
 #pragma once
 #include "base/record.h"
 #include "training/run.h"

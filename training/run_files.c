@@ -15,8 +15,8 @@ static const double PATIENCE = 30; // seconds, for a disk that is full
 
 // ---- whether a checkpoint is good -------------------------------------------------------------------------------
 
-// A loss of more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge,
-// and so has the checkpoint that holds them. The first one after a checkpoint says so.
+// A loss more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge, and
+// so has the checkpoint that holds them. The first step after a checkpoint shows it.
 static bool is_usual(RunFiles *f, double loss) {
   enum { FIRST = 10, FACTOR = 10 };
   const bool usual = f->seen == 0 || loss <= FACTOR * f->usual_loss;
@@ -34,7 +34,7 @@ static void judge(RunFiles *f, int64_t step, double loss) {
   if (step == files_last(f) + 1) f->newest_is_good = good;
 }
 
-// The log up to where the run goes on: losses and, of a run that evaluates, the best so far.
+// The log up to where the run continues: losses and, if the run evaluates, the best so far.
 static bool read_log(RunFiles *f, const Task *task, Err *err) {
   const char *key[2 + MAX_TASK_BEST] = {"loss"};
   Curve curve[COUNT(key)] = {0};
@@ -70,7 +70,7 @@ void files_free(RunFiles *f) {
 
 static bool begins_with(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-// The temporary files of what is kept: checkpoint-00001200.safetensors.tmp, best-bbox.safetensors.tmp, best.json.tmp.
+// The temporary files of kept files: checkpoint-00001200.safetensors.tmp, best-bbox.safetensors.tmp, best.json.tmp.
 static void clean_further_names(const char *folder) {
   DIR *dir = opendir(folder);
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -97,7 +97,7 @@ bool files_lock(const RunFiles *f, Err *err) {
   return true;
 }
 
-// What there is, and that --resume continues it.
+// Reports the existing checkpoint, and that --resume continues it.
 static void set_kept(RunFiles *f) {
   char before[256] = "";
   if (f->older >= 0 && f->older != f->newest)
@@ -106,7 +106,7 @@ static void set_kept(RunFiles *f) {
            before);
 }
 
-// The step of a checkpoint; -1 where there is none that can be read.
+// The step of a checkpoint; -1 if it cannot be read.
 static int64_t step_of(const char *path) {
   Checkpoint c;
   RunState state;
@@ -116,7 +116,7 @@ static int64_t step_of(const char *path) {
   return step;
 }
 
-// The checkpoint before the last takes its place, or that of the file which a symbolic link there leads to.
+// The previous checkpoint replaces the last, or the target of a symbolic link there.
 static bool go_back(const RunFiles *f, Err *err) {
   char *target = realpath(f->checkpoint, NULL);
   const bool ok = file_link(f->previous, target ? target : f->checkpoint, err);
@@ -135,7 +135,7 @@ void files_describe(RunFiles *f, char *text, size_t room) {
   snprintf(text, room, "%s", f->kept);
 }
 
-// What an evaluation found that the run has yet to come to.
+// Removes evaluation results of steps after the one at which the run continues.
 static void forget_later(const RunFiles *f, int64_t first) {
   static const char *const names[] = {RUN_EVALUATION, OLD_EVALUATION};
   for (int i = 0; i < COUNT(names); i++) {
@@ -176,8 +176,7 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   log_commit(&f->log);
 }
 
-// Names the state that was scored as the best, once it is written. Where there is no room at the moment it stays due
-// until `deadline`.
+// Gives the evaluated state, once it is written, the names of the best. If the disk is full, retries until `deadline`.
 static bool keep_best(RunFiles *f, double deadline, Err *err) {
   if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
   char names[128];
@@ -224,12 +223,11 @@ static bool explain(const RunFiles *f, const Err *why, Err *err) {
   return err_set(err, "step %lld: the checkpoint could not be written: %s", (long long)f->saver.state.step, why->msg);
 }
 
-// Whether the log has all records that come before those of later steps. An evaluation of the very same step may still
-// be under way: a run that ends before it is done makes it again when it resumes.
+// Whether the log has all records that precede those of later steps. An evaluation of the same step may still be
+// running: a run that ends before it is done repeats it when it resumes.
 static bool log_complete(const RunFiles *f) { return !f->scoring.under_way || f->scoring.step >= f->saver.state.step; }
 
-// Begins to write what was taken, if its log is complete. One that cannot be written at the moment is tried again until
-// `deadline`.
+// Begins to write the state that was taken, if its log is complete. On a temporary failure retries until `deadline`.
 static bool begin_writing(RunFiles *f, double deadline, Err *err) {
   Err why;
   if (!f->saver.under_way || f->saver.writing || !log_complete(f)) return true;
@@ -245,7 +243,7 @@ static bool begin_writing(RunFiles *f, double deadline, Err *err) {
   return true;
 }
 
-// What was taken is on disk.
+// The state that was taken is on disk.
 static void set_newest(RunFiles *f) {
   if (f->rotates && f->newest >= 0) f->older = f->newest;
   f->newest = f->saver.state.step;

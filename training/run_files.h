@@ -1,5 +1,5 @@
-// What a training run leaves in its folder, each thing on disk before another follows from it: log.jsonl, evaluations
-// among its records, checkpoints, the final model. Scores are computed and checkpoints written beside the steps.
+// The files in a training run's folder, each on disk before another depends on it: log.jsonl with evaluations among its
+// records, checkpoints, the final model. Scores are computed and checkpoints written while steps continue.
 #pragma once
 #include "base/log.h"
 #include "training/best.h"
@@ -9,60 +9,61 @@
 typedef struct RunFiles { // zero-initialise
   const char *folder;
   char *checkpoint, *previous, *final; // paths
-  char *evaluated;                     // a name of the state that is being scored
-  int keep;                            // how many checkpoints also stay under their steps' numbers
-  const char *run, *trained_on;        // of RunState
-  int64_t warmup;                      // of best_open
-  double least_score;                  // of ReportTo
+  char *evaluated;                     // a name for the state that is being scored
+  int keep;                            // how many checkpoints are also kept under their steps' numbers
+  const char *run, *trained_on;        // for RunState
+  int64_t warmup;                      // for best_open
+  double least_score;                  // for ReportTo
   DrawFolder *draw;                    // …
   Log log;
   Scoring scoring;
   Saver saver;
-  char *numbered;       // name of the state under way; NULL = none
+  char *numbered;       // numbered name of the state being saved; NULL = none
   const char *links[3]; // all its further names
-  bool rotates;         // the checkpoint before it becomes `previous`
+  bool rotates;         // the last checkpoint becomes `previous`
   Best best;
-  unsigned best_due;     // bits of best_take whose file waits for the state to be written
+  unsigned best_due;     // bits of best_take whose files wait for the state to be written
   int64_t newest, older; // steps of checkpoint and previous; -1 = none
-  bool newest_is_good;   // as far as the step after it tells: one that is not does not become `previous`
-  double usual_loss;     // the largest of the first steps
-  int seen;              // how many of these there were
-  char kept[512];        // for messages: what a failure leaves
+  bool newest_is_good;   // as far as the next step shows: a bad one does not become `previous`
+  double usual_loss;     // the largest loss of the first steps
+  int seen;              // number of these steps so far
+  char kept[512];        // for messages: what a failure leaves behind
 } RunFiles;
 
-// The paths. The folder's name must outlive them.
+// Sets the paths. The folder's name must outlive them.
 void files_name(RunFiles *f, const char *folder);
-// What a run that fails leaves in its folder, by its files: as `kept`.
+// Sets `kept`: what a run that fails leaves in its folder, by the files that exist.
 void files_describe(RunFiles *f, char *text, size_t room);
-// Makes the folder, if need be, and this run's alone, and removes what a killed one had not finished.
+// Makes the folder if necessary, locks it for this run, and removes unfinished files of a killed run.
 bool files_lock(const RunFiles *f, Err *err);
-// Opens the log of a run that begins at step `first`, taken from the checkpoint or, `rolled_back`, from the one before
-// it, which takes its place; -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
+// Opens the log of a run that begins at step `first`, from the checkpoint or, if `rolled_back`, from the previous one,
+// which replaces it; -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err);
 
 // The record of a step.
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s);
-// Takes the state after `step`, whose records are in the log, and has it written beside the steps that follow; a save
-// that is under way ends first. Scores of earlier evaluations, which the log of a checkpoint holds, are waited for
-// beside the steps, too. The state of an evaluation is saved with `evaluated`, before files_score: it may turn out to
-// be the best. False when that earlier save failed.
+// Takes the state after `step`, whose records are in the log, and writes it while steps continue; first finishes a save
+// in progress. It is written once earlier evaluations have their scores in the log, also without blocking steps. The
+// state of an evaluation is saved with `evaluated`, before files_score: it may turn out to be the best. False if the
+// earlier save failed.
 bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err);
-// Whether a save is under way that files_save would have to wait for.
+// Whether a save is in progress for which files_save would have to wait.
 bool files_saving(const RunFiles *f);
-// The state that the run goes on from is that of an evaluation.
+// The state from which the run continues is that of an evaluation.
 bool files_reuse(RunFiles *f, Err *err);
-// Has results of an evaluation after `step`, which began at `start`, scored on `cores` cores beside the steps that
-// follow, or here where that is 0; scores that are under way end first. `before` as in scoring_start.
+// Scores the results of an evaluation after `step`, which began at `start`, on `cores` cores while steps continue, or
+// synchronously if that is 0; first finishes scoring in progress. `before` as in scoring_start.
 bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results, int cores, int64_t step, double start,
                  const Metrics *before, Err *err);
-// Between two steps: takes what has come to its end beside them, and waits for nothing. False when it failed.
+// Between two steps: finishes what has completed in the background, without waiting. False if it failed.
 bool files_poll(RunFiles *f, Err *err);
-// Waits until nothing is under way. False when something failed.
+// Waits until nothing is in progress. False if something failed.
 bool files_settle(RunFiles *f, Err *err);
-// The step of the last checkpoint, which may still be under way; -1: there is none.
+// The step of the last checkpoint, which may still be being written; -1: there is none.
 int64_t files_last(const RunFiles *f);
-// For a program that fails: waits for the checkpoint that is being written, so that it is not lost; `kept` says so.
+// For a program that fails: waits for the checkpoint that is being written, so that it is not lost; `kept` then
+// mentions it.
 void files_wait(RunFiles *f);
-// Writes the final model, weights alone. Nothing may be under way.
+// Writes the final model, weights only. Nothing may be in progress.
 bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err);
 void files_free(RunFiles *f);

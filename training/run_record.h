@@ -1,5 +1,5 @@
-// run.json: a run in one object, as it began, at the end of each phase and as it ended: what it is made of, what it is
-// made with, and what came of it so far.
+// run.json: a run in one object, written at its beginning, at the end of each phase and at its end: data and model,
+// settings, machine, and results so far.
 #pragma once
 #include "base/run_folder.h"
 #include "training/run.h"
@@ -8,14 +8,14 @@
 
 typedef struct RunStanding {
   const char *state;   // RUN_GOES_ON, RUN_IS_COMPLETE, "stopped", "diverged"
-  const char *warning; // one more; NULL: none
-  const char *repair;  // the command that goes on from what the warning is of; NULL: none
-  int64_t step;        // after which the run stands
+  const char *warning; // an additional warning; NULL: none
+  const char *repair;  // the command that continues after what the warning describes; NULL: none
+  int64_t step;        // the run's current step
 } RunStanding;
 
-// Whether a phase ends with so many steps, or, without phases, the run.
+// Whether a phase ends after so many steps, or, without phases, the run.
 bool run_record_phase_ends(const TrainingRun *r, int64_t step);
-// Reads what came of the run up to `step` from its log, for which nothing may be under way.
+// Reads the run's results up to `step` from its log, for which nothing may be in progress.
 bool run_record_read(TrainingRun *r, int64_t step, Err *err);
 // Writes OUT/run.json as a whole, with what was read last.
 //   state, model, data, device, classes, images, val_images; trained_on, scored_on (data_identity_record)

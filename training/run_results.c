@@ -51,8 +51,8 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Results are looked at up to two steps late, but all of them before an evaluation and at the end: there the last two
-// intervals are short by what the one behind, which holds the evaluation, is long.
+// Results are read up to two steps late, but all of them before an evaluation and at the end: there the last two
+// intervals are too short by as much as the next one, which includes the evaluation, is too long.
 static bool near_evaluation(const RunLog *l, double step) {
   const Curve *steps = &l->curve[LOG_SECONDS], *evaluated = &l->curve[LOG_EVALUATED];
   bool near = steps->x[steps->n - 1] - step <= 1;
@@ -66,8 +66,8 @@ static double mean_of(const double *x, int n) {
   return sum / n;
 }
 
-// What is typical of so many intervals: the median of means over several, since results are taken together before a
-// checkpoint, too; of few intervals the mean.
+// The typical one of so many intervals: the median of means over several, because results are also read together before
+// a checkpoint; the mean if there are few.
 static double typical_of(double *each, int n) {
   enum { WINDOW = 12, FEW = 3 };
   const int windows = n / WINDOW;
@@ -77,8 +77,8 @@ static double typical_of(double *each, int n) {
   return (each[(windows - 1) / 2] + each[windows / 2]) / 2;
 }
 
-// Of the steps after `first` up to `last`: their sum and what is typical, NaN without any: of those that no evaluation
-// touches or, where it touches half of them and more, the mean of all.
+// The steps after `first` up to `last`: their sum and the typical time, NaN without any: of those without an evaluation
+// or, if half of them or more have one, the mean of all.
 static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum, double *typical) {
   const Curve *c = &l->curve[LOG_SECONDS];
   double *each = xmalloc((size_t)MAX(c->n, 1) * sizeof *each);

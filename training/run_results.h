@@ -1,4 +1,4 @@
-// What came of a run, out of its log, so that a resumed run tells of all its parts.
+// A run's results, computed from its log so that they cover all sessions of a resumed run.
 #pragma once
 #include "base/record.h"
 #include "training/run.h"

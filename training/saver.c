@@ -1,4 +1,4 @@
-// Checkpoints beside the training steps.
+// Saves checkpoints while training steps continue.
 #include "training/saver.h"
 #include <errno.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static bool write_once(Saver *s) {
   return true;
 }
 
-// Tries again for a while, and says so.
+// Retries for a while, with a message.
 static bool write_patiently(Saver *s) {
   bool said = false;
   for (double begin = now_seconds(); !write_once(s); usleep(RETRY_MICROSECONDS)) {
@@ -34,7 +34,7 @@ static bool write_patiently(Saver *s) {
 
 static void *save(void *saver) {
   Saver *s = saver;
-  // A log that is not on disk is no reason to try again: the system has dropped what it could not write.
+  // If the log is not on disk, retrying is useless: the system has dropped what it could not write.
   s->ok = (s->order.log < 0 || fsync(s->order.log) == 0 || err_set(&s->err, "log.jsonl: %s", strerror(errno))) &&
           write_patiently(s);
   atomic_store(&s->done, true);

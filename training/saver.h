@@ -1,4 +1,4 @@
-// Saver: a state of the engine is taken between two steps and written by a thread beside those that follow.
+// Saver: copies the engine's state between two steps and writes it in a thread while steps continue.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
@@ -6,12 +6,12 @@
 
 typedef struct SaveOrder {
   StateFile file;
-  const char *const *links; // further names that the file gets when it is saved, NULL at the end; NULL = none
-  int log;                  // a file that is put on disk before the state is, which follows from it; -1 = none
-  double patience;          // seconds that a lack of space or a failing disk may last before the save has failed
-} SaveOrder;                // what it points to must outlive the save
+  const char *const *links; // further names for the finished file, NULL at the end; NULL = none
+  int log; // a file that is synced to disk before the state is written, because the state depends on it; -1 = none
+  double patience; // seconds to retry when the disk is full or failing before the save has failed
+} SaveOrder;       // what it points to must outlive the save
 
-typedef struct Saver { // zero-initialise; one save at a time is under way
+typedef struct Saver { // zero-initialise; one save at a time
   bool under_way;      // from saver_take to saver_end
   bool writing;        // from saver_write on
   RunState state;
@@ -20,22 +20,22 @@ typedef struct Saver { // zero-initialise; one save at a time is under way
   bool ok;
   Err err; // !ok
   atomic_bool done;
-  bool apart; // in a thread
+  bool apart; // writes in a thread
   pthread_t thread;
 } Saver;
 
-// Whether a failed write (errno) may succeed later (somebody makes room, a file server comes back), and when to try.
+// Whether a failed write (errno) may succeed later (space is freed, a file server returns), and when to retry.
 bool saver_may_pass(int reason);
 enum { RETRY_MICROSECONDS = 200000 };
 
 // Takes the state after the steps started so far; more may be started at once.
 void saver_take(Saver *s, Engine *e, const RunState *state);
-// Begins to write what was taken; the engine must outlive it.
+// Begins to write the state that was taken; the engine must outlive it.
 void saver_write(Saver *s, const SaveOrder *order);
-bool saver_ready(const Saver *s); // being written, and saver_end would not wait
-bool saver_busy(const Saver *s);  // taken, and saver_end would wait
-// Waits for what is being written, but not where the writer itself asks; saver_end is still to be called.
+bool saver_ready(const Saver *s); // a write has finished, and saver_end would not wait
+bool saver_busy(const Saver *s);  // a state was taken, and saver_end would wait
+// Waits for the current write, unless called by the writer itself; saver_end must still be called.
 void saver_wait(const Saver *s);
-// Waits until what was taken is on disk, under all its names. False when it could not be written; what stood at the
-// path stands. Does nothing when no save is under way.
+// Waits until the state is on disk, under all its names. False if it could not be written; the old file is then kept.
+// Does nothing if no save is in progress.
 bool saver_end(Saver *s, Err *err);

@@ -1,4 +1,4 @@
-// Scores beside the training steps.
+// Scores evaluations while training steps continue.
 #include "training/scoring.h"
 #include <math.h>
 #include <omp.h>
@@ -8,7 +8,7 @@
 #include "base/run_folder.h"
 #include "data/batches/data_identity.h"
 
-// What was found, as facts in the run's folder, and what is drawn of them. That neither can be written ends no run.
+// Writes the evaluation's facts into the run's folder, and draws the page. Failures do not end the run.
 static void report(Scoring *s, const EvaluationReport *r) {
   char stem[32];
   Record head = {0};
@@ -70,7 +70,7 @@ static void add_metrics(Record *j, const Metrics *m) {
   for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
 }
 
-// When the scores were there, since the log was opened, and how long the evaluation took until then.
+// When the scores were done, since the log was opened, and how long the evaluation took until then.
 static void record_clock(Record *j, double now, const Log *log, double start) {
   Record clock = {0};
   record_begin(&clock);

@@ -1,45 +1,45 @@
-// An evaluation in the middle of a training run, whose scores a thread computes beside the steps that follow.
+// An evaluation during a training run: a thread computes its scores while steps continue.
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/log.h"
 #include "evaluation/task.h"
 
-// Draws what people look at of the facts in a run's folder; false with a message where it cannot.
+// Draws the page from the facts in a run's folder; false with a message on failure.
 typedef bool DrawFolder(const char *folder, Err *err);
 
 typedef struct ReportTo {
-  const char *folder;     // of the run; NULL: nowhere
+  const char *folder;     // the run's folder; NULL: nothing is written
   const char *trained_on; // data/batches/data_identity.h; NULL: nobody says
-  double score;           // detections of at least that count in precision and recall, and in pictures
-  DrawFolder *draw;       // called when an evaluation's facts are there, in the thread that scores; NULL: nobody
+  double score;           // detections with at least that score count in precision and recall, and are drawn
+  DrawFolder *draw;       // called in the scoring thread when an evaluation's facts have been written; NULL: not called
 } ReportTo;
 
-typedef struct Scoring { // zero-initialise; one at a time is under way
+typedef struct Scoring { // zero-initialise; one at a time
   bool under_way;
   int64_t step;
   const Dataset *d;
   const Task *task;
   ReportTo report;
-  void *results;  // of the task; owned
-  double start;   // of the evaluation: now_seconds()
+  void *results;  // the task's; owned
+  double start;   // when the evaluation began: now_seconds()
   int cores;      // for the scores
   Metrics before; // known before the scores
   Metrics metrics;
   bool ok;
   Err err;       // !ok
-  Err no_report; // why its facts could not be written, or not be drawn; "": they were
+  Err no_report; // why its facts could not be written or drawn; "": they were
   atomic_bool done;
-  bool apart; // in a thread
+  bool apart; // runs in a thread
   pthread_t thread;
 } Scoring;
 
-// Scores a task's results, which it takes, on `cores` cores beside the caller, or before it returns where that is 0.
-// The log holds later records back meanwhile. `start` is when the evaluation began. What `before` has, NULL: nothing,
-// stands in the same record. What people want to know goes to `report`. The data set must outlive it.
+// Scores a task's results, of which it takes ownership, on `cores` cores in a thread, or synchronously if that is 0.
+// The log holds back later records meanwhile. `start` is when the evaluation began. The members of `before` (NULL:
+// none) are added to the same record. The report goes to `report`. The data set must outlive it.
 void scoring_start(Scoring *s, const Task *task, const Dataset *d, void *results, ReportTo report, int cores, Log *log,
                    int64_t step, double start, const Metrics *before);
-bool scoring_ready(const Scoring *s); // under way, and scoring_end would not wait
-// Waits for the scores, and leaves them as a line for people and an "eval" record of all figures, which comes before
-// the records held back. Does nothing when none is under way.
+bool scoring_ready(const Scoring *s); // in progress, and scoring_end would not wait
+// Waits for the scores, prints them as a line, and logs an "eval" record of all metrics, before the records held back.
+// Does nothing if no scoring is in progress.
 bool scoring_end(Scoring *s, Log *log, Err *err);

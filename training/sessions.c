@@ -21,7 +21,7 @@
 
 // ---- set-up ---------------------------------------------------------------------------------------------------------
 
-// What to train on and, where there is one, what to evaluate on: opened once, before there are ranks.
+// The training data and, if there are any, the evaluation data: opened once, before ranks start.
 typedef struct TrainingData {
   Dataset train, val;
   bool has_val;
@@ -65,7 +65,7 @@ static void say_limit(const TrainingRun *r, const Dataset *d, const char *split)
   free(text);
 }
 
-// Shown once nothing can be wrong any more with what was asked for: a mistake gets its one line alone.
+// Printed only when all options have been checked: a mistake prints only its one line.
 static void report(const TrainingRun *r) {
   if (!run_leads(r)) return;
   if (!r->o.benchmark && !r->rollbacks) settings_print_given(&r->o, wrap_columns(stderr), stderr);
@@ -105,7 +105,7 @@ static void plan_steps(TrainingRun *r) {
   r->identity = run_identity(o, r->train, &r->schedule);
 }
 
-// A rollback to the beginning leaves no checkpoint to tell what has changed.
+// A rollback to the beginning has no checkpoint that records the change.
 static void amend_beginning(TrainingRun *r) {
   char was[NUMBER_TEXT], is[NUMBER_TEXT];
   number_text(r->left, was);
@@ -143,7 +143,7 @@ static void begin(TrainingRun *r) {
   r->last = o->stop_after ? MIN(r->steps, r->first + o->stop_after) : r->steps;
 }
 
-// From opened data to a loop that has ended. What it leaves of a divergence is in `divergence` and `trouble`.
+// From opened data to the end of the loop. Details of a divergence are in `divergence` and `trouble`.
 static Outcome session(TrainingRun *r) {
   const TrainSpec *o = &r->o;
   Outcome outcome = RUN_COMPLETE;
@@ -204,14 +204,14 @@ static bool roll_back(const TrainingRun *r, SessionStart *start) {
   return next.again;
 }
 
-// After a restart: with the rate that the attempt before has come to, also where its checkpoint is older than that.
+// After a restart: with the last attempt's rate, also if its checkpoint is older than that.
 static void go_on_rolled_back(const Job *job, SessionStart *start, int *rollbacks, double *left) {
   rollback_of_note(job->left, rollbacks, &start->lr);
   *left = 2 * float_decimal(start->lr);
   start->amend = true;
 }
 
-// What was not finite is the mean over ranks: no rank is to blame.
+// The losses are means over ranks, so no single rank is to blame.
 static NORETURN void end_by_divergence(TrainingRun *r) {
   if (run_leads(r)) job_over(r->job);
   comm_broadcast_bytes(r->comm, &r->trouble, sizeof r->trouble);
@@ -219,7 +219,7 @@ static NORETURN void end_by_divergence(TrainingRun *r) {
   die(EXIT_RUN, "%s", r->trouble.msg);
 }
 
-// What a session is of: after a rollback the rate is another, and the record of the run tells it.
+// A session's identity: after a rollback the rate differs, and the run's record says so.
 static TrainSpec session_spec(const TrainSpec *o, const SessionStart *start) {
   TrainSpec of = *o;
   if (start->lr > 0) {
@@ -229,7 +229,7 @@ static TrainSpec session_spec(const TrainSpec *o, const SessionStart *start) {
   return of;
 }
 
-// Sessions, of which each that diverges is followed by one with half the rate, where --on-divergence says so.
+// Runs sessions; after one that diverges the next has half the rate, if --on-divergence says so.
 static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFolder *draw) {
   SessionStart start = {.resume = job->attempt ? RESUME_LAST : o->resume, .amend = o->amend};
   double left = 0;

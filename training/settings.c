@@ -108,7 +108,7 @@ static bool is_local(const char *line) {
   return false;
 }
 
-// The next line at *at that is about the run, `length` bytes; NULL: there is none.
+// The next line at *at that concerns the run, `length` bytes; NULL: there is none.
 static const char *next_line(const char **at, int *length) {
   while (**at) {
     const char *line = *at;

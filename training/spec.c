@@ -33,7 +33,7 @@ void train_spec_free(TrainSpec *o) {
 
 // ---- before the model is known --------------------------------------------------------------------------------------
 
-// Where a data set is usually looked for.
+// The usual location of a data set.
 static const char *data_default(void) {
   static const char *const annotations = "coco/annotations";
   const char *dir = getenv("MASKRCNN_DATA");
@@ -44,7 +44,7 @@ static const char *data_default(void) {
   return "coco";
 }
 
-// Whether --benchmark of a model of that name makes its images up where there are no data.
+// Whether --benchmark uses synthetic images for a model of that name if there are no data.
 static bool makes_images_up(const char *model) {
   ModelConfig c;
   Err err;
@@ -89,7 +89,7 @@ static void check_together(TrainSpec *o) {
 
 // ---- what does not go together --------------------------------------------------------------------------------------
 
-// What a model could do nothing with is refused, rather than left out without a word.
+// Options that do not apply to the model are refused, rather than silently ignored.
 static void check_traits(const TrainSpec *o) {
   static const struct {
     unsigned trait;
@@ -123,7 +123,7 @@ static void check_split(const TrainSpec *o) {
           "and --val-fraction cannot be combined: the evaluation would use training images");
 }
 
-// A model's own phases hold where nothing is said of length or rate.
+// A model's own phases apply unless length or rate were given.
 static void choose_phases(TrainSpec *o) {
   static const char why[] = "and --phases cannot be combined: --phases sets epochs and learning rates";
   const struct {
@@ -149,7 +149,7 @@ static void choose_phases(TrainSpec *o) {
           "is for classifiers, but this model is a detector");
 }
 
-// Of options that say the same in two ways the other one is told as given. --eval-every end is what it is anyway.
+// If two options express the same setting, the other one counts as given. --eval-every end is then the default anyway.
 static void choose_given(TrainSpec *o) {
   if (o->from.iters == FROM_GIVEN) o->from.epochs = FROM_NOTHING;
   if (o->from.eval_every != FROM_GIVEN || o->from.eval_epochs != FROM_GIVEN || !o->eval_epochs) return;
@@ -177,7 +177,7 @@ static Cli command_line(TrainSpec *o) {
   return cli;
 }
 
-// What --model, --conventions and --data, wherever they stand, make of the defaults; or the fields of the
+// The effect of --model, --conventions and --data, wherever they appear, on the defaults; or the fields of the
 // configuration.
 static void before_help(Cli *cli, int argc, char **argv) {
   static char more[1024]; // until it is printed

@@ -10,7 +10,7 @@
 
 // ---- the folder -------------------------------------------------------------------------------------------------
 
-// A file of weights in the folder that no run of ours may take the place of; malloc'ed, NULL where there is none.
+// A weights file in the folder that our run must not replace; malloc'ed, NULL if there is none.
 static char *weights_in(const char *folder) {
   DIR *dir = opendir(folder);
   char *found = NULL;

@@ -1,15 +1,15 @@
-// Where a run of ./train begins: with random weights, those of --weights or, with --resume, a checkpoint of its own.
+// The initial state of ./train's run: random weights, those of --weights or, with --resume, its own checkpoint.
 #pragma once
 #include "base/record.h"
 #include "data/batches/dataset.h"
 #include "training/options.h"
 #include "training/run_files.h"
 
-// How a session begins: as the options say or, after a divergence or a restart, otherwise.
+// How a session begins: by the options or, after a divergence or a restart, differently.
 typedef struct SessionStart {
   int resume; // RESUME_…
   bool amend;
-  float lr; // of a rollback; 0: the specification's
+  float lr; // after a rollback; 0: the specification's
 } SessionStart;
 
 // Gives the engine its weights and returns the steps done. A checkpoint must be of a run of this identity, but for what

@@ -1,34 +1,34 @@
-// Targets that end a run: metrics of its evaluations, and the time to them. All of it is read from the log, so that a
-// resumed run counts the time of all its parts.
+// Targets that end a run: metrics of its evaluations, and the time to reach them. Everything is read from the log, so
+// that a resumed run counts the time of all sessions.
 #pragma once
 #include "training/run.h"
 
 enum { MAX_TARGETS = 3 };
 
 typedef struct Targets {
-  int n; // 0: nothing was asked for
+  int n; // 0: no targets
   struct {
     const char *option, *metric; // "--target-bbox", "bbox_AP"
-    double value;                // that the metric has to reach
+    double value;                // required value of the metric
   } of[MAX_TARGETS];
 } Targets;
 
-// Of the options --target-….
+// From the options --target-….
 Targets targets_of(const TrainSpec *o);
 
 typedef struct TimeToTarget {
-  bool reached;              // by one evaluation, all of them
-  int64_t step;              // of that evaluation; not reached: of the last one, 0 without any
-  int evaluations;           // with that one
+  bool reached;              // whether one evaluation reached all of them
+  int64_t step;              // that evaluation's step; not reached: the last one's, 0 without any
+  int evaluations;           // number of evaluations, including that one
   double value[MAX_TARGETS]; // its metrics; NaN without any
-  // Seconds until its scores, over all sessions of the run: each counts from the opening of its log, when its graphs
-  // are planned, to its last record.
+  // Seconds until its scores, over all sessions of the run: each counts from the opening of its log, after graphs are
+  // planned, to its last record.
   double seconds;
-  double evaluating;              // … of these, in evaluations, scores included
-  char summary[64 * MAX_TARGETS]; // for people: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"
+  double evaluating;              // … thereof in evaluations, including scoring
+  char summary[64 * MAX_TARGETS]; // as text: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"
 } TimeToTarget;
 
-// Reads `folder`/log.jsonl, for which nothing may be under way.
+// Reads `folder`/log.jsonl, for which nothing may be in progress.
 bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err);
 
 // Of a complete run with targets, one record on stdout and as OUT/time-to-target.json; nothing without targets.

@@ -6,7 +6,7 @@ typedef struct ResultChoice {
   ResultClasses classes;
   bool *chosen; // [classes.n]; NULL: all. Owned
   int top;      // at most this many per image; 0: all
-  double above; // minimum score
+  double above; // their scores exceed this
 } ResultChoice;
 
 // `list`: names or category ids separated by commas, "person,dog,17"; NULL: all. A number that is a name is not an id.

@@ -17,7 +17,7 @@ static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes
   return true;
 }
 
-// Per cent are of what the threads had, wall time each; what the stages leave of it is waiting, for a core or for room.
+// Percentages are of the threads' total wall time; the rest is waiting, for a core or for room.
 static void print_record(const LoaderOptions *o, int batches, int bad, int64_t images, int64_t bytes, double wall,
                          const double seconds[LOADER_STAGES]) {
   const int cores = parallel_cores();

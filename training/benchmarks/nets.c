@@ -83,7 +83,7 @@ typedef struct Walk {
 static const Walk walks[] = {
     {"fwd", "forward", queue_forward}, {"fwdbwd", "forward and backward", queue_both}, {"step", "step", queue_step}};
 
-// One program of what is queued; NULL: it runs kernel by kernel, as everything does on the CPU and what is watched.
+// Records what is queued as a program; NULL: it runs kernel by kernel, as on the CPU and under observation.
 static void *record_walk(Engine *e, Network *n, const Walk *w) {
   w->queue(e, n); // libraries and modules load lazily
   if (graph_watched(&n->graph) || !device_record(e->dev)) return NULL;
@@ -135,7 +135,7 @@ static void record_walk_times(Record *j, const char *key, const Latency *l) {
   record_free(&times);
 }
 
-// `why`: what memory lacked; NULL: there was enough. Milliseconds.
+// `why`: what did not fit into memory; NULL: it fitted. Milliseconds.
 static void print_record(const Engine *e, const Compute *compute, const NetSetting *s, int images, const Latency *l,
                          int n, const char *why) {
   Record j = {0};
@@ -176,7 +176,7 @@ static void tell(const Engine *e, const NetSetting *s, int images, const Latency
 // SGD as the articles and other programs are timed with; how fast a step is does not depend on it.
 static const StepOptions rates = {.learning_rate = 1e-3f, .momentum = 0.9f, .weight_decay = 1e-4f};
 
-// Steps that are made in the engine's own way: they check that what is timed computes something.
+// A few steps of the engine itself: they check that what is timed computes something.
 static bool make_step(Engine *e, const Batch *b, StepResult *r, Err *err) {
   engine_step(e, b, &rates, r);
   return isfinite(r->total) || err_set(err, "the loss on random images is not finite");

@@ -1,10 +1,10 @@
-// ./train --benchmark without --data: how fast a network's walks are by themselves, on made-up images that stay on the
-// device: forward as training does it (batch statistics, dropout), forward and backward, and the whole step.
+// ./train --benchmark without --data: the speed of a network's passes alone, on synthetic images that stay on the
+// device: forward as in training (batch statistics, dropout), forward and backward, and the whole step.
 #pragma once
 #include "training/options.h"
 
-// For each batch size an engine is opened, of a model that learns from BATCH_LABEL, on a canvas --size square, and
-// weights, images and labels are drawn by --seed. Each run of a walk, recorded where the device can, is timed by itself
-// on the device's clock, and a record printed on stdout; stderr tells people. A batch size that memory has no room for
-// has a record, too, that says so. When something else is wrong, one line ends the program.
+// For each batch size, opens an engine for a model that learns from BATCH_LABEL, on a canvas of --size square, with
+// weights, images and labels drawn with --seed. Each pass, recorded as a program if the device can, is timed separately
+// by the device's clock, and a record is printed on stdout, text on stderr. A batch size that does not fit into memory
+// gets a record that says so. Other errors end the program with one line.
 void benchmark_net(const TrainSpec *o);
