@@ -21,8 +21,9 @@ typedef struct Best {
 
 // The task's metrics, as keys of the log; key[MAX_TASK_BEST]. Returns their number.
 int best_metrics(const Task *task, const char **key);
-// Takes up what the log says, as the curves of these metrics and of BEST_SET up to where the run goes on, and best.json
-// in `folder`, whose name must outlive it. False when that cannot be read. `warmup`: the run's steps of it.
+// Restores the state from the log, given as the curves of these metrics and of BEST_SET up to where the run continues,
+// and from best.json in `folder`, whose name must outlive it. False if that cannot be read. `warmup`: the run's warm-up
+// steps.
 bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, int64_t warmup, Err *err);
 // Whether the metrics are of other images or annotations than the best so far: they are not compared.
 bool best_is_of_another_set(const Best *b, const Metrics *m);

@@ -12,11 +12,11 @@ typedef struct SessionStart {
   float lr; // after a rollback; 0: the specification's
 } SessionStart;
 
-// Gives the engine its weights and returns the steps done. A checkpoint must be of a run of this identity, but for what
-// --amend changes, which is added to `changes`. A mistake prints one line and exits 2; folders that hold another run's
-// weights are left alone.
-// *trained_on is the caller's to free: the list of data that the weights, and now this run, are trained on
-// (data/batches/data_identity.h). A checkpoint must be of the data of `train`; one that does not say is taken with a
-// note.
+// Loads the engine's weights and returns the steps done. A checkpoint must belong to a run of this identity, except for
+// what --amend changes, which is added to `changes`. A mistake prints one line and exits 2; folders that hold another
+// run's weights are not touched.
+// The caller frees *trained_on: the list of data on which the weights, and now this run, are trained
+// (data/batches/data_identity.h). A checkpoint must have been trained on `train`'s data; one that does not record its
+// data is accepted with a note.
 int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const Dataset *train, const RunFiles *f,
                       const char *identity, char **trained_on, Record *changes);

@@ -1,5 +1,5 @@
-// What a run has learnt from and what it was scored on, in a few numbers: they are kept with weights, records and
-// states, and asked wherever two sets meet. Of a picture they know name, length and size, not its pixels.
+// Identifies the data that a run was trained and scored on by a few numbers, which are stored with weights, records and
+// checkpoints and compared wherever two data sets meet. They cover an image's name, length and size, not its pixels.
 #pragma once
 #include "base/record.h"
 #include "data/batches/dataset.h"
@@ -11,20 +11,20 @@ typedef struct DataIdentity {
   int64_t categories;  // ids and names
   int64_t annotations; // of these images, as the file has them, but for their ids
 } DataIdentity;
-// Of all usable images, or of those of which read[num_images] says so.
+// Of all usable images, or of those marked in read[num_images].
 DataIdentity data_identity(const Dataset *d, const bool *read);
-int64_t data_identity_number(const DataIdentity *i); // but for the number of images, all in one
+int64_t data_identity_number(const DataIdentity *i); // everything except the number of images, in one number
 void data_identity_record(Record *to, const char *key, const DataIdentity *i);
 
-// Weights keep what they were trained on as a list, one entry a run, weights that it began with first:
+// Weights store the data that they were trained on as a list, one entry a run, beginning with the initial weights' runs:
 //   [{"images":60,"files":…,"categories":…,"annotations":…,"sample":"…"}]
 // The sample has 16 hexadecimal digits an image, of all images or of TRAINED_SAMPLE of them: its name, length and size,
 // and its boxes and masks.
 enum { TRAINED_SAMPLE = 4096 };
-// The list of a run on `train` that began with weights of the list `before`; NULL: with none. malloc'ed.
+// The list of a run on `train` whose initial weights had the list `before`; NULL: none. malloc'ed.
 char *trained_on_text(const char *before, const Dataset *train);
-// Whether the last entry is of this data; false names what has changed, or that the list cannot be read.
+// Whether the last entry is of this data; false with a message: what has changed, or that the list cannot be read.
 bool trained_on_same(const char *list, const Dataset *train, Err *err);
-// How many of the images that were read, NULL: of all, were trained on, in any run of the list; of runs on more than
+// The number of images marked in `read` (NULL: of all) that any run of the list was trained on; for runs on more than
 // TRAINED_SAMPLE images it is an estimate, and *exact is false. -1: the list cannot be read.
 int trained_on_count(const char *list, const Dataset *d, const bool *read, bool *exact);

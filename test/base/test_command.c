@@ -1,4 +1,4 @@
-// Catches messages that name programs as a user of the installed command cannot call them.
+// Catches messages that name a program in a way that does not work with the installed command.
 #include "base/command.h"
 #include "test/harness/test.h"
 

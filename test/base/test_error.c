@@ -1,4 +1,4 @@
-// Catches error messages of several lines, messages written past their buffer, and failures that nobody reports.
+// Catches error messages of several lines, messages written past their buffer, and failures that are not reported.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

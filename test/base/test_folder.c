@@ -1,4 +1,4 @@
-// Catches a temporary folder that stays behind, or that is removed with a file of the user's in it.
+// Catches a temporary folder that stays behind, or that is removed although the user put a file into it.
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// Catches a running time that counts a resumed run's sessions twice, or not at all.
+// Catches a running time that counts sessions of a resumed run twice, or not at all.
 #include "base/alloc.h"
 #include "base/log_clock.h"
 #include "test/harness/test.h"

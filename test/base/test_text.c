@@ -1,4 +1,4 @@
-// Catches text built in memory that is silently cut.
+// Catches text built in memory that is silently truncated.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

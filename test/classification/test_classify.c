@@ -1,4 +1,4 @@
-// Catches accuracy and confusion counts of a data set that are not those of the network's answers.
+// Catches accuracy and confusion counts of a data set that do not follow from the network's answers.
 #include "classification/classify.h"
 #include "classification/data/class_objects.h"
 #include "classification/data/classes.h"

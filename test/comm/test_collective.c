@@ -1,6 +1,6 @@
 // Catches sums, gathers and broadcasts between ranks with wrong bits, and a failed collective that hangs.
 //
-// Collectives over device memory, over TCP and through a stand-in for NCCL, bit for bit against plain loops.
+// Collectives over device memory, over TCP and through a stub for NCCL, compared bit for bit with plain loops.
 #include <signal.h>
 #include "base/alloc.h"
 #include "base/rng.h"

@@ -1,6 +1,6 @@
 // Catches a missing or old NCCL that is used anyway, and NCCL errors that hang a run.
 //
-// NCCL as it is found, refused and reported; against the stand-in, but for the first test.
+// How NCCL is found, refused and its errors reported; all tests but the first use a stub.
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "comm/nccl.h"

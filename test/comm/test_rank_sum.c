@@ -1,4 +1,4 @@
-// Catches totals over ranks that lack a rank's part.
+// Catches sums over ranks that lack one rank's part.
 #include "comm/rank_sum.h"
 #include "test/harness/ranks.h"
 #include "test/harness/test.h"

@@ -1,6 +1,6 @@
-// Catches --gpus that starts another number of ranks, or on other GPUs, than asked for.
+// Catches --gpus that starts another number of ranks than asked for, or on other GPUs.
 //
-// How many ranks --gpus asks for. Where GPUs are found: test/programs/test_mistakes.c, by the stand-in for one.
+// How many ranks --gpus asks for. test/programs/test_mistakes.c tests which GPUs are found, with a simulated GPU.
 #include "comm/ranks.h"
 #include "test/harness/test.h"
 

@@ -1,7 +1,8 @@
 // Catches ranks left running after a failure, failures without a message, and restarts that repeat a mistake.
 //
-// The supervisor with ranks that do next to nothing: what it says, how it ends, and that nobody is left. Every job runs
-// in a child whose stderr is a pipe that all of its processes hold, so that run_in_child returns when all have ended.
+// The supervisor with ranks that do next to nothing: its messages, its exit status, and that no process is left. Every
+// job runs in a child whose stderr is a pipe held by all of its processes, so that run_in_child returns when all have
+// ended.
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>

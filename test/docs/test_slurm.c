@@ -1,7 +1,7 @@
 // Catches job scripts in docs/ that start the wrong number of tasks, or requeue a run that is complete.
 //
-// docs/slurm.sh, slurm-requeue.sh and torchrun.sh, with stand-ins for srun, scontrol and torchrun on the PATH that say
-// what they were asked for.
+// docs/slurm.sh, slurm-requeue.sh and torchrun.sh, with stubs for srun, scontrol and torchrun on the PATH that print
+// how they were called.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Catches detections that change or swap batches when several batches are under way, and allocations per batch.
+// Catches detections that change or swap batches when several batches are in flight, and allocations per batch.
 #include "engine/detect.h"
 #include "test/harness/allocations.h"
 #include "test/harness/gpu.h"

@@ -1,4 +1,4 @@
-// Catches an engine that does not learn, steps at the wrong canvas, or takes other memory than it planned.
+// Catches an engine that does not learn, steps with the wrong canvas, or uses memory that it did not plan.
 #include <unistd.h>
 #include "engine/detect.h"
 #include "models/maskrcnn.h"

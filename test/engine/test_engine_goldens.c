@@ -1,7 +1,7 @@
 // Catches a whole network whose losses, gradients or detections differ from torchvision's.
 //
-// The whole network against torchvision's numbers in test/goldens. test/peers/goldens.py says what the files hold, how
-// weights and images follow from the hash, and what the limits are made of.
+// Compares the whole network with torchvision's numbers in test/goldens. test/peers/goldens.py describes the files, how
+// weights and images follow from the hash, and how the tolerances are derived.
 #include <omp.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Catches an engine that works for Mask R-CNN alone.
+// Catches an engine that works only for Mask R-CNN.
 #include "base/alloc.h"
 #include "engine/detect.h"
 #include "engine/state.h"

@@ -1,4 +1,4 @@
-// Catches a memory plan that does not say what is too large or what will be taken later.
+// Catches a memory plan that does not say what is too large or what will be allocated later.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "engine/memory.h"

@@ -1,7 +1,8 @@
 // Catches gradients of several ranks that are not the mean, and ranks whose weights drift apart.
 //
-// What ranks agree on in a step, over CPU ranks: gradients are the mean of those that each rank's batch has alone, bit
-// for bit, in whatever buckets; losses too; all ranks go on with the same weights; requests and voids are everybody's.
+// Tests what CPU ranks exchange in a step: gradients are, bit for bit, the mean of those of each rank's batch, in
+// whatever buckets; so are losses; all ranks continue with the same weights; stop requests and void steps apply to all
+// ranks.
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "engine/reduction.h"

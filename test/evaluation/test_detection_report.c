@@ -1,4 +1,4 @@
-// Catches per-image quality in the evaluation's report that is not what the detections deserve.
+// Catches wrong per-image quality in the evaluation's report.
 #include "base/alloc.h"
 #include "evaluation/detection_report.h"
 #include "test/harness/small_set.h"

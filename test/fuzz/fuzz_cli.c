@@ -1,7 +1,7 @@
-// Catches command lines that crash the parser, are taken out of range, or are shown as another configuration.
+// Catches command lines that crash the parser, are accepted out of range, or are printed as another configuration.
 //
-// Fuzzes command lines, their arguments separated by newlines: what is taken is in its range, and the configuration
-// that is shown of it is taken again and is the same. Seeds: test/corpus/cli.
+// Fuzzes command lines, their arguments separated by newlines: accepted values are in their range, and the printed
+// configuration is accepted again and is the same. Seeds: test/corpus/cli.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

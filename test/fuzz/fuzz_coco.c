@@ -1,6 +1,6 @@
-// Catches annotations and detections that crash their readers or the work on their masks.
+// Catches annotations and detections that crash their readers or the processing of their masks.
 //
-// Fuzzes the readers of annotations and of detections, and what is made of their masks. Seeds: test/corpus/coco.
+// Fuzzes the readers of annotations and of detections, and the processing of their masks. Seeds: test/corpus/coco.
 #include <string.h>
 #include "data/coco/coco.h"
 #include "test/fuzz/memory_file.h"

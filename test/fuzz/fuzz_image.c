@@ -1,6 +1,6 @@
 // Catches images that crash the decoder.
 //
-// Fuzzes the decoding of images. Seeds: test/corpus/image.
+// Fuzzes the image decoder. Seeds: test/corpus/image.
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

@@ -1,8 +1,8 @@
-// Catches run-length masks that crash the work on them, or break its promises.
+// Catches run-length masks that crash the functions on them, or break their contracts.
 //
-// Fuzzes run-length masks: COCO's strings, run lists, polygons, boxes, and what is computed of them. Seeds:
-// test/corpus/rle. The first byte says what the file holds: s a string, c a run list, p a polygon, b a box, P and B the
-// same near the image; then come h and w, a byte each, and the rest.
+// Fuzzes run-length masks: COCO's strings, run lists, polygons, boxes, and what is computed from them. Seeds:
+// test/corpus/rle. The first byte is the file's type: s a string, c a run list, p a polygon, b a box, P and B the same
+// near the image; then come h and w, a byte each, and the rest.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

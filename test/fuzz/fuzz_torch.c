@@ -1,7 +1,7 @@
-// Catches PyTorch files that crash their reader, or what is made of their tensors.
+// Catches PyTorch files that crash their reader, or the use of their tensors.
 //
-// Fuzzes the reader of PyTorch's files and what is made of their tensors: names and a model's configuration.
-// Seeds: test/corpus/torch.
+// Fuzzes the reader of PyTorch's files and the use of their tensors: names and a model's configuration. Seeds:
+// test/corpus/torch.
 #include <stdlib.h>
 #include <string.h>
 #include "models/torchvision.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Names the seeds in test/corpus/ that add nothing to what the others of their fuzzer reach, by libFuzzer's merge, and
-# exits 1 if there are any. What a fuzzer found (found-…) stays all the same: it shows that a mistake does not return.
-# Needs what `make fuzz` builds; run from the root of the tree.
+# Names the seeds in test/corpus/ that reach nothing beyond the others of their fuzzer, by libFuzzer's merge, and exits
+# 1 if there are any. Seeds found by a fuzzer (found-…) are kept in any case: they are regression tests. Needs a `make
+# fuzz` build; run from the root of the tree.
 set -u
 kept=$(mktemp -d)
 trap 'rm -rf "$kept"' EXIT

@@ -1,7 +1,7 @@
 // Catches bugs that a fuzzer has already found once.
 //
-// The seeds of the fuzzers, and what they found (files named found-…), through what the fuzzers call. A bad one ends
-// the program; sanitizers see the rest in make test-asan.
+// Runs the fuzzers' functions on their seeds and on earlier findings (files named found-…). A bad one ends the program;
+// the sanitizers of make test-asan detect the rest.
 #include <dirent.h>
 #include <stdint.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Catches images of a data set's batch that are not computed, empty places that are, and failures that are lost.
+// Catches images of a data set's batch that are not computed, empty slots that are, and failures that are lost.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "inference/batches.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The arithmetic of lab/scaling*.py, by hand and on made-up records that follow the model with known inputs."""
+"""Tests the arithmetic of lab/scaling*.py, by hand and on made-up records that follow the model with known inputs."""
 import contextlib
 import io
 import json

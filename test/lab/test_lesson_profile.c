@@ -1,7 +1,7 @@
 // Catches profiles of the lessons' kernels that are misread from ncu's output.
 //
-// lab/lesson_profile.py on what ncu says, cut to a few columns; the figures that pages make of its records; and
-// plans/ladder.plan with stand-ins for the programs.
+// lab/lesson_profile.py on ncu's output, cut to a few columns; the figures that pages make of its records; and
+// plans/ladder.plan with stubs for the programs.
 #include "base/alloc.h"
 #include "base/error.h"
 #include "test/harness/command.h"

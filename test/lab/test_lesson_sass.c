@@ -1,7 +1,7 @@
 // Catches the wrong loop of a lesson's machine code taken for its main loop.
 //
-// lab/lesson_sass.py on the output of a stand-in for cuobjdump: which loop it takes for the main loop, and what it
-// says where there is none.
+// lab/lesson_sass.py on the output of a stub for cuobjdump: which loop it takes for the main loop, and its message if
+// there is none.
 #include "base/error.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

@@ -1,7 +1,7 @@
 // Catches code quoted in the documentation that is no longer in the source.
 //
-// lab/quotes.py on a page made up here: it writes the lines that a marker names, says where a page differs from its
-// source, and refuses a text that no line or more than one has.
+// lab/quotes.py on a made-up page: it writes the lines that a marker names, reports where a page differs from its
+// source, and refuses a text that no line has or several have.
 #include <sys/stat.h>
 #include "base/file.h"
 #include "test/harness/command.h"

@@ -1,7 +1,7 @@
 // Catches numbers in the documentation that differ from their records.
 //
-// lab/tables.py on a copy of the documentation: a figure that differs from its record is found, and a record that
-// does not say where it comes from is refused.
+// lab/tables.py on a copy of the documentation: a figure that differs from its record is found, and a record without an
+// origin is refused.
 #include "base/file.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"

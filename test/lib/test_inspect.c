@@ -1,4 +1,4 @@
-// Catches a look inside a handle that is not made, made by another thread or loses results, and wrong counters.
+// Catches inspections of a handle that do not happen, run in another thread or lose results, and wrong counters.
 #include <pthread.h>
 #include "lib/inspect.h"
 #include "models/maskrcnn.h"

@@ -1,6 +1,7 @@
 // Catches races and leaks when handles of the library are used from several threads.
 //
-// Handles and threads in every combination: the same results, nothing left behind. Also what make test-tsan runs.
+// Handles and threads in every combination: the same results, nothing left behind. make test-tsan runs these tests,
+// too.
 #include <pthread.h>
 #include <unistd.h>
 #include "include/maskrcnn.h"

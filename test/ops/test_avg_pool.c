@@ -1,7 +1,7 @@
-// Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not follow them.
+// Catches averages over the wrong pixels or with the wrong divisor, and gradients that do not match them.
 //
-// Average pooling against its definition. On a GPU it has the reference's numbers, too: sums and their order are the
-// same.
+// Compares average pooling with its definition. A GPU's results equal the reference's, too: sums and their order are
+// the same.
 #include "exact/avg_windows.h"
 #include "nn/device.h"
 #include "nn/ops.h"

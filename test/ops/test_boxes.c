@@ -1,7 +1,7 @@
 // Catches proposals and detections that are wrong, lost, or in another order on the GPU than on the CPU.
 //
-// Proposals, detections and their merging, each against its definition; and at the sizes of real models the GPU's
-// boxes, scores and indices against the CPU's, bit for bit. (Sixteen-bit maps are rounded on both sides alike, so this
+// Compares proposals, detections and their merging with their definitions; and at the sizes of real models the GPU's
+// boxes, scores and indices with the CPU's, bit for bit. (Sixteen-bit maps are rounded on both sides alike, so this
 // holds for every type.)
 #include <omp.h>
 #include "base/alloc.h"

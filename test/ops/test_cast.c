@@ -1,6 +1,6 @@
 // Catches conversions to and from BF16 that do not round to the nearest number.
 //
-// Against the definition: the nearest number, of two the even one; and on the GPU against the CPU, bit for bit.
+// Compares with the definition, round to nearest even; and the GPU with the CPU, bit for bit.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "test/harness/gpu.h"

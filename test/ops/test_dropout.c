@@ -1,7 +1,7 @@
-// Catches dropout of other elements than the contract says, or of another share.
+// Catches dropout of other elements than the contract says, or of a wrong fraction.
 //
-// Which elements are dropped follows from the contract's draws alone, how many from p. On a GPU the numbers are the
-// reference's; and in a recorded program, those of the step whose number is in device memory.
+// Which elements are dropped follows only from the contract's random numbers, their number from p. A GPU's results
+// equal the reference's; and in a recorded program, those of the step whose number is in device memory.
 #include "base/rng.h"
 #include "test/harness/gradcheck.h"
 #include "test/harness/op_fixture.h"

@@ -1,8 +1,8 @@
 // Catches masks predicted in one pass that differ from those of the separate ops.
 //
-// mask_predict against the ops that it stands for, and on the GPU against the CPU. Operands are small whole numbers,
-// weights of classes and their bias such over a power of two: hidden values have room in 16 bits, all sums are exact in
-// any order, and logits are the same; only the GPU's sigmoid may differ.
+// Compares mask_predict with the ops that it replaces, and the GPU with the CPU. Operands are small integers, and the
+// classes' weights and bias are small integers over a power of two: hidden values fit into 16 bits, all sums are exact
+// in any order, and logits are equal; only the GPU's sigmoid may differ.
 #include "test/harness/gpu_conv.h"
 #include "test/harness/op_fixture.h"
 

@@ -1,7 +1,7 @@
 // Catches run-length masks that differ from the pasted bits.
 //
-// Runs of pasted masks against the bits that mask_paste pastes, run-length coded afterwards; and as the kernels
-// write them into memory of the host, against the CPU's: the same words.
+// Compares runs of pasted masks with the bits that mask_paste pastes, run-length coded afterwards; and the runs that
+// kernels write into host memory with the CPU's: the same words.
 #include <limits.h>
 #include <math.h>
 #include <omp.h>

@@ -1,7 +1,7 @@
 // Catches mask targets and pasted masks that differ from torchvision's.
 //
-// Mask targets and pasting against torchvision's steps taken one by one: resize the whole mask, then RoIAlign it; pad,
-// stretch the whole mask, then copy it. On the GPU, with more cases, against the CPU: both take what is sampled where
+// Compares mask targets and pasting with torchvision's steps one by one: resize the whole mask, then RoIAlign it; pad,
+// resize the whole mask, then copy it. On the GPU, with more cases, compares with the CPU: both take sampling positions
 // from exact/mask_bins.h, so that targets and pasted bits are equal; only the sigmoid may differ.
 #include <omp.h>
 #include "base/alloc.h"

@@ -1,8 +1,8 @@
-// Catches anchors and RoIs matched or sampled otherwise than torchvision does.
+// Catches anchors and RoIs matched or sampled differently from torchvision.
 //
-// rpn_match and roi_sample against torchvision's Matcher and sampler written out over the full matrix of overlaps.
-// At the sizes of real models the GPU samples the same anchors and RoIs as the CPU, in the same order; of the
-// regression targets x and y are equal too, and w and h go through the two libraries' logarithms.
+// Compares rpn_match and roi_sample with torchvision's Matcher and sampler written out over the full matrix of
+// overlaps. At the sizes of real models the GPU samples the same anchors and RoIs as the CPU, in the same order; of the
+// regression targets x and y are equal too, while w and h depend on each library's logarithm.
 #include <omp.h>
 #include "base/alloc.h"
 #include "models/anchors.h"

@@ -1,7 +1,7 @@
 // Catches boxes kept or dropped that should not be, or in another order on the GPU than on the CPU.
 //
-// A box goes if a kept box of higher rank overlaps it too much. The CPU is compared with this definition, the GPU with
-// the CPU.
+// A box is dropped if a kept box of higher rank overlaps it too much. The CPU is compared with this definition, the GPU
+// with the CPU.
 #include <omp.h>
 #include "base/record.h"
 #include "exact/geometry.h"

@@ -1,6 +1,7 @@
 // Catches batch norm over several ranks that differs from that of one device with the whole batch.
 //
-// BatchNorm over ranks, each with a part of the batch, against one device with all of it; on the GPU against the CPU.
+// Compares BatchNorm over ranks, each with a part of the batch, with one device that has all of it; and the GPU with
+// the CPU.
 #include "base/alloc.h"
 #include "test/harness/gpu_norm.h"
 #include "test/harness/gradcheck.h"

@@ -1,7 +1,7 @@
 // Catches max pooling that takes the wrong pixel, or sends its gradient to another one.
 //
-// Max pooling and copy against their definitions. On a GPU they are the reference's numbers, too: maxima and the order
-// of the gradient's sums are the same.
+// Compares max pooling and copy with their definitions. A GPU's results equal the reference's, too: maxima and the
+// order of the gradient's sums are the same.
 #include "nn/device.h"
 #include "nn/ops.h"
 #include "test/harness/gradcheck.h"

@@ -1,8 +1,8 @@
-// Catches images resized or normalised otherwise than by PyTorch and Pillow.
+// Catches images resized or normalised differently from PyTorch and Pillow.
 //
-// Against a plain bilinear interpolation in double as PyTorch defines it, and Pillow's by its results. A GPU takes the
-// same correctly rounded operations one by one (the kernel is compiled with -fmad=false), so that its numbers are the
-// reference's.
+// Compares with a plain bilinear interpolation in double as PyTorch defines it, and with Pillow's results. A GPU uses
+// the same correctly rounded operations one by one (the kernel is compiled with -fmad=false), so that its results equal
+// the reference's.
 #include <omp.h>
 #include "test/harness/op_fixture.h"
 

@@ -1,8 +1,8 @@
-// Catches images mapped, cut or brightened otherwise than augmentation asks for.
+// Catches images mapped, cropped or brightened differently from what augmentation asks for.
 //
-// Against a plain bilinear interpolation in double, against the resize where both do the same, and on the GPU against
-// the CPU. Both take the same correctly rounded operations one by one (the kernel is compiled with -fmad=false), so
-// that F32 is equal to the bit and 16 bits to one rounding.
+// Compares with a plain bilinear interpolation in double, with the resize where both do the same, and the GPU with the
+// CPU. Both use the same correctly rounded operations one by one (the kernel is compiled with -fmad=false), so that F32
+// is equal to the bit and 16 bits to one rounding.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/batches/augment.h"

@@ -1,8 +1,8 @@
-// Catches RoIAlign that reads the wrong pixels or level, and gradients that do not follow it.
+// Catches RoIAlign that reads the wrong pixels or level, and gradients that do not match it.
 //
-// RoIAlign against its definition, its gradient against differences, and what a Dest asks for; on the GPU, in every
-// type, against the CPU. Both take levels, positions and weights from exact/roi_bins.h, bit for bit, so that only the
-// sums of weighted features differ, by their rounding.
+// Compares RoIAlign with its definition, its gradient with finite differences, and tests what a Dest asks for; compares
+// the GPU, in every type, with the CPU. Both take levels, positions and weights from exact/roi_bins.h, bit for bit, so
+// that only the sums of weighted features differ, by their rounding.
 #include <omp.h>
 #include "base/alloc.h"
 #include "nn/device.h"

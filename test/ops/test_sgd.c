@@ -1,6 +1,6 @@
 // Catches updates of SGD that are wrong, or weights changed when a gradient is not finite.
 //
-// SGD and the loss scale against their definitions; of test_sgd_stats.c are the gradients' statistics.
+// Compares SGD and the loss scale with their definitions; test_sgd_stats.c tests the gradients' statistics.
 #include "test/harness/update_cases.h"
 
 typedef struct SgdArgs {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Opens pages in a headless Chromium, for tests and for whoever wants to look at one:
+"""Opens pages in a headless Chromium, for tests and for looking at a page:
 
   python3 test/page/browser.py --screenshot OUT.png [--width 390] [--dark] [--print] PAGE.html
   python3 test/page/browser.py --pdf OUT.pdf PAGE.html

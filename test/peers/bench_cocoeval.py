@@ -1,4 +1,4 @@
-"""Times tools/cocoeval beside pycocotools on one large case, and compares every figure.
+"""Compares tools/cocoeval with pycocotools on one large case: time and every metric.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install pycocotools
     make && /tmp/venv/bin/python test/peers/bench_cocoeval.py [--tool build/cocoeval] [--seed 0] [--repeats 3]

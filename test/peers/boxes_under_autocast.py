@@ -1,4 +1,5 @@
-"""What bfloat16 does to torchvision's boxes: why its box AP under autocast is lower than ours. Needs torch, torchvision.
+"""Measures the effect of bfloat16 on torchvision's boxes: why its box AP under autocast is lower than ours. Needs
+torch, torchvision.
 
     make && python3 test/peers/boxes_under_autocast.py --data DIR [--split train] [--limit 8] [--size 800] [--max-size 1333]
 

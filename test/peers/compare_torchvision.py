@@ -1,4 +1,4 @@
-"""Holds the engine against torchvision 0.26's MaskRCNN on real images, stage by stage. Not part of `make test`: it
+"""Compares the engine with torchvision 0.26's MaskRCNN on real images, stage by stage. Not part of `make test`: it
 needs torch and torchvision.
 
     python3 -m venv /tmp/venv

@@ -1,4 +1,4 @@
-"""Holds the engine against torchvision 0.26's MaskRCNN at full size on a GPU: every tensor of a training step by
+"""Compares the engine with torchvision 0.26's MaskRCNN at full size on a GPU: every tensor of a training step by
 itself, forward and backward, on inputs that are torchvision's own; then detections end to end.
 
     make && python3 test/peers/compare_torchvision_gpu.py [--seed N] [--size 800x1344] [--batch 2] [--images FILE …]

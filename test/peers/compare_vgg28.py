@@ -1,4 +1,4 @@
-"""Whether ./train's steps of vgg-28 are PyTorch's: each is taken again in float64 from the checkpoint before it.
+"""Compares ./train's steps of vgg-28 with PyTorch's: each is repeated in float64 from the checkpoint before it.
 
     B=build; $B/train --model vgg-28 --data DIR --val-fraction 0.2 --split-seed 1 --limit 300 --val-limit 300 \\
         --eval-epochs 0 --phases 3@1e-3,1@1e-4,1@1e-4+augment --device cpu --checkpoint-every 1 --keep 99 --out RUN

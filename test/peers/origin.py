@@ -1,4 +1,4 @@
-"""Where a script's record comes from, as every benchmark's record says it: date, commit, clean, command, machine."""
+"""The origin of a script's record, as in every benchmark's record: date, commit, clean, command, machine."""
 import json
 import os
 import shlex

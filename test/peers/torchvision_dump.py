@@ -1,4 +1,4 @@
-"""What lab/dump writes, and torchvision's sampler drawing by our random numbers. Used by compare_torchvision.py."""
+"""Reads the output of lab/dump, and makes torchvision's sampler use our random numbers. For compare_torchvision.py."""
 import numpy as np
 import torch
 from safetensors import safe_open

@@ -1,7 +1,7 @@
 // Catches pages that a browser does not draw, or draws with errors.
 //
-// Pages in a real browser: the scripts in test/page/ make folders of runs and data sets up, have build/report and
-// build/doctor draw them, open them in a headless Chromium, and print a line for each thing that is wrong.
+// Pages in a real browser: the scripts in test/page/ make up folders of runs and data sets, let build/report and
+// build/doctor draw them, open them in a headless Chromium, and print a line for each error.
 #include <stdlib.h>
 #include "base/alloc.h"
 #include "test/harness/command.h"

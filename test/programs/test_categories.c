@@ -1,4 +1,4 @@
-// Catches data sets whose categories are compared by ids or by names alone, where two of them meet in the programs.
+// Catches programs that compare the categories of two data sets only by ids or only by names.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,5 +1,4 @@
-// Catches an installed command that runs another program than it is asked for, or one that calls itself by a name that
-// nobody can type.
+// Catches an installed command that runs the wrong program, or one that calls itself by a name that cannot be typed.
 #include <stdlib.h>
 #include <string.h>
 #include "base/basics.h"

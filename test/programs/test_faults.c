@@ -1,7 +1,7 @@
 // Catches GPU failures that damage a checkpoint, or whose message does not name the cause.
 //
-// Faults of a GPU, by programs whose GPU is a stand-in that fails on demand (test/harness/faulty_device.c): what is
-// said, and that the checkpoint stands and continues to the same bits.
+// GPU faults, in programs whose GPU is simulated and fails on demand (test/harness/faulty_device.c): the message, and
+// that the checkpoint is intact and continues to the same bits.
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"

@@ -1,4 +1,4 @@
-// Catches a ground truth whose defects make scores wrong without a word, in train, infer and cocoeval.
+// Catches defects of a ground truth that make scores wrong without a message, in train, infer and cocoeval.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-// Catches a resumed run that would go on by another schedule than it began with, and says nothing.
+// Catches a resumed run that continues with another schedule than it began with, without a message.
 #include "base/record.h"
 #include "test/harness/test.h"
 #include "training/setup.h"

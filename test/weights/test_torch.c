@@ -1,6 +1,6 @@
 // Catches PyTorch files that are misread, run code, or crash the reader.
 //
-// PyTorch's files: what torch.save wrote is read, nothing in a file is run, and no bad file is. The files in
+// Files written by torch.save are read, nothing in a file is executed, and bad files are refused. The files in
 // test/corpus/torch are made by test/peers/make_weights_corpus.py.
 #include "base/alloc.h"
 #include "test/harness/test.h"

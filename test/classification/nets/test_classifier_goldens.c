@@ -1,8 +1,8 @@
 // Catches classification networks whose losses, gradients or statistics differ from torchvision's.
 //
-// Classification networks against torchvision's numbers in test/goldens/classifiers.safetensors: loss, gradients and
-// running statistics of a step, and the probabilities of inference behind it. test/peers/classifier_goldens.py says
-// what the file holds and how weights, images and labels follow from the hash.
+// Compares classification networks with torchvision's numbers in test/goldens/classifiers.safetensors: loss, gradients
+// and running statistics of a step, and the probabilities of inference after it. test/peers/classifier_goldens.py
+// describes the file's contents and how weights, images and labels follow from the hash.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/rng.h"

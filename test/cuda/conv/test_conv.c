@@ -1,12 +1,12 @@
 // Catches a GPU convolution that loses, doubles or misplaces a term in some shape, type or kernel.
 //
-// Convolutions on the GPU against the CPU reference: every rung of the ladder in every type that it computes.
+// Compares convolutions on the GPU with the CPU reference: every rung of the ladder in every type that it supports.
 //
-// Operands are small whole numbers. Their products and sums are exact in float, in whatever order they are added, and
-// so are the operands in all types, so that F32 has to agree to the bit and 16 bits to one rounding: a term that is
-// lost, doubled or taken from the wrong pixel cannot hide.
+// Operands are small integers. They, their products and their sums are exact in all types and in whatever order they
+// are added, so that F32 results must agree to the bit and 16-bit results to one rounding: a term that is lost, doubled
+// or taken from the wrong pixel cannot hide.
 //
-// The quick tier takes shapes of a few tiles, small enough for compute-sanitizer.
+// The quick tier uses shapes of a few tiles, small enough for compute-sanitizer.
 #include "test/harness/gpu_conv.h"
 
 // ---- running ----------------------------------------------------------------------------------------------------

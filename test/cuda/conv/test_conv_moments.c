@@ -1,7 +1,7 @@
 // Catches moments for batch norm that are not those of the values the convolution wrote.
 //
-// The moments that a convolution tells of what it writes (Dest.moments), against those of the tensor that it has
-// written, taken apart on the host: every pixel in one part, and the parts' moments as they merge.
+// Compares the moments that a convolution reports for its output (Dest.moments) with those computed on the host from
+// the tensor that it wrote: every pixel in one part, and the parts' moments after merging.
 #include <math.h>
 #include "test/harness/gpu_conv.h"
 

@@ -1,8 +1,8 @@
-// Catches a convolution kernel in a folder of one's own that cannot be built in.
+// Catches a convolution kernel in a user's own folder that cannot be built in.
 //
-// A rung is one file: the template of cuda/conv/template, under another name and in a folder outside of the tree, is
-// built into the programs, which know it by that name. They are linked in a copy of what this build has compiled, so
-// that what other tests run stays as it is. Without a GPU that is all; with one, the rung is held against the CPU.
+// A rung is one file: the template cuda/conv/template is built into the programs under another name, from a folder
+// outside the tree, and the programs know it by that name. They are linked in a copy of this build's objects, so that
+// other tests are not affected. Without a GPU that is all; with one, the rung is compared with the CPU.
 #include "test/harness/command.h"
 #include "test/harness/gpu.h"
 

@@ -1,7 +1,7 @@
 // Catches kernels in the course that compute wrong results.
 //
-// Every lesson of cuda/conv/lessons/ against the CPU, on small whole numbers, whose sums are exact in any order, so
-// that a result has to agree to one rounding; in outputs full of NaN, and twice, for the same bits.
+// Every lesson of cuda/conv/lessons/ against the CPU, on small integers, whose sums are exact in any order, so that
+// results must agree to one rounding; with outputs full of NaN, and twice, to see the same bits.
 #include "cuda/conv/lessons/lessons.h"
 #include "test/harness/gpu_conv.h"
 

@@ -1,4 +1,4 @@
-// Catches bad images that are said without end, or that nobody lists.
+// Catches endless reports of bad images, and bad images that are not listed.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

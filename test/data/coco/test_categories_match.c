@@ -1,4 +1,4 @@
-// Catches categories that are compared by their ids or by their names alone.
+// Catches categories that are compared only by their ids or only by their names.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

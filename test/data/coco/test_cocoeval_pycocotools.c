@@ -1,7 +1,7 @@
 // Catches average precision that differs from pycocotools'.
 //
-// The evaluator against pycocotools' figures: of files (../shared/data/cocoeval; README.md there tells the traps) and,
-// where it is installed, of random sets.
+// Compares the evaluator with pycocotools' results: on files (../shared/data/cocoeval; its README.md describes the
+// traps) and, if pycocotools is installed, on random sets.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"

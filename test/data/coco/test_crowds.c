@@ -1,4 +1,4 @@
-// Catches objects that are lost because a tool marks them as crowds, and crowds of COCO that are taken for objects.
+// Catches objects that are lost because a tool marks them as crowds, and COCO's crowds that are taken for objects.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

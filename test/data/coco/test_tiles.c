@@ -1,7 +1,7 @@
 // Catches objects lost, doubled or cut where the tiles of a large image meet.
 //
-// Tiles: where they lie, and that what is found in them comes together to what is there. The finder is one that makes
-// no mistakes, or known ones: it knows the objects of the image and cuts them out of it.
+// Tests the positions of tiles, and that merging what is detected in them gives the objects of the image. The detector
+// is simulated and makes no mistakes, or known ones: it knows the image's objects and cuts them out.
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/coco/tiles.h"

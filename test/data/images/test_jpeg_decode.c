@@ -1,4 +1,4 @@
-// Catches JPEGs decoded to other pixels than libjpeg-turbo's, and files without pixels that are taken for pictures.
+// Catches JPEGs decoded to other pixels than libjpeg-turbo's, and files without pixels that are accepted as images.
 #include <dirent.h>
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// Catches a fast transform that differs from the reference, and a reference that is no cosine transform.
+// Catches a fast transform that differs from the reference, and a reference that is not a cosine transform.
 #include <math.h>
 #include "base/rng.h"
 #include "data/images/jpeg_idct.h"

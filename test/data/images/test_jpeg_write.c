@@ -1,4 +1,4 @@
-// Catches JPEG output that decodes to another picture.
+// Catches JPEG output that decodes to another image.
 #include "base/rng.h"
 #include "data/images/jpeg_write.h"
 #include "test/harness/test.h"

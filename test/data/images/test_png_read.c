@@ -1,4 +1,4 @@
-// Catches PNG files read to other pixels than they hold: damaged ones, and lawful ones that are written unusually.
+// Catches PNG files read to other pixels than they hold: damaged ones, and valid ones in unusual encodings.
 #include <zlib.h>
 #include "base/alloc.h"
 #include "base/rng.h"

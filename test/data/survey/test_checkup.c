@@ -1,4 +1,4 @@
-// Catches a line of doctor that is missing or wrong, categories of two splits mixed up, and mistakes that it overlooks.
+// Catches doctor's lines that are missing or wrong, categories of two splits mixed up, and overlooked mistakes.
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// Catches defects of a set that train and infer do not tell, that their list lacks, or that --strict lets pass.
+// Catches defects of a data set that train and infer do not report, that their list lacks, or that --strict lets pass.
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"

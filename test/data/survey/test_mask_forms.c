@@ -1,4 +1,4 @@
-// Catches masks in a form that is not COCO's that are trained on as boxes, and forms that are called by another's name.
+// Catches unusable forms of masks that are silently trained on as boxes, and forms reported under another's name.
 #include <string.h>
 #include "data/survey/checkup.h"
 #include "data/survey/mask_forms.h"

@@ -1,4 +1,4 @@
-// Catches objects annotated twice that are missed, and objects that are taken for another one's copy.
+// Catches objects annotated twice that are missed, and distinct objects that are taken for duplicates.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
 // Catches exercises of the course that pass unsolved, or that fail with the right solution.
 //
-// The exercises of the course: as they are delivered their checks fail, with the solutions of
-// test/docs/course/solutions in their gaps they pass, and with a likely mistake in those they fail again.
+// The exercises of the course: unsolved, their checks fail; with the solutions of test/docs/course/solutions they pass;
+// with a likely mistake in these they fail again.
 #include <stddef.h>
 #include "base/basics.h"
 #include "test/harness/command.h"

@@ -1,11 +1,11 @@
 // Catches convolutions of the CPU, and their gradients, that differ from their definition.
 //
-// Convolutions against their definition: one sevenfold loop in double precision, over random problems with every
+// Compares convolutions with their definition: one sevenfold loop in double precision, over random problems with every
 // combination of what a Dest can ask for.
 //
 // Tolerance: a sum of K terms, in any order, fused or not, is off by at most (K - 1 + e)·u·Σ|term| to first order, with
-// u the unit roundoff and e the few further operations of bias, addend, accumulate and scale. The definition itself
-// errs likewise with u = 2^-53. ReLU and mask do not increase the difference.
+// u the unit roundoff and e the few further operations of bias, addend, accumulate and scale. The definition itself has
+// the same error bound with u = 2^-53. ReLU and mask do not increase the difference.
 #include <omp.h>
 #include "base/alloc.h"
 #include "base/rng.h"
