@@ -10,20 +10,20 @@
 #include "test/harness/synthetic.h"
 #include "test/harness/test.h"
 
-enum { SIDE = 64, ONE = 1, ROOM = 3, KINDS = 4 };
+enum { SIDE = 64, ONE = 1, ROOM = 3, CLASSES = 4 };
 
 static const StepOptions still = {.momentum = 0.9f}; // gradients stay in their buffer, weights where they are
 static const StepOptions moving = {.learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 1e-4f, .clip = 5};
 
 static void open_rank(Engine *e, const char *device, NormType norm, const ReductionOptions *ranks) {
-  ModelConfig config = synthetic_config(SIDE, SIDE, KINDS);
+  ModelConfig config = synthetic_config(SIDE, SIDE, CLASSES);
   const Shapes shapes = {.canvases = 1,
                          .canvas = {{.h = SIDE, .w = SIDE}},
                          .images = ONE,
                          .max_objects = ROOM,
                          .max_bytes = 3 * SIDE * (SIDE + 32),
                          .max_words = ROOM * SIDE * 3};
-  const Category names[KINDS - 1] = {{0}};
+  const Category names[CLASSES - 1] = {{0}};
   Err err;
   config.norm = norm;
   const Compute compute = {.device = device, .ranks = *ranks};
@@ -35,7 +35,8 @@ static void open_rank(Engine *e, const char *device, NormType norm, const Reduct
 
 // The batch of one rank in one step.
 static StepResult step_of(Engine *e, int rank, int step, StepOptions o) {
-  Batch b = synthetic_batch(ONE, SIDE, SIDE, ROOM, KINDS, (int[]){1 + (rank + step) % 3}, (uint64_t)(10 * step + rank));
+  Batch b =
+      synthetic_batch(ONE, SIDE, SIDE, ROOM, CLASSES, (int[]){1 + (rank + step) % 3}, (uint64_t)(10 * step + rank));
   StepResult r;
   engine_step(e, &b, &o, &r);
   synthetic_free(&b);

@@ -84,8 +84,8 @@ static int predict(int filter, int a, int b, int c) {
 static const int adam7[7][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                                 {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
 
-// Pixels of all kinds, through all filters: written here by the letter of the specification.
-static void check_kind(int h, int w, int color, int bits, bool interlaced) {
+// All pixel types through all filters, encoded here exactly as the specification says.
+static void check_type(int h, int w, int color, int bits, bool interlaced) {
   enum { MOST = 20 };
   static const int channels_of[] = {1, 0, 3, 1, 2, 0, 4};
   const int channels = channels_of[color];
@@ -126,12 +126,12 @@ static void check_kind(int h, int w, int color, int bits, bool interlaced) {
   expect_pixels(&png, h, w, rgb);
 }
 
-TEST(png_read_all_kinds) {
+TEST(png_read_all_types) {
   static const int sizes[][2] = {{1, 1}, {1, 3}, {9, 1}, {7, 5}, {13, 20}};
   for (int color = 0; color <= 6; color++)
     for (int bits = 1; bits <= 16; bits *= 2) {
       if (color == 1 || color == 5 || (color == 3 ? bits == 16 : color != 0 && bits < 8)) continue;
-      for (int i = 0; i < 2 * COUNT(sizes); i++) check_kind(sizes[i / 2][0], sizes[i / 2][1], color, bits, i % 2);
+      for (int i = 0; i < 2 * COUNT(sizes); i++) check_type(sizes[i / 2][0], sizes[i / 2][1], color, bits, i % 2);
     }
 }
 
