@@ -37,22 +37,39 @@ static void rename_older(const char *name, char to[CKPT_MAX_NAME]) {
   }
 }
 
-static const char *without_module(const char *name) { return strncmp(name, "module.", 7) ? name : name + 7; }
+// Drops the names that PyTorch's wrappers give to the module that they wrap: a model, or a part of one.
+static bool unwrap(const char *name, char to[CKPT_MAX_NAME]) {
+  static const char *const wrappers[] = {"module.",     // DataParallel, DistributedDataParallel
+                                         "_orig_mod."}; // torch.compile
+  while (*name) {
+    size_t part = strcspn(name, ".");
+    if (name[part] == '.') part++;
+    bool wraps = false;
+    for (int i = 0; i < COUNT(wrappers); i++) wraps |= part == strlen(wrappers[i]) && !memcmp(name, wrappers[i], part);
+    if (!wraps) {
+      memcpy(to, name, part);
+      to += part;
+    }
+    name += part;
+  }
+  *to = '\0';
+  return true;
+}
 
 static bool rename_detector(const char *name, char to[CKPT_MAX_NAME]) {
-  rename_older(without_module(name), to);
+  rename_older(name, to);
   return true;
 }
 
 static bool rename_classifier(const char *name, char to[CKPT_MAX_NAME]) {
-  name = without_module(name);
   snprintf(to, CKPT_MAX_NAME, "backbone.body.%s", name);
   return strncmp(name, "fc.", 3) != 0;
 }
 
 bool torchvision_rename(Checkpoint *c, const char *path, Err *err) {
-  bool classifier = ckpt_find(c, "layer1.0.conv1.weight") || ckpt_find(c, "module.layer1.0.conv1.weight");
-  if (ckpt_find(c, "fc.weight") || ckpt_find(c, "module.fc.weight")) classifier = false; // its names are ours
+  if (!ckpt_rename(c, unwrap, path, err)) return false;
+  bool classifier = ckpt_find(c, "layer1.0.conv1.weight");
+  if (ckpt_find(c, "fc.weight")) classifier = false; // its names are ours
   return ckpt_rename(c, classifier ? rename_classifier : rename_detector, path, err);
 }
 

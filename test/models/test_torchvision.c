@@ -1,0 +1,39 @@
+// Catches names of torchvision's tensors that are not recognised behind what PyTorch's wrappers put before them.
+#include "base/basics.h"
+#include "models/torchvision.h"
+#include "test/harness/test.h"
+#include "weights/formats.h"
+
+static void expect_renamed(const char *const *names, const char *const *want, int n) {
+  Checkpoint c = {0};
+  Err err = {""};
+  for (int i = 0; i < n; i++) ckpt_add(&c, &(CkptTensor){.name = names[i]});
+  if (!EXPECT(torchvision_rename(&c, "FILE", &err))) printf("    %s\n", err.msg);
+  for (int i = 0; i < n; i++)
+    if (want[i] && !EXPECT(ckpt_find(&c, want[i]))) printf("    %s is not %s\n", names[i], want[i]);
+  ckpt_close(&c);
+}
+
+TEST(torchvision_drops_the_names_of_wrappers) {
+  static const char *const plain[] = {"backbone.body.conv1.weight", "backbone.fpn.layer_blocks.0.0.bias",
+                                      "rpn.head.conv.0.0.weight"};
+  static const char *const wrapped[][COUNT(plain)] = {
+      {"module.backbone.body.conv1.weight", "module.backbone.fpn.layer_blocks.0.bias", "module.rpn.head.conv.weight"},
+      {"_orig_mod.backbone.body.conv1.weight", "_orig_mod.backbone.fpn.layer_blocks.0.0.bias",
+       "_orig_mod.rpn.head.conv.weight"},
+      {"module._orig_mod.backbone.body.conv1.weight", "module._orig_mod.backbone.fpn.layer_blocks.0.bias",
+       "module._orig_mod.rpn.head.conv.0.0.weight"},
+      {"_orig_mod.module.backbone.body.conv1.weight", "_orig_mod.module.backbone.fpn.layer_blocks.0.bias",
+       "_orig_mod.module.rpn.head.conv.weight"},
+      {"backbone._orig_mod.body.conv1.weight", "backbone._orig_mod.fpn.layer_blocks.0.bias", "rpn.head.conv.weight"}};
+  for (int i = 0; i < COUNT(wrapped); i++) expect_renamed(wrapped[i], plain, COUNT(plain));
+  static const char *const others[] = {"a_module.weight", "_orig_mod", "module"}; // of which no part is a wrapper's
+  expect_renamed(others, others, COUNT(others));
+}
+
+TEST(torchvision_drops_the_names_of_wrappers_of_classifiers) {
+  static const char *const names[] = {"_orig_mod.layer1.0.conv1.weight", "_orig_mod.conv1.weight"};
+  expect_renamed(names, (const char *const[]){"backbone.body.layer1.0.conv1.weight", "backbone.body.conv1.weight"}, 2);
+  static const char *const whole[] = {"_orig_mod.module.layer1.0.conv1.weight", "_orig_mod.module.fc.weight"};
+  expect_renamed(whole, (const char *const[]){"layer1.0.conv1.weight", "fc.weight"}, 2);
+}
