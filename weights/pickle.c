@@ -334,7 +334,12 @@ static bool step(Machine *m, int opcode) {
 static bool run(Machine *m) {
   const unsigned char *head = next_bytes(m, 2);
   if (!head) return false;
-  if (head[0] != 0x80 || head[1] != 2) return unusable(m, "not protocol 2, torch.save's default");
+  if (head[0] != 0x80) return unusable(m, "not protocol 2, torch.save's default; save it without pickle_protocol");
+  if (head[1] != 2)
+    return err_set(m->err,
+                   "%s: saved with pickle protocol %d, but only 2, torch.save's default, is supported: save it without "
+                   "pickle_protocol",
+                   m->path, head[1]);
   for (int steps = 0; steps < MAX_STEPS; steps++) {
     const unsigned char *opcode = next_bytes(m, 1);
     if (!opcode) return false;

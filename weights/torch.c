@@ -174,8 +174,8 @@ static bool check_view(const TorchReader *r, const char *name, View *v) {
   for (int i = 0; i < t->ndim; i++)
     if (__builtin_mul_overflow(t->elements, (size_t)t->dims[i], &t->elements))
       return bad_tensor(r, name, "has more elements than fit in 64 bits");
-  if (t->elements > (size_t)v->storage->elements) return bad_tensor(r, name, "has more elements than its storage");
-  t->bytes = t->elements * ckpt_type_size(t->type);
+  if (__builtin_mul_overflow(t->elements, ckpt_type_size(t->type), &t->bytes) || t->bytes > INT64_MAX)
+    return bad_tensor(r, name, "has more bytes than fit in 64 bits");
   if (t->elements == 0) return true;
   for (int i = 0; i < t->ndim; i++) {
     if (t->dims[i] == 1) v->stride[i] = 0; // the stride is never used
@@ -194,11 +194,16 @@ static bool is_dense(const View *v) {
   return true;
 }
 
-// Copies a transposed or otherwise strided tensor to row-major order.
+// How much larger than the file its strided tensors may be in all: those of stride 0 repeat what is stored once.
+enum { MAX_REPEATED = 64 << 20 };
+
+// Copies a transposed, expanded or otherwise strided tensor to row-major order.
 static bool gather(TorchReader *r, const char *name, View *v) {
   CkptTensor *t = &v->t;
   size_t size = ckpt_type_size(t->type);
-  if (t->bytes > r->c->size - r->gathered) return bad_tensor(r, name, "and those before it overlap in the file");
+  if (t->bytes > r->c->size + MAX_REPEATED - r->gathered)
+    return bad_tensor(r, name,
+                      "and those before it are larger than their storages by more than 64 MiB; save a clone()");
   r->gathered += t->bytes;
   unsigned char *out = ckpt_own(r->c, xmalloc(t->bytes));
   t->data = out;
@@ -308,6 +313,7 @@ static bool read_zip(TorchReader *r, Pickle *p) {
   Zip z;
   if (!zip_open(&z, r->c->bytes, r->c->size, r->path, r->err)) return false;
   bool ok = read_members(r, &z, p);
+  if (!zip_verify(&z, r->path, r->err)) ok = false; // what else is wrong follows from it
   zip_close(&z);
   return ok;
 }
@@ -317,7 +323,7 @@ static bool read_zip(TorchReader *r, Pickle *p) {
 // Two pickles, of the numbers 0x1950a86a20f9469cfc6c and 1001.
 static const unsigned char legacy_magic[] = "\x80\2\x8a\12l\xfc\x9c"
                                             "F\xf9 j\xa8P\x19.\x80\2M\xe9\3.";
-enum { LEGACY_MAGIC = sizeof legacy_magic - 1 };
+enum { LEGACY_MAGIC = sizeof legacy_magic - 1, NUMBER = 12 }; // NUMBER: the opcode of the first one, and its bytes
 
 // {"protocol_version": 1001, "little_endian": True, "type_sizes": …}
 static bool check_system(TorchReader *r, const PickleValue *v) {
@@ -347,8 +353,23 @@ static bool place_storages(TorchReader *r, const PickleValue *keys, const unsign
   return at == end || unusable(r, "it continues after its storages");
 }
 
+static bool is_protocol_2(const Checkpoint *c) {
+  return c->size >= LEGACY_MAGIC && !memcmp(c->bytes, legacy_magic, LEGACY_MAGIC);
+}
+
+// Of any protocol: 0 and 1 write the first number in digits, 4 and 5 have a frame of nine bytes before it.
+static bool is_legacy(const Checkpoint *c) {
+  static const char digits[] = "L119547037146038801333356L\n";
+  enum { FRAME = 9, DIGITS = sizeof digits - 1 };
+  if (is_protocol_2(c) || (c->size >= DIGITS && !memcmp(c->bytes, digits, DIGITS))) return true;
+  return c->size >= 2 + FRAME + NUMBER && c->bytes[0] == 0x80 &&
+         !memcmp(c->bytes + (c->bytes[2] == 0x95 ? 2 + FRAME : 2), legacy_magic + 2, NUMBER);
+}
+
 static bool read_legacy(TorchReader *r, Pickle *p) {
-  const unsigned char *at = r->c->bytes + LEGACY_MAGIC, *end = r->c->bytes + r->c->size;
+  const unsigned char *at = r->c->bytes, *end = r->c->bytes + r->c->size;
+  if (!is_protocol_2(r->c)) return read_pickle(r, p, &at, end) && unusable(r, "its version is unknown");
+  at += LEGACY_MAGIC;
   Pickle other;
   if (!read_pickle(r, &other, &at, end)) return false;
   bool ok = check_system(r, other.root);
@@ -360,10 +381,6 @@ static bool read_legacy(TorchReader *r, Pickle *p) {
 }
 
 // ---- both formats ---- ------------------------------------------------------------------------------------------
-
-static bool is_legacy(const Checkpoint *c) {
-  return c->size >= LEGACY_MAGIC && !memcmp(c->bytes, legacy_magic, LEGACY_MAGIC);
-}
 
 bool ckpt_is_torch(const Checkpoint *c) { return (c->size >= 4 && !memcmp(c->bytes, "PK\3\4", 4)) || is_legacy(c); }
 

@@ -2,7 +2,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 #include "base/alloc.h"
+#include "base/parallel.h"
 
 // Sizes of the fixed parts of records, and the maximum length of the archive comment.
 enum { LOCAL = 30, CENTRAL = 46, END = 22, END64 = 56, LOCATOR64 = 20, MAX_COMMENT = 65535 };
@@ -103,8 +105,10 @@ static bool add_member(ZipReader *r, const unsigned char *entry, const char *nam
   size_t begin = at + LOCAL + get(r->bytes + at + 26, 2) + get(r->bytes + at + 28, 2);
   if (begin > r->size || size > r->size - begin) return bad_member(r, name, "ends past the end of the file");
   Zip *z = r->z;
+  if (size > r->size - z->bytes) return bad_member(r, name, "overlaps another");
+  z->bytes += size;
   array_reserve((void **)&z->members, &z->cap, z->n + 1, sizeof *z->members);
-  z->members[z->n++] = (ZipMember){name, r->bytes + begin, size};
+  z->members[z->n++] = (ZipMember){name, r->bytes + begin, size, (uint32_t)get(entry + 16, 4)};
   return true;
 }
 
@@ -140,6 +144,34 @@ bool zip_open(Zip *z, const unsigned char *bytes, size_t size, const char *path,
   Directory d = {0};
   bool ok = find_directory(&r, &d) && read_directory(&r, &d);
   if (!ok) zip_close(z);
+  return ok;
+}
+
+// ---- checksums --------------------------------------------------------------------------------------------------
+
+typedef struct Verification {
+  const Zip *z;
+  bool *wrong; // [members]
+} Verification;
+
+static void verify_member(void *context, int i, int thread) {
+  (void)thread;
+  Verification *v = context;
+  const ZipMember *m = &v->z->members[i];
+  v->wrong[i] = m->crc != 0 && crc32_z(0, m->data, m->size) != m->crc;
+}
+
+bool zip_verify(const Zip *z, const char *path, Err *err) {
+  enum { BYTES_A_THREAD = 4 << 20 }; // below, starting a thread takes longer than it saves
+  Verification v = {z, xcalloc(z->n + 1, sizeof(bool))};
+  const size_t turns = MIN(z->n, 1 + z->bytes / BYTES_A_THREAD);
+  parallel_for((int)z->n, turns > 1 ? parallel_threads((int)turns) : 1, verify_member, &v);
+  bool ok = true;
+  for (size_t i = 0; ok && i < z->n; i++)
+    if (v.wrong[i])
+      ok = err_set(err, "%s: corrupt: the checksum of \"%.100s\" in it is wrong; copy or download the file again", path,
+                   z->members[i].name);
+  free(v.wrong);
   return ok;
 }
 

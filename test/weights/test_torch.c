@@ -186,7 +186,7 @@ TEST(torch_runs_nothing) {
       BODY("\x80\2ctorch.models\nNet\n)\x81}b.",
            ": contains torch.models.Net, which is not executed: only tensors in plain containers are read from PyTorch "
            "files; save model.state_dict()"),
-      BODY("\x80\4\x8c\5posix\x8c\6system\x93.", "byte 2 of its pickle: not protocol 2"),
+      BODY("\x80\4\x8c\5posix\x8c\6system\x93.", "FILE: saved with pickle protocol 4, but only 2"),
       BODY("\x80\2U\5posixU\6system\x93.", "an opcode that torch.save does not write"),
       BODY("\x80\2(S'x'\nios\nsystem\n.", "an opcode that torch.save does not write"),
   };
@@ -236,7 +236,10 @@ TEST(torch_rejects_bad_tensors) {
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\1", "K\1")), NULL),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "K\1")), "\"a\" ends past its storage"),
       BODY(ROOT("a", TENSOR("\2", "K\0", "K\2", "K\2")), "\"a\" ends past its storage"),
-      BODY(ROOT("a", TENSOR("\2", "K\0", "K\3", "K\0")), "\"a\" has more elements than its storage"),
+      BODY(ROOT("a", TENSOR("\2", "K\1", "K\3", "K\1")), "\"a\" ends past its storage"),
+      // expanded: 2^26 floats of one; 2^62 of them are more bytes than 64 bits count
+      BODY(ROOT("a", TENSOR("\2", "K\1", "J\0\0\0\4", "K\0")), "larger than their storages by more than 64 MiB"),
+      BODY(ROOT("a", TENSOR("\2", "K\0", "\x8a\10\0\0\0\0\0\0\0@", "K\0")), "more bytes than fit in 64 bits"),
       BODY(ROOT("a", TENSOR("\2", "K\0", "K\2K\2", "K\1")), "\"a\" has an impossible size"),
       BODY(ROOT("a", TENSOR("\2", "J\xff\xff\xff\xff", "K\2", "K\1")), "\"a\" has an impossible size"),
       BODY(ROOT("a", TENSOR("\2", "K\0", "J\xff\xff\xff\xff", "K\1")), "\"a\" has an impossible size"),
@@ -258,6 +261,35 @@ TEST(torch_rejects_bad_tensors) {
       CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS "\2\0\0\0\0\0\0\0", "truncated?"),
       CASE(HEAD LITTLE ROOT("a", TENSOR("\2", "K\0", "K\2", "K\1")) KEYS TWO_FLOATS "x",
            "it continues after its storages"),
+  };
+  check_cases(cases, COUNT(cases));
+}
+
+// What expand() leaves, with a stride of 0, and windows that overlap.
+TEST(torch_reads_expanded_tensors) {
+  static const char bytes[] = HEAD LITTLE "\x80\2}U\1a" TENSOR("\2", "K\1", "K\3K\2", "K\0K\0") "sU\1b" TENSOR(
+      "\2", "K\0", "K\3K\2", "K\0K\1") "s." KEYS TWO_FLOATS;
+  Checkpoint c = {0};
+  Err err = {""};
+  if (!EXPECT(ckpt_parse(&c, bytes, sizeof bytes - 1, "FILE", &err))) {
+    printf("    %s\n", err.msg);
+    return;
+  }
+  expect_tensor(&c, "a", CKPT_F32, 2, (int64_t[]){3, 2}, (float[]){2, 2, 2, 2, 2, 2});
+  expect_tensor(&c, "b", CKPT_F32, 2, (int64_t[]){3, 2}, (float[]){1, 2, 1, 2, 1, 2});
+  ckpt_close(&c);
+}
+
+// The first bytes of a file in the older format, by pickle_protocol; what follows is not reached.
+TEST(torch_names_other_protocols) {
+#define NUMBER "\x8a\12l\xfc\x9c\x46\xf9 j\xa8P\x19."
+  static const Case cases[] = {
+      CASE("L119547037146038801333356L\n.I1001\n.(dp0\n", "not protocol 2, torch.save's default; save it without"),
+      CASE("L119547037146038801333356L\n.M\xe9\3.}q\0(", "not protocol 2, torch.save's default; save it without"),
+      CASE("\x80\3" NUMBER "\x80\3M\xe9\3.\x80\3}q\0", "FILE: saved with pickle protocol 3, but only 2"),
+      CASE("\x80\4\x95\15\0\0\0\0\0\0\0" NUMBER "\x80\4", "FILE: saved with pickle protocol 4, but only 2"),
+      CASE("\x80\5\x95\15\0\0\0\0\0\0\0" NUMBER "\x80\5", "FILE: saved with pickle protocol 5, but only 2"),
+      CASE("\x80\2" NUMBER "\x80\2M\xea\3.\x80\2}q\0", "not a valid PyTorch file"),
   };
   check_cases(cases, COUNT(cases));
 }
@@ -309,6 +341,42 @@ TEST(torch_rejects_bad_archives) {
   check_entry(20, "\xff\xff\xff\x7f\xff\xff\xff\x7f", 8, "ends past the end of the file");
   check_entry(20, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "lacks its 64-bit size");
   check_directory("plain-zip/data/0", strlen("plain-zip/data/"), "1", 1, "member \"plain-zip/data/1\" occurs twice");
+}
+
+// A changed bit in any member is found, if by nothing else by its CRC-32; and so is one in the CRC itself, unless it is
+// 0 then, as torch.save leaves it on demand.
+TEST(torch_compares_checksums) {
+  size_t size;
+  unsigned char *bytes = read_exactly(corpus("torch/plain-zip.pth"), &size);
+  Zip z;
+  Err err = {""};
+  if (EXPECT(zip_open(&z, bytes, size, "FILE", &err))) {
+    EXPECT(z.n > 5);
+    for (size_t i = 0; i < z.n; i++)
+      for (size_t k = 0; k < z.members[i].size; k++) {
+        unsigned char *at = bytes + (z.members[i].data - bytes) + k, bit = (unsigned char)(1 << (k % 8));
+        *at ^= bit;
+        EXPECT(!parses(bytes, size, &err));
+        if (!EXPECT(strstr(err.msg, "FILE: corrupt: the checksum of \"plain-zip/"))) printf("    %s\n", err.msg);
+        *at ^= bit;
+      }
+    zip_close(&z);
+  }
+  const size_t entry = find(bytes, size, "PK\1\2", 4), crc = entry + 16;
+  bytes[crc] ^= 1;
+  EXPECT(!parses(bytes, size, &err));
+  memset(bytes + crc, 0, 4);
+  EXPECT(parses(bytes, size, &err));
+  // All members made one of nearly the whole file: each would be read once a name.
+  const uint32_t place = 0, grown = (uint32_t)entry - 200;
+  for (size_t at = entry; at + 46 <= size; at++) {
+    if (memcmp(bytes + at, "PK\1\2", 4)) continue;
+    memcpy(bytes + at + 20, &grown, 4);
+    memcpy(bytes + at + 24, &grown, 4);
+    memcpy(bytes + at + 42, &place, 4);
+  }
+  EXPECT(!parses(bytes, size, &err) && strstr(err.msg, " overlaps another"));
+  free(bytes);
 }
 
 // A member of three bytes, with every size and place in 64 bits and a comment at the end.
