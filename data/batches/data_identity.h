@@ -16,7 +16,7 @@ DataIdentity data_identity(const Dataset *d, const bool *read);
 int64_t data_identity_number(const DataIdentity *i); // everything except the number of images, in one number
 void data_identity_record(Record *to, const char *key, const DataIdentity *i);
 
-// Weights store the data that they were trained on as a list, one entry a run, beginning with the initial weights' runs:
+// Weights store the data that they were trained on as a list, one entry a run, starting with the initial weights' runs:
 //   [{"images":60,"files":…,"categories":…,"annotations":…,"sample":"…"}]
 // The sample has 16 hexadecimal digits an image, of all images or of TRAINED_SAMPLE of them: its name, length and size,
 // and its boxes and masks.
