@@ -84,7 +84,7 @@ bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path,
   if (ok) ok = (ckpt_is_torch(c) ? ckpt_parse_torch : ckpt_parse_safetensors)(c, path, err);
   if (ok) ok = sort_by_name(c, path, err);
   const char *foreign = ok || ckpt_is_torch(c) ? NULL : foreign_file(bytes, size);
-  if (foreign) err_set(err, "%s: not a file of weights, but %s", path, foreign);
+  if (foreign) err_set(err, "%s: not a weights file, but %s", path, foreign);
   if (!ok) ckpt_close(c);
   return ok;
 }

@@ -40,7 +40,7 @@ static void say(BadImages *b, const char *how, const char *reason) {
   else if (n == BAD_IMAGES_SAID && b->path)
     line_print(stderr, "unusable images %s: more than %d; all are listed in %s", how, BAD_IMAGES_SAID, b->path);
   else if (n == BAD_IMAGES_SAID)
-    line_print(stderr, "unusable images %s: more than %d; from here on they are only counted", how, BAD_IMAGES_SAID);
+    line_print(stderr, "unusable images %s: more than %d; the rest are only counted", how, BAD_IMAGES_SAID);
 }
 
 // That it cannot be written ends no run.

@@ -60,9 +60,13 @@ static bool refuse_without_memory(const char *name, size_t bytes, Err *err) {
 
 static bool size_ok(int h, int w, const char *name, Err *err) {
   if (h > 0 && w > 0 && (int64_t)h * w <= IMAGE_MAX_PIXELS) return true;
-  if (h <= 0 || w <= 0) return err_set(err, "%s: cannot read the image: its header says %d×%d pixels", name, w, h);
-  return err_set(err, "%s: cannot read the image: its header says %d×%d pixels; at most %d in all are supported", name,
-                 w, h, IMAGE_MAX_PIXELS);
+  if (h <= 0 || w <= 0)
+    return err_set(err,
+                   "%s: cannot read the image: its header says %d×%d pixels; copy or download it again, or remove it",
+                   name, w, h);
+  return err_set(err,
+                 "%s: cannot read the image: its header says %d×%d pixels, more than the maximum of %d; downscale it",
+                 name, w, h, IMAGE_MAX_PIXELS);
 }
 
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {

@@ -34,7 +34,7 @@ JpegStep jpeg_next(const uint8_t **at, const uint8_t *end, JpegSegment *s) {
 bool jpeg_step_fault(JpegStep step, const JpegSegment *s, const uint8_t *bytes, const char *lacks, ImageFault *fault) {
   if (step == JPEG_CUT) return fault_set(fault, FAULT_CUT, "no %s", lacks);
   if (step == JPEG_END) return fault_set(fault, FAULT_CORRUPT, "no %s before its end marker", lacks);
-  return fault_set(fault, FAULT_CORRUPT, "the segment at byte %td says that it is %zu bytes long", s->body - bytes - 4,
+  return fault_set(fault, FAULT_CORRUPT, "the segment at byte %td has an invalid length, %zu", s->body - bytes - 4,
                    s->size + 2);
 }
 
@@ -45,15 +45,15 @@ static bool is_frame(int marker) {
 static bool frame_supported(const JpegFrame *frame, ImageFault *fault) {
   const char *what = NULL;
   if (frame->marker > JPEG_JPG)
-    what = "an arithmetic-coded JPEG; convert it to a baseline one or to PNG";
+    what = "an arithmetic-coded JPEG; convert it to a baseline JPEG or to PNG";
   else if (frame->marker == JPEG_SOF3)
     what = "a lossless JPEG; convert it to PNG";
   else if (frame->marker > JPEG_SOF3)
-    what = "a hierarchical JPEG; convert it to a baseline one or to PNG";
+    what = "a hierarchical JPEG; convert it to a baseline JPEG or to PNG";
   else if (frame->bits != 8)
     what = "a JPEG with more than 8 bits per sample; convert it to PNG";
   else if (frame->h == 0)
-    what = "a JPEG that says its height at the end only (DNL); convert it";
+    what = "a JPEG that gives its height only at the end (DNL); convert it to PNG";
   return !what || fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 

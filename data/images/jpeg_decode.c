@@ -83,8 +83,9 @@ static bool take_codes(Decoder *d, const JpegSegment *s) {
     size_t symbols = 0;
     if (left < 1 + LENGTHS) return CORRUPT("a Huffman table is cut short");
     for (int i = 1; i <= LENGTHS; i++) symbols += table[i];
-    if (symbols > SYMBOLS || 1 + LENGTHS + symbols > left) return CORRUPT("a Huffman table of %zu symbols", symbols);
-    if (table[0] >> 4 > 1 || (table[0] & 15) >= TABLES) return CORRUPT("a Huffman table is number %d", table[0]);
+    if (symbols > SYMBOLS || 1 + LENGTHS + symbols > left) return CORRUPT("a Huffman table with %zu symbols", symbols);
+    if (table[0] >> 4 > 1 || (table[0] & 15) >= TABLES)
+      return CORRUPT("a Huffman table has the invalid number %d", table[0]);
     d->has_codes[table[0] >> 4][table[0] & 15] = true;
     left -= 1 + LENGTHS + symbols;
   }
@@ -95,7 +96,7 @@ static bool take_quants(Decoder *d, const JpegSegment *s) {
   for (size_t left = s->size; left > 0;) {
     const uint8_t head = s->body[s->size - left];
     const size_t size = 1 + (head >> 4 ? 128 : 64);
-    if (head >> 4 > 1 || (head & 15) >= TABLES) return CORRUPT("a quantization table is number %d", head);
+    if (head >> 4 > 1 || (head & 15) >= TABLES) return CORRUPT("a quantization table has the invalid number %d", head);
     if (size > left) return CORRUPT("a quantization table is cut short");
     d->has_quants[head & 15] = true;
     left -= size;
@@ -157,7 +158,7 @@ static int restarts_due(const stbi__jpeg *z) {
 static bool need_codes(Decoder *d, bool ac, int number) {
   if (d->has_codes[ac][number]) return true;
   if (d->stb->progressive || number >= STANDARD_TABLES)
-    return CORRUPT("no %s Huffman table %d, which a scan uses", ac ? "AC" : "DC", number);
+    return CORRUPT("a scan uses %s Huffman table %d, which is missing", ac ? "AC" : "DC", number);
   uint8_t segment[2 + JPEG_TABLE_ROOM];
   const size_t size = 2 + jpeg_standard_table(ac, number, segment + 2);
   segment[0] = (uint8_t)(size >> 8);
@@ -170,7 +171,7 @@ static bool need_codes(Decoder *d, bool ac, int number) {
 static bool need_tables(Decoder *d, int n) {
   const stbi__jpeg *z = d->stb;
   const int quant = z->img_comp[n].tq;
-  if (!d->has_quants[quant]) return CORRUPT("no quantization table %d, which component %d uses", quant, n + 1);
+  if (!d->has_quants[quant]) return CORRUPT("component %d uses quantization table %d, which is missing", n + 1, quant);
   const bool dc = !z->progressive || (z->spec_start == 0 && z->succ_high == 0);
   const bool ac = !z->progressive || z->spec_start > 0;
   return (!dc || need_codes(d, false, z->img_comp[n].hd)) && (!ac || need_codes(d, true, z->img_comp[n].ha));
@@ -206,14 +207,14 @@ static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, cons
   *at = scan_end(data, end, &restarts);
   if (*at == end) return fault_set(d->fault, FAULT_CUT, "no end marker");
   if (restarts < due)
-    return CORRUPT("%d restart markers for %d in the scan at byte %td", restarts, due, data - d->bytes);
+    return CORRUPT("%d restart markers instead of %d in the scan at byte %td", restarts, due, data - d->bytes);
   feed(d, data, (size_t)(*at - data));
   if (!stbi__parse_entropy_coded_data(z)) return stb_refuses(d);
   if (d->beyond > (size_t)MAX(z->code_bits, 0) / 8)
-    return CORRUPT("the scan at byte %td ends before the picture does", data - d->bytes);
+    return CORRUPT("the scan at byte %td ends before the last pixel", data - d->bytes);
   if (d->beyond == 0) scan_end(d->input.img_buffer, *at, &left);
   if (restarts - left < due) // stb_image has given up where it expected one
-    return CORRUPT("the pixels do not end at the restart markers of the scan at byte %td", data - d->bytes);
+    return CORRUPT("misplaced restart markers in the scan at byte %td", data - d->bytes);
   return true;
 }
 
@@ -229,10 +230,10 @@ static bool take_file(Decoder *d, size_t size) {
   const int components = d->input.img_n;
   int scanned = 0;
   for (int n = 0; n < components; n++) scanned += d->has_scan[n];
-  if (!d->has_scans) return CORRUPT("no scan: it holds no pixels");
+  if (!d->has_scans) return CORRUPT("it has no scan, so no pixels");
   if (scanned < components)
     return CORRUPT("%d of its %d components have no scan%s", components - scanned, components,
-                   d->stb->progressive ? " of their means" : "");
+                   d->stb->progressive ? " of their DC coefficients" : "");
   if (!d->stb->progressive) return true;
   for (int n = 0; n < components; n++) {
     memcpy(d->stb->dequant[n], d->quants[n], sizeof d->quants[n]);

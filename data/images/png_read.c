@@ -27,9 +27,9 @@ bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault
   const uint8_t *chunk = bytes + SIGNATURE, *data = chunk + 8;
   if (size < SIGNATURE + 8) return fault_set(fault, FAULT_CUT, "ends within its header");
   if (!memcmp(chunk + 4, "CgBI", 4))
-    return fault_set(fault, FAULT_UNSUPPORTED, "a PNG of Xcode for iPhones; convert it to an ordinary PNG");
+    return fault_set(fault, FAULT_UNSUPPORTED, "a PNG in the iPhone format of Xcode; convert it to an ordinary PNG");
   if (memcmp(chunk + 4, "IHDR", 4) || u32(chunk) != IHDR_SIZE)
-    return fault_set(fault, FAULT_CORRUPT, "its first chunk is no IHDR of %d bytes", IHDR_SIZE);
+    return fault_set(fault, FAULT_CORRUPT, "its first chunk is not an IHDR of %d bytes", IHDR_SIZE);
   if (size < SIGNATURE + 8 + IHDR_SIZE) return fault_set(fault, FAULT_CUT, "ends within its header");
   *header = (PngHeader){
       .w = (int)u32(data), .h = (int)u32(data + 4), .bits = data[8], .color = data[9], .interlaced = data[12] == 1};
@@ -45,11 +45,11 @@ static bool header_ok(const PngHeader *h, const uint8_t *bytes, ImageFault *faul
                                    [RGB_ALPHA] = 8 | 16};
   const bool single_bit = (h->bits & (h->bits - 1)) == 0;
   if (h->color > RGB_ALPHA || !single_bit || !(depths[h->color] & h->bits))
-    return fault_set(fault, FAULT_CORRUPT, "its header says colour type %d of %d bits", h->color, h->bits);
+    return fault_set(fault, FAULT_CORRUPT, "invalid header: colour type %d with %d bits", h->color, h->bits);
   const uint8_t *methods = bytes + SIGNATURE + 8 + 10; // compression, filter, interlace
   if (methods[0] || methods[1] || methods[2] > 1)
-    return fault_set(fault, FAULT_CORRUPT, "its header says methods %d, %d and %d of compression, filter and interlace",
-                     methods[0], methods[1], methods[2]);
+    return fault_set(fault, FAULT_CORRUPT, "invalid header: compression %d, filter %d, interlace %d", methods[0],
+                     methods[1], methods[2]);
   return true;
 }
 
@@ -76,7 +76,7 @@ static bool take_chunk(PngFile *f, const Chunk *c, const Chunk *last, ImageFault
     memcpy(f->palette, c->data, c->size);
     f->has_palette = true;
   } else if (is_critical(c) && !is(c, "IHDR") && !is(c, "IEND")) {
-    return fault_set(fault, FAULT_CORRUPT, "an unknown chunk %.4s that is marked as critical", (const char *)c->type);
+    return fault_set(fault, FAULT_CORRUPT, "an unknown critical chunk, %.4s", (const char *)c->type);
   }
   return true;
 }
@@ -89,10 +89,10 @@ static bool read_chunks(PngFile *f, const uint8_t *bytes, size_t size, ImageFaul
     if (size - at < CHUNK) return fault_set(fault, FAULT_CUT, "ends without an IEND chunk");
     c = (Chunk){bytes + at + 4, bytes + at + 8, u32(bytes + at)};
     if (c.size > INT32_MAX)
-      return fault_set(fault, FAULT_CORRUPT, "a length of %u in the chunk at byte %zu", c.size, at);
+      return fault_set(fault, FAULT_CORRUPT, "the chunk at byte %zu has an invalid length, %u", at, c.size);
     if (c.size > size - at - CHUNK) return fault_set(fault, FAULT_CUT, "ends within the chunk at byte %zu", at);
     if (crc32(0, c.type, c.size + 4) != u32(c.data + c.size))
-      return fault_set(fault, FAULT_CORRUPT, "wrong checksum of the chunk at byte %zu", at);
+      return fault_set(fault, FAULT_CORRUPT, "wrong checksum in the chunk at byte %zu", at);
     if (!take_chunk(f, &c, &last, fault)) return false;
   }
   if (!f->first) return fault_set(fault, FAULT_CORRUPT, "no IDAT chunk");
@@ -252,7 +252,8 @@ static bool read_pass(const PngFile *f, const PngPass *p, uint8_t *filtered, con
   const size_t size = row_size(h, w), bpp = (size_t)MAX(samples(h->color) * h->bits / 8, 1);
   const uint8_t *up = zeros;
   for (int y = 0; w > 0 && y < pass_h(h, p); y++, filtered += size + 1) {
-    if (filtered[0] > FILTER_LAST) return fault_set(fault, FAULT_CORRUPT, "row %d has filter %d", y, filtered[0]);
+    if (filtered[0] > FILTER_LAST)
+      return fault_set(fault, FAULT_CORRUPT, "row %d has an unknown filter, %d", y, filtered[0]);
     unfilter_row(filtered[0], filtered + 1, up, size, bpp);
     up = filtered + 1;
     write_row(f, up, w, rgb + 3 * ((size_t)(p->y + y * p->dy) * h->w + p->x), (ptrdiff_t)3 * p->dx);
@@ -271,7 +272,7 @@ bool png_read(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch,
   for (int i = 0; i < count; i++) filtered_size += pass_size(h, &passes[i]);
   enum { DEFLATE_MOST = 1032 }; // bytes that one can stand for
   if (filtered_size / DEFLATE_MOST > f.packed_size)
-    return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes cannot be %d×%d pixels",
+    return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes are too few for %d×%d pixels",
                      (unsigned long long)f.packed_size, h->w, h->h);
   uint8_t *filtered = scratch_resize(scratch, NULL, 0, filtered_size);
   const uint8_t *zeros = scratch_take(scratch, row_size(h, h->w));

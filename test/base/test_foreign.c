@@ -66,7 +66,7 @@ TEST(foreign_files_are_named_by_every_reader) {
     EXPECT(!image_decode(&im, exact, files[i].size, "FILE", &err));
     expect_named("image", "FILE: cannot read the image: ", files[i].what, err.msg);
     EXPECT(!ckpt_parse(&c, exact, files[i].size, "FILE", &err));
-    expect_named("weights", "FILE: not a file of weights, but ", files[i].what, err.msg);
+    expect_named("weights", "FILE: not a weights file, but ", files[i].what, err.msg);
     json_open(&j, "FILE", (const char *)exact, files[i].size);
     json_skip(&j);
     EXPECT(!json_done(&j));

@@ -376,7 +376,7 @@ TEST_TIER(program_trains_around_bad_images, 1) {
       "000002",
       "000002.png: No such file",
       "000003.png: cannot read",
-      ": cannot read the image: its header says 65535×65535 pixels; at most 268435456 in all are supported",
+      ": cannot read the image: its header says 65535×65535 pixels, more than the maximum of 268435456; downscale it",
       "val/000001.png: cannot read",
       "unreadable images: 3 of 24 in training (replaced by others), 1 in evaluation (left out)"};
   for (int i = 0; i < COUNT(lines); i++) {

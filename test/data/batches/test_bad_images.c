@@ -39,5 +39,5 @@ TEST(bad_images_are_ten_lines_and_a_list) {
   free(list);
   free(path);
   EXPECT_INT(run_in_child(tell_fifteen, NULL, &said), 0);
-  EXPECT(strstr(said, "unusable images replaced: more than 10; from here on they are only counted\n"));
+  EXPECT(strstr(said, "unusable images replaced: more than 10; the rest are only counted\n"));
 }

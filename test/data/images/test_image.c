@@ -291,7 +291,9 @@ TEST(image_refuses_absurd_sizes) {
   memcpy(none, huge, sizeof huge);
   none[18] = none[19] = 0; // of its width
   EXPECT(!image_decode(&im, none, sizeof none, "none.png", &err));
-  EXPECT_STR(err.msg, "none.png: cannot read the image: its header says 0×65535 pixels");
+  EXPECT_STR(
+      err.msg,
+      "none.png: cannot read the image: its header says 0×65535 pixels; copy or download it again, or remove it");
 }
 
 TEST(image_refuses_oversized_huffman_tables) {
@@ -301,7 +303,7 @@ TEST(image_refuses_oversized_huffman_tables) {
   Image im;
   Err err = {{0}};
   EXPECT(!image_decode(&im, jpeg, sizeof jpeg, "tables.jpg", &err));
-  EXPECT(strstr(err.msg, "corrupt (a Huffman table of 4080 symbols)") != NULL);
+  EXPECT(strstr(err.msg, "corrupt (a Huffman table with 4080 symbols)") != NULL);
 }
 
 // ---- same bytes, same pixels ----------------------------------------------------------------------------------------

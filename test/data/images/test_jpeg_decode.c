@@ -43,11 +43,11 @@ static bool expect_refused(const uint8_t *bytes, size_t size, const char *reason
 TEST(jpeg_decode_as_libjpeg_does) {
   static const char *const refused[][2] = {
       {"jpeg-missing-scans.jpg", "corrupt (2 of its 3 components have no scan); copy or download it again"},
-      {"jpeg-no-scan-baseline.jpg", "corrupt (no scan: it holds no pixels); copy"},
-      {"jpeg-no-scan-progressive.jpg", "corrupt (no scan: it holds no pixels); copy"},
-      {"jpeg-zero-length.jpg", "corrupt (the segment at byte 20 says that it is 0 bytes long); copy"},
-      {"png-checksums-flipped.png", "corrupt (wrong checksum of the chunk at byte 33); copy"},
-      {"png-checksums-plte.png", "corrupt (wrong checksum of the chunk at byte 33); copy"},
+      {"jpeg-no-scan-baseline.jpg", "corrupt (it has no scan, so no pixels); copy"},
+      {"jpeg-no-scan-progressive.jpg", "corrupt (it has no scan, so no pixels); copy"},
+      {"jpeg-zero-length.jpg", "corrupt (the segment at byte 20 has an invalid length, 0); copy"},
+      {"png-checksums-flipped.png", "corrupt (wrong checksum in the chunk at byte 33); copy"},
+      {"png-checksums-plte.png", "corrupt (wrong checksum in the chunk at byte 33); copy"},
   };
   DIR *dir = opendir(FOLDER);
   CHECK(dir != NULL);
@@ -109,12 +109,13 @@ TEST(jpeg_decode_without_huffman_tables) {
   memcpy(both + before + kept_length, scan, size - before);
   expect_pixels(both, size + kept_length, FOLDER "/420.ppm");
   scan[6] = 0x22; // tables that are nowhere
-  expect_refused(bytes, size, "corrupt (no DC Huffman table 2, which a scan uses)");
+  expect_refused(bytes, size, "corrupt (a scan uses DC Huffman table 2, which is missing)");
   free(both);
   free(kept);
   free(bytes);
   bytes = read_bytes(FOLDER "/420-progressive.jpg", &size);
-  expect_refused(bytes, remove_segments(bytes, size, JPEG_DHT), "corrupt (no DC Huffman table 0, which a scan uses)");
+  expect_refused(bytes, remove_segments(bytes, size, JPEG_DHT),
+                 "corrupt (a scan uses DC Huffman table 0, which is missing)");
   free(bytes);
 }
 
@@ -124,7 +125,7 @@ TEST(jpeg_decode_refuses_by_cause) {
 #define AGAIN() memcpy(copy, bytes, size)
   AGAIN();
   expect_refused(copy, remove_segments(copy, size, JPEG_DQT),
-                 "corrupt (no quantization table 0, which component 1 uses)");
+                 "corrupt (component 1 uses quantization table 0, which is missing)");
   AGAIN();
   expect_refused(copy, remove_segments(copy, size, JPEG_SOF0), "corrupt (no frame header before its end marker)");
   AGAIN();
@@ -149,7 +150,7 @@ TEST(jpeg_decode_refuses_by_cause) {
   expect_refused(copy, size, "a JPEG with more than 8 bits per sample; convert it to PNG");
   AGAIN();
   memset(find_segment(copy, size, JPEG_SOF0, &length) + 5, 0, 2);
-  expect_refused(copy, size, "a JPEG that says its height at the end only (DNL); convert it");
+  expect_refused(copy, size, "a JPEG that gives its height only at the end (DNL); convert it to PNG");
   AGAIN();
   uint8_t *frame = find_segment(copy, size, JPEG_SOF0, &length);
   memmove(frame + length, frame, size - (size_t)(frame - copy));
@@ -215,7 +216,7 @@ TEST(jpeg_decode_misses_restart_markers) {
     if (bytes[i] != 0xff || bytes[i + 1] < JPEG_RST0 || bytes[i + 1] > JPEG_RST7) continue;
     const uint8_t kept = bytes[i + 1];
     bytes[i + 1] = 0;
-    expect_refused(bytes, size, " restart markers for ");
+    expect_refused(bytes, size, " restart markers instead of ");
     bytes[i + 1] = kept;
     markers++;
   }
@@ -225,7 +226,7 @@ TEST(jpeg_decode_misses_restart_markers) {
   uint8_t *longer = memset(xmalloc(size + 8), 0x55, size + 8); // before it, bytes that stb_image does not step over
   memcpy(longer, bytes, at);
   memcpy(longer + at + 8, bytes + at, size - at);
-  expect_refused(longer, size + 8, "corrupt (the pixels do not end at the restart markers of the scan at byte ");
+  expect_refused(longer, size + 8, "corrupt (misplaced restart markers in the scan at byte ");
   free(longer);
   free(bytes);
 }

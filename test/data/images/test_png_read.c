@@ -194,7 +194,7 @@ TEST(png_read_refuses_by_cause) {
   Png png;
   begin(&png, 2, 4, 8, 0, 0);
   finish(&png, wrong_filter, sizeof wrong_filter);
-  expect_refused(&png, "corrupt (row 1 has filter 5)");
+  expect_refused(&png, "corrupt (row 1 has an unknown filter, 5)");
   begin(&png, 2, 4, 8, 0, 0);
   finish(&png, ramp, 5);
   expect_refused(&png, "they end too early");
@@ -203,7 +203,7 @@ TEST(png_read_refuses_by_cause) {
   expect_refused(&png, "corrupt (no IDAT chunk)");
   begin(&png, 2, 4, 8, 0, 0);
   chunk(&png, "ABCD", NULL, 0);
-  expect_refused(&png, "corrupt (an unknown chunk ABCD that is marked as critical)");
+  expect_refused(&png, "corrupt (an unknown critical chunk, ABCD)");
   begin(&png, 2, 4, 8, 3, 0);
   finish(&png, ramp, sizeof ramp);
   expect_refused(&png, "corrupt (no palette)");
@@ -211,9 +211,9 @@ TEST(png_read_refuses_by_cause) {
   chunk(&png, "PLTE", palette, sizeof palette);
   expect_refused(&png, "corrupt (a palette of 4 bytes)");
   begin(&png, 2, 4, 4, 2, 0);
-  expect_refused(&png, "corrupt (its header says colour type 2 of 4 bits)");
+  expect_refused(&png, "corrupt (invalid header: colour type 2 with 4 bits)");
   begin(&png, 2, 4, 8, 0, 2);
-  expect_refused(&png, "corrupt (its header says methods 0, 0 and 2 of");
+  expect_refused(&png, "corrupt (invalid header: compression 0, filter 0, interlace 2");
   begin(&png, 2, 4, 8, 0, 0);
   expect_refused(&png, "the file is truncated (ends without an IEND chunk)");
   begin(&png, 2, 4, 8, 0, 0);
@@ -227,10 +227,10 @@ TEST(png_read_refuses_by_cause) {
   expect_refused(&png, "corrupt (other chunks lie between its IDAT chunks)");
   begin(&png, 30000, 8000, 8, 0, 0);
   finish(&png, ramp, sizeof ramp);
-  expect_refused(&png, "compressed bytes cannot be 8000×30000 pixels)");
+  expect_refused(&png, "compressed bytes are too few for 8000×30000 pixels)");
   begin(&png, 2, 4, 8, 0, 0);
   memcpy(png.bytes + 12, "CgBI", 4);
-  expect_refused(&png, "a PNG of Xcode for iPhones; convert it");
+  expect_refused(&png, "a PNG in the iPhone format of Xcode; convert it");
 }
 
 // One bit flipped anywhere: refused, for every chunk has a checksum, or of the same pixels.
