@@ -251,7 +251,7 @@ static void limit_files(rlim_t bytes) {
   CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
 }
 
-// A limit on the size of files stands for a disk that is full for a while.
+// A limit on file size simulates a disk that is full for a while.
 TEST(log_keeps_what_cannot_be_written) {
   Err err;
   Log log;

@@ -207,7 +207,7 @@ TEST(collective_alone_copies) {
   device_close(dev);
 }
 
-// A walk that measures meets nobody and touches nothing: other ranks may measure another graph.
+// A measuring walk runs no collectives and changes nothing: other ranks may measure another graph.
 static void do_measuring(Comm *c, void *context) {
   (void)context;
   Device *dev = open_device(c, false);

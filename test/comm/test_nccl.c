@@ -123,7 +123,7 @@ TEST_TIER(nccl_remote_errors_wait, 1) {
   EXPECT(now_seconds() - begin > 2.5);
 }
 
-// ---- errors beside the calls ----------------------------------------------------------------------------------------
+// ---- asynchronous errors --------------------------------------------------------------------------------------------
 
 static void watch_communicator(void *context) {
   Nccl nccl;

@@ -349,7 +349,7 @@ TEST(supervisor_goes_on_after_a_stop) {
   EXPECT_STR(said, "");
 }
 
-// A rank that is alone in the world has nobody who would notice.
+// A single rank has no other rank that would notice.
 static void kill_the_supervisor(const Launch *l, int attempt) {
   (void)l;
   (void)attempt;

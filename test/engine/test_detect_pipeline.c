@@ -56,7 +56,7 @@ static void expect_in_order(Engine *e, Batch batch[BATCHES], const Detections wa
   EXPECT_INT(taken, BATCHES);
 }
 
-// What was found stays while two more batches are under way.
+// Results stay valid while two more batches are in flight.
 static void expect_kept(Engine *e, Batch batch[BATCHES], const Detections want[BATCHES]) {
   BatchDetections first, found;
   engine_start_detection(e, &batch[0]);
@@ -97,7 +97,7 @@ TEST(cuda_detect_pipeline_same_bits) {
   if (gpu_device()) expect_pipeline("cuda");
 }
 
-// An engine may be closed while batches are under way.
+// An engine may be closed while batches are in flight.
 TEST(detect_pipeline_closes_at_any_moment) {
   for (int under_way = 0; under_way <= BATCHES_UNDER_WAY; under_way++) {
     Engine e;

@@ -114,7 +114,7 @@ TEST_TIER(lesson_profile_figures, 1) {
   if (said && !EXPECT(strstr(said, "no record of ladder-profile-h200 has rung=08_mma_sync"))) puts(said);
 }
 
-// Programs that stand for those of the build, and for ncu, which keeps what it is asked and says the sample.
+// Stubs for the build's programs and for ncu, which records its arguments and prints the sample.
 static bool put_programs(void) {
   const char *said, *tmp = test_tmp();
   return put_profiles("ns", "1000") &&

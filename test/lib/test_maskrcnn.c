@@ -136,7 +136,7 @@ TEST(library_copies_photographs_in_bands) {
   for (int i = 0; i < 2; i++) library_free(&images[i]);
 }
 
-// Batches of one and of 24, and whatever stands beside an image: the same bits.
+// The same bits in batches of 1 and of 24, whatever the other images are.
 static void same_in_any_batch(const char *device, const char *amp, NormType norm) {
   enum { N = 48 };
   maskrcnn_image images[N];

@@ -119,7 +119,7 @@ TEST(library_four_threads_with_one_handle) {
   teardown();
 }
 
-// One thread submits, another takes; two more run beside them.
+// One thread submits, another takes results; two more run concurrently.
 enum { SUBMISSIONS = 40 };
 
 static void *submit_all(void *context) {

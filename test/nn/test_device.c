@@ -78,7 +78,7 @@ TEST(device_names_are_read_to_their_end) {
   }
 }
 
-// Ops run where they are called: nothing runs beside them, and there is nothing to leave to it.
+// Ops run synchronously: nothing runs concurrently, and there is no side stream.
 TEST(device_has_no_side_stream_on_the_cpu) {
   Device *dev = device_open("cpu", NULL);
   if (!EXPECT(dev)) return;

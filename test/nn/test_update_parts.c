@@ -29,7 +29,7 @@ static NormFold *fold_of(Params *p, Param *filter) {
   return param_fold(p, filter, norm[0], norm[1], norm[2], norm[3], 0);
 }
 
-// The parts of a parameter stand in a row, as it does in the flat buffers.
+// The parts of a parameter are contiguous, as it is in the flat buffers.
 static int expect_parts(const Params *p, int at, const Param *q, const Tensor *shadow, const void *scale) {
   const size_t first = (size_t)((float *)q->master.data - (float *)p->master), n = tensor_elements(&q->master);
   for (size_t done = 0; done < n; at++) {

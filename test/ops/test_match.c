@@ -423,7 +423,7 @@ static ImageInfo *truth_drawn(Truth *t, Fixture *f, Draw *d, int capacity, const
   return images;
 }
 
-// n elements from `first`; the first difference is told.
+// Compares n elements from `first`; reports the first difference.
 static void same_ints(const int *got, const int *want, int first, int n, const char *name, const char *what) {
   int i = first;
   while (i < first + n && got[i] == want[i]) i++;

@@ -503,7 +503,7 @@ TEST(cuda_roi_align_backward) {
   check_backward(gpu, F32, &one, 8, MAX_ROIS, 513); // more than a block looks at in one round
 }
 
-// The Dest of the middle level; the others are written plainly beside it.
+// The Dest of the middle level; the other levels are written without one.
 typedef struct DestContext {
   RoiAlign p;
   TwinRois rois;

@@ -141,7 +141,7 @@ static void read_facts(Json *j, Page *p) {
   }
 }
 
-// The facts that stand in a page; caller frees.
+// The facts in a page; caller frees.
 static char *facts_of(const char *path) {
   static const char mark[] = "id=\"facts\">";
   size_t size;
@@ -263,7 +263,7 @@ static int files_in(const char *folder) {
   return n;
 }
 
-// Pictures beside the page: those of an earlier page go, other files stay, and a folder of somebody else's is left.
+// Pictures in a folder: an earlier page's are removed, other files stay, and a foreign folder is not touched.
 TEST(doctor_page_has_a_folder_of_pictures) {
   const char *dir = small_set("album");
   char *folder = xasprintf("%s/a page?-pictures", test_tmp());

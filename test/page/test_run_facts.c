@@ -31,7 +31,7 @@ static char *draw(const char *folder) {
   return text;
 }
 
-// What stands in the script of facts; it has to be JSON, without anything that ends a script. Caller frees.
+// The contents of the facts script: must be JSON without anything that ends a script. Caller frees.
 static char *facts_of(const char *page) {
   static const char begin[] = "<script type=\"application/json\" id=\"facts\">";
   const char *from = strstr(page, begin);

@@ -78,7 +78,7 @@ static bool same_state(const char *a, const char *b) {
          same_file(file_of(a, "model.safetensors"), file_of(b, "model.safetensors"));
 }
 
-// The run that others are held against.
+// The run with which others are compared.
 static const char *whole(void) {
   static bool made;
   const char *said;

@@ -1,4 +1,4 @@
-// Catches counts of cells, trees or people that end at 100 and nobody is told.
+// Catches counts of cells, trees or people that are silently limited to 100.
 #include "base/alloc.h"
 #include "base/file.h"
 #include "test/harness/command.h"

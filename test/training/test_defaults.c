@@ -7,7 +7,7 @@
 #include "training/setup.h"
 #include "training/spec.h"
 
-// A folder that looks as MNIST's does: what is in its files nobody reads.
+// A folder that looks like MNIST's; the contents of its files are never read.
 static const char *idx_folder(void) {
   static char dir[512];
   static const char *const files[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
@@ -80,7 +80,7 @@ TEST(defaults_of_a_classifier_by_its_data) {
   EXPECT_INT(schedule_of(&o, 3, 100).warmup, 100);
   train_spec_free(&o);
 
-  // A limit is taken, as it stands in --help.
+  // A limit itself is accepted, as printed in --help.
   o = options("nowhere", "resnet18", (char *[]){"--val-fraction", "0.9", "--zoom", "0.99", "--crop", "0.99", NULL});
   EXPECT(o.val_fraction == 0.9f && o.zoom == 0.99f && o.crop == 0.99f);
   train_spec_free(&o);

@@ -60,7 +60,7 @@ TEST(run_results_of_phases) {
                  "\"img_s\":8,\"loss\":1.1015625,\"AP\":0.25}]}");
 }
 
-// Evaluations without a score are beside steps all the same, and there is no best.
+// Evaluations without a score still affect step times, and there is no best.
 TEST(run_results_without_a_score) {
   has_scores = false;
   expect_results(NULL, "", STEPS,

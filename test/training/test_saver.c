@@ -1,4 +1,4 @@
-// Catches checkpoints written in the background with values of a later step, and failed writes nobody hears of.
+// Catches checkpoints written in the background with values of a later step, and failed writes that are not reported.
 #include <unistd.h>
 #include "base/alloc.h"
 #include "test/harness/child.h"

@@ -6,7 +6,7 @@
 #include "test/harness/test.h"
 #include "training/scoring.h"
 
-// Every object found where it is, but for each third, which is found beside itself.
+// Every object is detected at its position, except every third, which is detected next to it.
 static CocoResults find_objects(const Dataset *d) {
   CocoResults found = {.items = xcalloc((size_t)d->first_object[d->num_images], sizeof *found.items)};
   for (int i = 0; i < d->num_images; i++)

@@ -263,7 +263,7 @@ TEST(checkpoint_rejects_bad_headers) {
   for (int i = 0; i < COUNT(cases); i++) {
     write_file(path, cases[i].header, cases[i].payload);
     if (EXPECT(!opens(path, &err)) && strstr(err.msg, cases[i].complaint) && strstr(err.msg, path)) continue;
-    EXPECT_STR(err.msg, cases[i].complaint); // shows the header's message beside the one it should contain
+    EXPECT_STR(err.msg, cases[i].complaint); // shows the header's message and the one it should contain
   }
   free(path);
 }

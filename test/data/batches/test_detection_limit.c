@@ -1,4 +1,4 @@
-// Catches objects beyond the limit on detections that nobody is told of.
+// Catches objects beyond the limit on detections that are not reported.
 #include "base/alloc.h"
 #include "data/batches/detection_limit.h"
 #include "test/harness/small_set.h"

@@ -60,7 +60,7 @@ TEST(checkup_says_what_there_is) {
   forget(&c, &f);
 }
 
-// Categories are held against each other by name; the one with most objects stands first.
+// Categories are matched by name; the one with most objects comes first.
 TEST(checkup_joins_the_categories_of_both_splits) {
   Checkup c;
   Diagnosis f;

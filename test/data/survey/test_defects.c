@@ -86,7 +86,7 @@ TEST(defects_are_found) {
   dataset_close(&d);
 }
 
-// An image that is a pipe is a file that is missing; nobody will ever write to it.
+// An image that is a pipe counts as a missing file: reading it would never end.
 TEST(defects_of_a_pipe) {
   const char *dir = broken_set();
   Dataset d;
