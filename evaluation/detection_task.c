@@ -27,7 +27,7 @@ static double defined(double stat) { return stat < 0 ? NAN : stat; }
 static void say_scores(const Evaluation *v, int max_dets, char *text, size_t size) {
   const EvalSummary *bbox = &v->scores.bbox, *segm = &v->scores.segm;
   char limit[64] = "";
-  if (v->limit > max_dets) snprintf(limit, sizeof limit, " (%d detections per image and category)", max_dets);
+  if (v->limit > max_dets) snprintf(limit, sizeof limit, " (maxDets %d)", max_dets);
   snprintf(text, size, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f%s", bbox->stats[0], bbox->stats[1],
            segm->stats[0], segm->stats[1], limit);
 }
@@ -49,12 +49,12 @@ static void say_why_none(const Dataset *d, const Evaluation *v, char *text, size
     }
   char why[2][64] = {"", ""};
   if (crowds) snprintf(why[0], sizeof why[0], "; crowds (iscrowd): %d", crowds);
-  if (unknown) snprintf(why[1], sizeof why[1], "; of an unknown category: %d", unknown);
+  if (unknown) snprintf(why[1], sizeof why[1], "; unknown category: %d", unknown);
   if (all)
-    snprintf(text, size, "no AP: of %d annotations in %d images, none is an object to find%s%s", all, v->images, why[0],
-             why[1]);
+    snprintf(text, size, "no AP: the %d annotations in %d images include no object to score%s%s", all, v->images,
+             why[0], why[1]);
   else
-    snprintf(text, size, "no AP: the %d images have no annotation", v->images);
+    snprintf(text, size, "no AP: the %d images have no annotations", v->images);
 }
 
 static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {

@@ -64,10 +64,12 @@ int score_file_trained(const InferRun *run, const Dataset *d, const bool *read, 
   const int n = list ? trained_on_count(list, d, read, &exact) : -1;
   *text = '\0';
   if (n < 0 && ckpt_find_meta(run->weights, "run"))
-    line_print(stderr, "note: %s does not say which images it was trained on (older version); they may be among these",
-               run->o->weights);
+    line_print(
+        stderr,
+        "note: %s does not say which images it was trained on (older version); the scored images may be among them",
+        run->o->weights);
   if (n > 0)
-    snprintf(text, 128, "; %s%d of them %s trained on: not a held-out score", exact ? "" : "about ", n,
+    snprintf(text, 128, "; %s%d of them %s used for training: not a held-out score", exact ? "" : "about ", n,
              n == 1 ? "was" : "were");
   return n;
 }
@@ -75,7 +77,7 @@ int score_file_trained(const InferRun *run, const Dataset *d, const bool *read, 
 bool score_file_write(const InferRun *run, const Metrics *m, int trained, const EvaluationReport *r, Err *err) {
   const InferOptions *o = run->o;
   Record head = {0};
-  char *state = xasprintf("%s of %s%s", o->split, o->data, trained > 0 ? ", trained on" : "");
+  char *state = xasprintf("%s of %s%s", o->split, o->data, trained > 0 ? ", used for training" : "");
   record_begin(&head);
   record_str(&head, "name", o->weights);
   record_str(&head, "state", state);

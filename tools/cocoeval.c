@@ -73,7 +73,7 @@ static void note_boxless(const Coco *gt) {
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object instead, including categories")                                          \
   X(FLAG, strict, false, "stop at a defect of --gt")                                                                   \
-  X(STRING, defects, NULL, "FILE", "list the defects of --gt, a tab-separated row each")                               \
+  X(STRING, defects, NULL, "FILE", "write the defects of --gt to FILE, one tab-separated row each")                               \
   X(HEADING, "Curves and confusion matrix: FILE.json, or a FOLDER")                                                    \
   X(STRING, curves, NULL, "PATH", "precision-recall curves, for each category and for all")                            \
   X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; FILE.txt is also possible")       \
@@ -186,7 +186,7 @@ static void note_defects(const CocoevalOptions *o, const Examination *e) {
     line_print(stderr, "note: --gt: %s", line);
     free(line);
   }
-  if (any && o->defects) line_print(stderr, "note: defects of --gt are listed in %s", o->defects);
+  if (any && o->defects) line_print(stderr, "note: defects in --gt are listed in %s", o->defects);
 }
 
 static void examine(const CocoevalOptions *o, const Coco *gt) {

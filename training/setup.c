@@ -67,7 +67,8 @@ static void choose_classes(const TrainSpec *o, ModelConfig *c, int classes) {
   if (c->classes && c->classes != classes && !o->reset_heads)
     die(EXIT_USAGE, "%s has %d classes, but %s has %d: use --reset-heads to train new output layers", o->weights,
         model_names(c), o->data, names);
-  if (names < 1) die(EXIT_USAGE, "%s: there is no category to train on", o->data);
+  if (names < 1)
+    die(EXIT_USAGE, "%s: no categories to train on; list them in the annotations' \"categories\"", o->data);
   c->classes = classes;
   if (!config_check(c, &err)) die(EXIT_USAGE, "%s", err.msg);
 }

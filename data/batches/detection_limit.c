@@ -18,17 +18,16 @@ char *detection_limit_data(const Dataset *d, int limit) {
   const int most = objects_of(d, fullest);
   char raise[64] = "";
   if (limit < MOST_DETECTIONS)
-    snprintf(raise, sizeof raise, "; raise it with --detections %d", detection_limit_for(most));
-  return xasprintf("images with at least %d objects, the limit on detections per image: %d; the most objects, %d, are "
-                   "in %.80s%s",
-                   limit, images, most, d->coco.images[d->image[fullest]].file_name, raise);
+    snprintf(raise, sizeof raise, "; raise the limit with --detections %d", detection_limit_for(most));
+  return xasprintf("images with at least %d objects (the limit on detections per image): %d; %.80s has the most, %d%s",
+                   limit, images, d->coco.images[d->image[fullest]].file_name, most, raise);
 }
 
 char *detection_limit_results(int at_limit, int images, int limit, double score) {
   if (!at_limit) return NULL;
   char of[64] = "", raise[64] = "";
   if (score > 0) snprintf(of, sizeof of, " with scores of at least %g", score);
-  if (limit < MOST_DETECTIONS) snprintf(raise, sizeof raise, "; raise it with --detections N");
-  return xasprintf("images with %d detections%s, the limit per image: %d of %d; more objects may be there%s", limit, of,
-                   at_limit, images, raise);
+  if (limit < MOST_DETECTIONS) snprintf(raise, sizeof raise, "; raise the limit with --detections N");
+  return xasprintf("images at the limit of %d detections%s: %d of %d; objects may be missing%s", limit, of, at_limit,
+                   images, raise);
 }

@@ -107,8 +107,8 @@ static void advise_room(Advice *a, const Split *t, int canvases) {
   const Dataset *d = &t->data;
   if (s->crowded)
     hurt(a,
-         "images with more than %d objects: %d; %.80s has the most, %d; each image of a batch reserves memory for that "
-         "many, %.1f MB, %.1f MB of it for masks, twice on the device and three times on the host",
+         "images with more than %d objects: %d; %.80s has the most, %d; each image of a batch then "
+         "reserves %.1f MB (%.1f MB for masks), twice on the device and three times on the host",
          SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
          1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
   advise_limit(a, t);
@@ -162,7 +162,7 @@ static void advise_ids(Advice *a, const Split *s) {
   if (zero)
     hurt(a,
          "annotations of %s with id 0: %d; cocoeval and pycocotools count detections that match one as false "
-         "positives, train and infer do not: number annotations from 1",
+         "positives (train and infer do not); number annotations from 1",
          s->name, zero);
 }
 

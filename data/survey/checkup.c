@@ -20,7 +20,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   const CategoryList known = train && train->open ? dataset_categories(&train->data) : (CategoryList){0};
   if (known.n) dataset_take_categories(&s->data, &known, &s->stop); // where it cannot, it is shown as it is
   if (!train && s->data.coco.num_categories == 0 && coco_has_categories(&s->data.coco, &s->stop))
-    err_set(&s->stop, "%s: there is no category to train on", s->data.coco.path);
+    err_set(&s->stop, "%s: no categories to train on; list them in \"categories\"", s->data.coco.path);
   survey_take(&s->survey, &s->data);
   defects_find(&s->defects, &s->data, o->decode ? DEPTH_FILES : DEPTH_ANNOTATIONS, o->looked);
 }

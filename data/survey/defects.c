@@ -17,15 +17,15 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_NO_IMAGE] = {"no-image", "annotations with an unknown image id", "left out", .of = "annotation"},
     [DEFECT_NO_CATEGORY] = {"no-category", "annotations with an unknown category id", "left out", .of = "annotation"},
     [DEFECT_CROWD] = {"crowd", "crowd annotations that cover one object each, such as CVAT's brush masks",
-                      "taken as objects; --crowd ignore leaves them out", .of = "annotation"},
+                      "treated as objects; --crowd ignore leaves them out", .of = "annotation"},
     [DEFECT_BOX_EMPTY] = {"box-empty", "boxes with no area inside their image", "left out",
-                          "scored as objects that no box matches", "annotation"},
+                          "scored as objects that no box can match", "annotation"},
     [DEFECT_BOX_BEYOND] = {"box-beyond", "boxes that extend more than a pixel beyond their image",
                            "clipped to the image", "scored without clipping", "annotation"},
     [DEFECT_BOX_APART] = {"box-apart", "boxes that do not match their masks", "both are used unchanged",
                           .of = "annotation"},
-    [DEFECT_TWICE] = {"twice", "objects that are annotated twice in their image", "all of them are trained on",
-                      "all of them are scored, but a detection matches only one", "annotation"},
+    [DEFECT_TWICE] = {"twice", "objects that are annotated twice", "all are used for training",
+                      "all are scored, but a detection matches only one", "annotation"},
     [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "the box is used as the mask", .of = "annotation"},
     [DEFECT_MASK_BAD] = {"mask-bad", "masks that are invalid in whole or in part",
                          "the valid polygons are used, or the box if there are none", .of = "annotation"},
@@ -34,11 +34,11 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_MASK_SIZE] = {"mask-size", "run-length masks whose size differs from their image's",
                           "the box is used as the mask", .of = "annotation"},
     [DEFECT_MASK_EMPTY] = {"mask-empty", "masks that cover no pixel", "the object is trained with an empty mask",
-                           "scored as objects that no mask matches", "annotation"},
+                           "scored as objects that no mask can match", "annotation"},
     [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as if normalized",
-                          "read as pixels, so the mask has at most one; COCO polygons are x y x y … in pixels",
+                          "read as pixels, so a mask covers at most one; COCO polygons are x y x y … in pixels",
                           .of = "annotation"},
-    [DEFECT_SHARED] = {"shared", "image files that are also in the training split", "learnt and scored",
+    [DEFECT_SHARED] = {"shared", "image files that are also in the training split", "used in both splits",
                        "scored too, which makes the scores too high", "image"},
     [DEFECT_MISSING] = {"missing", "missing image files", "replaced by another image; --strict stops",
                         "left out, with their objects", "image"},
@@ -303,10 +303,10 @@ bool defects_any(const Defects *f) {
   return n > 0;
 }
 
-// "of wedge 4 of 4, plate 2 of 9": the categories of former crowds. Caller frees.
+// "by category: wedge 4 of 4, plate 2 of 9": the categories of former crowds. Caller frees.
 static char *crowds_by_category(const Coco *c) {
   enum { MOST = 8 };
-  char *text = xstrdup("of");
+  char *text = xstrdup("by category:");
   int *crowds = xcalloc((size_t)c->num_categories, sizeof *crowds),
       *all = xcalloc((size_t)c->num_categories, sizeof *all);
   for (int i = 0; i < c->num_anns; i++) {

@@ -36,7 +36,7 @@ bool examination_passes(const Examination *e, Err *err) {
     }
   if (first < 0) return true;
   char *line = defects_line(f, (Defect)first, e->scored), more[64] = "";
-  if (types > 1) snprintf(more, sizeof more, "; types of defects in all: %d", types);
+  if (types > 1) snprintf(more, sizeof more, "; %d types of defects in total", types);
   err_set(err, "%s: %s%s; correct the file, or leave out --strict", f->coco->path, line, more);
   free(line);
   return false;
@@ -98,7 +98,7 @@ void examination_list(const Examination *e, int n, const char *path) {
   if (!examination_any(e, n))
     unlink(path); // of a run before
   else if (examination_write(e, n, path, &err))
-    line_print(stderr, "defects of the data are listed in %s", path);
+    line_print(stderr, "defects in the data are listed in %s", path);
   else
     line_print(stderr, "warning: %s", err.msg);
 }

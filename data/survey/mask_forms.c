@@ -4,11 +4,11 @@ const char *const seg_form_texts[SEG_FORMS] = {
     [FORM_OTHER] = "in an unknown format; COCO's are [[x1, y1, x2, y2, …], …] and {\"size\": [h, w], \"counts\": …}",
     [FORM_NUMBERS] = "lists of numbers; COCO's are lists of such lists, [[x1, y1, x2, y2, …], …]",
     [FORM_PAIRS] = "lists of points [x, y]; COCO's polygons are lists of numbers, [[x1, y1, x2, y2, …], …]",
-    [FORM_LISTED] = "run lengths in a list; COCO's are {\"size\": [h, w], \"counts\": …} without a list around",
-    [FORM_FEW] = "polygons of fewer than three points; COCO's are [[x1, y1, x2, y2, x3, y3, …], …]",
+    [FORM_LISTED] = "run lengths in a list; COCO's are {\"size\": [h, w], \"counts\": …}, not in a list",
+    [FORM_FEW] = "polygons with fewer than three points; COCO's are [[x1, y1, x2, y2, x3, y3, …], …]",
     [FORM_RUNS] = "run lengths that do not add up to h x w; COCO's are {\"size\": [h, w], \"counts\": …}",
     [FORM_TEXT] = "strings; COCO's masks are [[x1, y1, x2, y2, …], …] or {\"size\": [h, w], \"counts\": …}",
-    [FORM_RLE_SIZE] = "run lengths of another size than their image",
+    [FORM_RLE_SIZE] = "run lengths whose size differs from their image's",
     [FORM_FRACTIONS] = "polygons with coordinates from 0 to 1; COCO's are in pixels",
 };
 
@@ -46,6 +46,6 @@ SegForm mask_forms_most(const MaskForms *f) {
 bool mask_forms_check(const Coco *c, Err *err) {
   const MaskForms f = mask_forms(c);
   if (2 * f.unusable <= f.masks) return true;
-  return err_set(err, "%s: %d of %d masks cannot be used, the first is that of annotation %lld: they are %s", c->path,
-                 f.unusable, f.masks, (long long)f.first->id, seg_form_texts[mask_forms_most(&f)]);
+  return err_set(err, "%s: %d of %d masks cannot be used (first: annotation %lld): they are %s", c->path, f.unusable,
+                 f.masks, (long long)f.first->id, seg_form_texts[mask_forms_most(&f)]);
 }

@@ -196,11 +196,11 @@ TEST(evaluate_boxes_are_the_masks_where_there_are_none) {
 TEST(evaluate_says_why_there_is_no_score) {
   static const struct {
     const char *annotations, *says;
-  } cases[] = {{"", "no AP: the 2 images have no annotation"},
+  } cases[] = {{"", "no AP: the 2 images have no annotations"},
                {"{\"id\":1,\"image_id\":1,\"category_id\":3,\"iscrowd\":1,\"bbox\":[1,1,30,30]},"
                 "{\"id\":2,\"image_id\":2,\"category_id\":3,\"iscrowd\":1,\"bbox\":[1,1,30,30]},"
                 "{\"id\":3,\"image_id\":2,\"category_id\":77,\"bbox\":[1,1,30,30]}",
-                "no AP: of 3 annotations in 2 images, none is an object to find; crowds (iscrowd): 2; of an unknown "
+                "no AP: the 3 annotations in 2 images include no object to score; crowds (iscrowd): 2; unknown "
                 "category: 1"}};
   for (int i = 0; i < COUNT(cases); i++) {
     const char *dir = small_set("no-objects");

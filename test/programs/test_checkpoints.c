@@ -80,7 +80,7 @@ TEST_TIER(checkpoints_without_a_score, 1) {
              0);
   snprintf(more, sizeof more, "--data %s --iters 5 --warmup 0 --eval-every 1 --patience 2 --target-bbox 0", set);
   if (!EXPECT_INT(train("unscored", more, &said), 0)) printf("    %s\n", said);
-  EXPECT(strstr(said, "step 1: no AP: the 6 images have no annotation  "));
+  EXPECT(strstr(said, "step 1: no AP: the 6 images have no annotations  "));
   EXPECT(strstr(said, "the targets were not reached: bbox_AP undefined, target 0\n"));
   EXPECT(!strstr(said, "best") && !strstr(said, "stopped early") && !strstr(said, "-1.0") && !strstr(said, ":-1,"));
   EXPECT_INT(lines_with("unscored", "\"kind\":\"train\""), 5);
@@ -92,7 +92,7 @@ TEST_TIER(checkpoints_without_a_score, 1) {
   snprintf(more, sizeof more, "%s --weights %s --data %s --eval --device cpu --out %s", tool("infer"),
            in_tmp("unscored/model.safetensors"), set, in_tmp("unscored-infer"));
   EXPECT_INT(command(&said, "%s", more), 0);
-  EXPECT(strstr(said, "no AP: the 6 images have no annotation\n") && !strstr(said, "-1.000"));
+  EXPECT(strstr(said, "no AP: the 6 images have no annotations\n") && !strstr(said, "-1.000"));
   EXPECT(is_file("unscored-infer", "evaluation.html"));
 }
 

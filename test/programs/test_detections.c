@@ -64,11 +64,10 @@ static int found_in(const char *out) {
 }
 
 TEST_TIER(detections_up_to_the_limit, 1) {
-  static const char data[] =
-      "images with at least 100 objects, the limit on detections per image: 3; the most objects, "
-      "225, are in 000001.png; raise it with --detections 300",
-                    results[] = "images with 100 detections, the limit per image: 3 of 3; more objects may be there; "
-                                "raise it with --detections N";
+  static const char data[] = "images with at least 100 objects (the limit on detections per image): 3; 000001.png has "
+                             "the most, 225; raise the limit with --detections 300",
+                    results[] = "images at the limit of 100 detections: 3 of 3; objects may be missing; "
+                                "raise the limit with --detections N";
   const char *said;
   EXPECT_INT(command(&said, "%s --data %s --model tiny", tool("doctor"), set_of_many()), 0);
   EXPECT(count_of(said, data) == 2 && strstr(said, " --detections 300"));
@@ -79,7 +78,7 @@ TEST_TIER(detections_up_to_the_limit, 1) {
   EXPECT_INT(found_in("hundred-found"), 300);
   EXPECT_INT(infer(&said, "hundred", "more-found", "--detections 250 --eval"), 0);
   EXPECT(!strstr(said, data) && !strstr(said, results));
-  EXPECT(strstr(said, "images with 250 detections, the limit per image: 3 of 3"));
+  EXPECT(strstr(said, "images at the limit of 250 detections: 3 of 3"));
   EXPECT(strstr(said, "maxDets=100")); // COCO's, whatever is found
   EXPECT_INT(found_in("more-found"), 750);
   EXPECT_INT(infer(&said, "hundred", "fewer-found", "--detections 7"), 0);
@@ -91,7 +90,7 @@ TEST_TIER(detections_are_the_weights, 1) {
   const char *said;
   size_t size;
   EXPECT_INT(train(&said, "three-hundred", "--detections 300"), 0);
-  EXPECT(!strstr(said, "limit on detections") && strstr(said, "(100 detections per image and category)"));
+  EXPECT(!strstr(said, "limit on detections") && strstr(said, "(maxDets 100)"));
   char *record = xasprintf("%s/run.json", in_tmp("three-hundred")), *facts = file_read(record, &size, NULL);
   EXPECT(facts && strstr(facts, "\"detections\":{\"value\":300,\"from\":\"given\"}"));
   EXPECT_INT(infer(&said, "three-hundred", "three-hundred-found", ""), 0);

@@ -256,12 +256,12 @@ TEST_TIER(infer_scores_what_training_held_out, 1) {
   char *line = xasprintf("OMP_NUM_THREADS=1 %s --weights %s/model.safetensors --device cpu --data %s --out %s",
                          tool("infer"), trained, data, in_tmp("flat-infer"));
   EXPECT_INT(command(&said, "%s --val-fraction 0.4", line), 0);
-  EXPECT(!strstr(said, "trained on"));
+  EXPECT(!strstr(said, "used for training"));
   EXPECT(same_file(in_tmp("flat-run/confusion.json"), in_tmp("flat-infer/confusion.json")));
   EXPECT_INT(command(&said, "%s --val-fraction 0.1", line), 0); // a part of what was held out
-  EXPECT(!strstr(said, "trained on"));
+  EXPECT(!strstr(said, "used for training"));
   EXPECT_INT(command(&said, "%s --val-fraction 0.4 --split-seed 8", line), 0);
-  EXPECT(strstr(said, " of them were trained on: not a held-out score\n"));
+  EXPECT(strstr(said, " of them were used for training: not a held-out score\n"));
   EXPECT(!same_file(in_tmp("flat-run/confusion.json"), in_tmp("flat-infer/confusion.json")));
   free(line);
 }

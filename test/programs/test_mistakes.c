@@ -318,11 +318,11 @@ TEST_TIER(program_doctor, 1) {
   write_split(dir, "train", "{\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],\"categories\":[]}");
   EXPECT_INT(command(&said, "%s --data %s --keep-empty", tool("doctor"), dir), 1);
   EXPECT(strstr(said, "train: training stops: ") &&
-         strstr(said, "instances_train.json: there is no category to train on"));
+         strstr(said, "instances_train.json: no categories to train on; list them in "));
   EXPECT_INT(command(&said, "%s --data %s --keep-empty --eval-every never --out %s/no-category", tool("train"), dir,
                      test_tmp()),
              2);
-  if (!EXPECT(strstr(said, "no category to train on"))) printf("    %s\n", said);
+  if (!EXPECT(strstr(said, "no categories to train on"))) printf("    %s\n", said);
 
   EXPECT_INT(command(&said, "%s", tool("doctor")), 2);
   EXPECT_INT(command(&said, "%s --data %s --single-file", tool("doctor"), dir), 2);

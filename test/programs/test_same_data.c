@@ -76,7 +76,7 @@ TEST_TIER(program_tells_scores_of_images_trained_on, 1) {
   snprintf(infer, sizeof infer, "%s --eval --device cpu --weights %s/model.safetensors --data %s --out", tool("infer"),
            in_tmp("learnt-from"), shapes_set());
   EXPECT_INT(command(&said, "%s %s --split train", infer, in_tmp("scored-train")), 0);
-  EXPECT(strstr(said, " on 24 images; 24 of them were trained on: not a held-out score\n"));
+  EXPECT(strstr(said, " on 24 images; 24 of them were used for training: not a held-out score\n"));
   EXPECT(says(in_tmp("scored-train"), "scores.json", "\"scored_on_training_images\":24,"));
   EXPECT(says(in_tmp("scored-train"), "evaluation.html", "\"scored_on_training_images\":24,"));
   EXPECT_INT(command(&said, "%s %s", infer, in_tmp("scored-val")), 0);
@@ -92,5 +92,5 @@ TEST_TIER(program_tells_scores_of_images_trained_on, 1) {
                      "--split train --limit 5",
                      tool("infer"), test_tmp(), shapes_set(), in_tmp("scored-first")),
              0);
-  EXPECT(strstr(said, " on 5 images; 5 of them were trained on: not a held-out score\n"));
+  EXPECT(strstr(said, " on 5 images; 5 of them were used for training: not a held-out score\n"));
 }

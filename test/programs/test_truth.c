@@ -38,7 +38,7 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
                      in_tmp("truth-found")),
              0);
   expect_said(said, line);
-  expect_said(said, "; scored as objects that no box matches; first: annotation ");
+  expect_said(said, "; scored as objects that no box can match; first: annotation ");
   expect_said(said, "truth-found/defects.tsv\n");
   char *list = file_read(in_tmp("truth-found/defects.tsv"), &(size_t){0}, NULL);
   EXPECT(list && strstr(list, "\nval\tbox-empty\tannotation\t"));
@@ -63,7 +63,7 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
                          in_tmp("truth-found/detections.json"));
   EXPECT_INT(command(&said, "%s --defects %s", eval, in_tmp("truth.tsv")), 0);
   expect_said(said, "note: --gt: boxes with no area inside their image: ");
-  expect_said(said, "note: defects of --gt are listed in ");
+  expect_said(said, "note: defects in --gt are listed in ");
   EXPECT(path_is_file(in_tmp("truth.tsv")));
   expect_mistake("; correct the file, or leave out --strict", "%s --strict", eval);
   free(eval);

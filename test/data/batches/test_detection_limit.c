@@ -26,9 +26,9 @@ TEST(detection_limit_names_the_fullest_image) {
   char *none = detection_limit_data(&d, most + 1), *reached = detection_limit_data(&d, most),
        *passed = detection_limit_data(&d, most - 1);
   char *want =
-      xasprintf("images with at least %d objects, the limit on detections per image: %d; the most objects, %d, "
-                "are in %s; raise it with --detections 100",
-                most - 1, images, most, d.coco.images[d.image[fullest]].file_name);
+      xasprintf("images with at least %d objects (the limit on detections per image): %d; %s has the most, %d; "
+                "raise the limit with --detections 100",
+                most - 1, images, d.coco.images[d.image[fullest]].file_name, most);
   EXPECT(!none && reached);
   EXPECT_STR(passed, want);
   free(want);
@@ -40,11 +40,10 @@ TEST(detection_limit_names_the_fullest_image) {
 TEST(detection_limit_of_results) {
   EXPECT(!detection_limit_results(0, 12, 100, 0));
   char *some = detection_limit_results(3, 12, 100, 0), *most = detection_limit_results(1, 1, 10000, 0.5);
-  EXPECT_STR(some, "images with 100 detections, the limit per image: 3 of 12; more objects may be there; raise it with "
+  EXPECT_STR(some, "images at the limit of 100 detections: 3 of 12; objects may be missing; raise the limit with "
                    "--detections N");
   EXPECT_STR(most,
-             "images with 10000 detections with scores of at least 0.5, the limit per image: 1 of 1; more objects "
-             "may be there");
+             "images at the limit of 10000 detections with scores of at least 0.5: 1 of 1; objects may be missing");
   free(some);
   free(most);
 }

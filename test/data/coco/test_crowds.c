@@ -111,8 +111,10 @@ TEST(crowds_are_said_to_be_objects) {
   if (!open_set(&d, set_of("aBBbAaa"), &small_options)) return;
   defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
   char *line = defects_line(&f, DEFECT_CROWD, false);
-  EXPECT_STR(line, "crowd annotations that cover one object each, such as CVAT's brush masks: 3; taken as "
-                   "objects; --crowd ignore leaves them out; first: annotation 2, file 1.png; of a 1 of 4, b 2 of 3");
+  EXPECT_STR(
+      line,
+      "crowd annotations that cover one object each, such as CVAT's brush masks: 3; treated as "
+      "objects; --crowd ignore leaves them out; first: annotation 2, file 1.png; by category: a 1 of 4, b 2 of 3");
   free(line);
   EXPECT_INT(d.former_crowds, 3);
   defects_free(&f);

@@ -50,11 +50,12 @@ TEST(examination_tells_and_lists) {
   char *text = printed(&e);
   static const char *const lines[] = {
       "val: annotations with an unknown image id: 1; left out; first: annotation 9\n",
-      "val: boxes with no area inside their image: 1; scored as objects that no box matches; first: annotation 5, file "
+      "val: boxes with no area inside their image: 1; scored as objects that no box can match; first: annotation 5, "
+      "file "
       "2.png\n",
       "val: boxes that do not match their masks: 1; both are used unchanged; first: annotation 6, file 2.png; "
       "most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height\n",
-      "val: objects that are annotated twice in their image: 1; all of them are scored, but a detection matches only "
+      "val: objects that are annotated twice: 1; all are scored, but a detection matches only "
       "one; first: annotation 8, file 2.png\n",
       "val: missing image files: 1; left out, with their objects; first: image 3, file no.png\n",
       "1.png: the image has 60 x 41 pixels, but 59 x 41 in "};
@@ -62,7 +63,7 @@ TEST(examination_tells_and_lists) {
     if (!EXPECT(strstr(text, lines[i]))) printf("  no %s  in %s", lines[i], text);
   free(text);
   EXPECT(!examination_passes(&e, &err) &&
-         strstr(err.msg, "; types of defects in all: 6; correct the file, or leave out "
+         strstr(err.msg, "; 6 types of defects in total; correct the file, or leave out "
                          "--strict"));
   EXPECT_INT(dataset_bad_images(&d), 1); // it is known, and nobody will say so again
 

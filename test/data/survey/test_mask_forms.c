@@ -36,10 +36,11 @@ static const struct {
     {"[[20,10],[40,10],[40,30]]", FORM_PAIRS, "they are lists of points [x, y]"},
     {"[[{\"x\":20,\"y\":10}]]", FORM_PAIRS, "they are lists of points"},
     {"[{\"counts\":[2460],\"size\":[41,60]}]", FORM_LISTED, "they are run lengths in a list"},
-    {"[[20,10,40,30]]", FORM_FEW, "they are polygons of fewer than three points"},
+    {"[[20,10,40,30]]", FORM_FEW, "they are polygons with fewer than three points"},
     {"{\"counts\":[5,5],\"size\":[41,60]}", FORM_RUNS, "they are run lengths that do not add up to h x w"},
     {"\"20 10 40 10 40 30\"", FORM_TEXT, "they are strings"},
-    {"{\"counts\":[2460],\"size\":[60,41]}", FORM_RLE_SIZE, "they are run lengths of another size than their image"},
+    {"{\"counts\":[2460],\"size\":[60,41]}", FORM_RLE_SIZE,
+     "they are run lengths whose size differs from their image's"},
     {"[[0.3,0.2,0.6,0.2,0.6,0.7]]", FORM_FRACTIONS, "they are polygons with coordinates from 0 to 1"},
 };
 
@@ -51,8 +52,7 @@ TEST(mask_forms_are_named) {
     const MaskForms f = mask_forms(&d.coco);
     if (!EXPECT(f.masks == 3 && f.unusable == 2 && f.first->id == 7 && mask_forms_most(&f) == forms[i].form) ||
         !EXPECT(!mask_forms_check(&d.coco, &err) && strstr(err.msg, forms[i].says)) ||
-        !EXPECT(
-            strstr(err.msg, "instances_train.json: 2 of 3 masks cannot be used, the first is that of annotation 7")))
+        !EXPECT(strstr(err.msg, "instances_train.json: 2 of 3 masks cannot be used (first: annotation 7)")))
       printf("  %s: %s\n", forms[i].segmentation, err.msg);
     dataset_close(&d);
   }
