@@ -178,7 +178,7 @@ class Run {
     const one = onePrediction(this.evaluation);
     if (one) list.unshift({text: one});
     const {images, scored_on_training_images: known} = objectOf(this.evaluation);
-    if (known > 0) list.unshift({text: `${known.toLocaleString("en")} of the ${textOf(images)} scored images were trained on: these are not held-out scores.`});
+    if (known > 0) list.unshift({text: `${known.toLocaleString("en")} of the ${textOf(images)} scored images were used for training: these are not held-out scores.`});
     return list;
   }
 

@@ -89,10 +89,9 @@ static int64_t go_on_from(const TrainSpec *o, bool amend, Engine *e, const Check
 static char *take_trained_on(const char *before, const Dataset *train, const char *own) {
   Err err;
   if (own && !before)
-    line_print(stderr, "note: %s does not say which data it was trained on (older version): taken as these", own);
+    line_print(stderr, "note: %s does not say which data it was trained on (older version); assuming this data", own);
   if (own && before && !trained_on_same(before, train, &err))
-    die(EXIT_USAGE,
-        "--resume: %s: %s; give the same data, choose another --out, or start there from these weights with --weights",
+    die(EXIT_USAGE, "--resume: %s: %s; give the same data, or start a new run in another --out with these --weights",
         own, err.msg);
   return trained_on_text(before, train);
 }

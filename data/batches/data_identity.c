@@ -183,7 +183,7 @@ char *trained_on_text(const char *before, const Dataset *train) {
 
 bool trained_on_same(const char *list, const Dataset *train, Err *err) {
   TrainedList l;
-  if (!list_read(&l, list)) return err_set(err, "its record of what it was trained on cannot be read");
+  if (!list_read(&l, list)) return err_set(err, "its list of training data (trained_on) cannot be read");
   const DataIdentity is = data_identity(train, NULL), was = l.entry[l.n - 1].of;
   list_free(&l);
   char what[128] = "";
@@ -199,7 +199,7 @@ bool trained_on_same(const char *list, const Dataset *train, Err *err) {
   if (same_identity(&was, &is)) return true;
   char missing[64] = "";
   if (train->missing) snprintf(missing, sizeof missing, "; files missing now: %d", train->missing);
-  return err_set(err, "%s no longer has the data of this run: other %s%s", train->coco.path, what, missing);
+  return err_set(err, "%s differs from the data of this run in its %s%s", train->coco.path, what, missing);
 }
 
 // ---- meeting --------------------------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ static void note_pairs(const CategoryMatch *m, CategoryNotes *notes) {
     free(text);
   }
   if (near.n) {
-    note(notes, "%s: names differ from those of %s by case or blanks alone and are taken as the same: %s", m->own->of,
+    note(notes, "%s: names differ from those of %s only in case or spaces and are treated as the same: %s", m->own->of,
          m->known->of, text = list_end(&near));
     free(text);
   }
@@ -285,8 +285,8 @@ bool categories_same(const CategoryList *known, const CategoryList *own, Err *er
     return err_set(err, "%s has %d categories, but %s has %d", known->of, known->n, own->of, own->n);
   for (int i = 0; i < own->n; i++)
     if (!same_pair(&known->item[i], &own->item[i]))
-      return err_set(err, "category %d of %s is %lld (%s), but that of %s is %lld (%s)", i + 1, known->of,
-                     id_of(known, i), name_of(known, i), own->of, id_of(own, i), name_of(own, i));
+      return err_set(err, "category %d is %lld (%s) in %s, but %lld (%s) in %s", i + 1, id_of(known, i),
+                     name_of(known, i), known->of, id_of(own, i), name_of(own, i), own->of);
   return true;
 }
 
@@ -318,12 +318,12 @@ void categories_examine(const CategoryList *list, CategoryNotes *notes) {
   }
   char *text;
   if (twins.n) {
-    note(notes, "%s: categories that share a name are different ones all the same; rename or merge them: %s", list->of,
+    note(notes, "%s: categories with the same name stay separate; rename or merge them: %s", list->of,
          text = list_end(&twins));
     free(text);
   }
   if (near.n) {
-    note(notes, "%s: names of categories that differ by case or blanks alone; rename or merge them: %s", list->of,
+    note(notes, "%s: category names that differ only in case or spaces; rename or merge them: %s", list->of,
          text = list_end(&near));
     free(text);
   }
@@ -336,7 +336,7 @@ void categories_examine(const CategoryList *list, CategoryNotes *notes) {
 bool coco_has_categories(const Coco *c, Err *err) {
   if (!c->no_categories || !c->num_anns) return true;
   return err_set(err,
-                 "%s: no list \"categories\"; add it: \"categories\":[{\"id\":%lld,\"name\":\"…\"}, …], with every "
+                 "%s: no list \"categories\"; add one: \"categories\":[{\"id\":%lld,\"name\":\"…\"}, …], with every "
                  "category_id of the annotations",
                  c->path, (long long)c->anns[0].category_id);
 }

@@ -74,12 +74,12 @@ TEST_TIER(program_maps_categories_by_name, 1) {
   free(both);
   free(from);
   char *none = other_ids("names-none", "*", "s/\"categories\"/\"classes\"/");
-  expect_mistake("instances_train.json: no list \"categories\"; add it", "%s --data %s --out %s", train, none,
+  expect_mistake("instances_train.json: no list \"categories\"; add one", "%s --data %s --out %s", train, none,
                  in_tmp("on-none"));
-  expect_mistake("instances_val.json: no list \"categories\"; add it",
+  expect_mistake("instances_val.json: no list \"categories\"; add one",
                  "%s --eval --weights %s/model.safetensors --data %s --out %s", tool("infer"), run, none,
                  in_tmp("scored-none"));
-  expect_mistake("instances_val.json: no list \"categories\"; add it",
+  expect_mistake("instances_val.json: no list \"categories\"; add one",
                  "%s --gt %s/annotations/instances_val.json --dt %s/scores-mapped/detections.json", tool("cocoeval"),
                  none, test_tmp());
   EXPECT_INT(command(NULL, "%s --device cpu --weights %s/model.safetensors --data %s --out %s", tool("infer"), run,

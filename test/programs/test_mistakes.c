@@ -215,9 +215,8 @@ TEST_TIER(program_mistakes_about_categories, 1) {
            tool("train"));
   expect_mistake(": 1 circle (there it is 1 disc); rename or remove it, or use --reset-heads to train",
                  "%s --data %s --weights %s/checkpoint.safetensors --out %s", train, named, run, in_tmp("m2"));
-  expect_mistake(" is 1 (circle); give the same annotations or choose another --out", "%s --data %s --out %s --resume",
-                 train, named, run);
-  expect_mistake(" is 7 (ring); give the same annotations", "%s --data %s --out %s --resume", train, numbered, run);
+  expect_mistake(", but 1 (circle) in ", "%s --data %s --out %s --resume", train, named, run);
+  expect_mistake(", but 7 (ring) in ", "%s --data %s --out %s --resume", train, numbered, run);
   static const char *const fine[] = {"--reset-heads --data", "--data"};
   for (int i = 0; i < COUNT(fine); i++)
     EXPECT_INT(command(NULL, "%s %s %s --weights %s/checkpoint.safetensors --stop-after 1 --out %s-%d", train, fine[i],

@@ -162,7 +162,7 @@ TEST(classes_from_idx) {
     if (opens(&other, dir, "train", &(ClassOptions){.like = &flies})) {
       EXPECT(other.object[0].label == 1 - val.object[0].label && other.classes == 4);
       EXPECT(strstr(other.notes.line[0], "categories are mapped by name: 0 dog to 1, 1 cat to 0"));
-      EXPECT(strstr(other.notes.line[1], "and are taken as the same: \"Fly\" for \"fly\""));
+      EXPECT(strstr(other.notes.line[1], "and are treated as the same: \"Fly\" for \"fly\""));
       EXPECT(strstr(other.notes.line[2], " are left out: 3 bee"));
       dataset_close(&other);
     }

@@ -94,7 +94,7 @@ TEST(categories_match_of_one_name) {
   const CocoCategory alike[] = {{1, "disc"}, {2, "ring"}, {4, "disc"}, {5, "Ring"}};
   categories_examine(&(CategoryList){.of = "FILE", .item = alike, .n = 4}, &odd);
   if (EXPECT_INT(odd.n, 2)) {
-    EXPECT(strstr(odd.line[0], "FILE: categories that share a name ") && strstr(odd.line[0], "disc (1, 4)"));
+    EXPECT(strstr(odd.line[0], "FILE: categories with the same name ") && strstr(odd.line[0], "disc (1, 4)"));
     EXPECT(strstr(odd.line[1], "\"ring\" and \"Ring\""));
   }
   category_notes_free(&odd);
@@ -105,7 +105,7 @@ TEST(categories_same_by_id_and_name) {
   Err err;
   EXPECT(categories_same(&known, &known, &err));
   EXPECT(!categories_same(&known, &(CategoryList){.of = "DATA", .item = renamed, .n = 3}, &err));
-  EXPECT_STR(err.msg, "category 3 of TRAIN is 3 (square), but that of DATA is 3 (box)");
+  EXPECT_STR(err.msg, "category 3 is 3 (square) in TRAIN, but 3 (box) in DATA");
 }
 
 // Ten thousand names under other ids take no time worth seeing.
