@@ -73,7 +73,7 @@ static void note_boxless(const Coco *gt) {
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object instead, including categories")                                          \
   X(FLAG, strict, false, "stop at a defect of --gt")                                                                   \
-  X(STRING, defects, NULL, "FILE", "write the defects of --gt to FILE, one tab-separated row each")                               \
+  X(STRING, defects, NULL, "FILE", "write the defects of --gt to FILE, one per line")                                  \
   X(HEADING, "Curves and confusion matrix: FILE.json, or a FOLDER")                                                    \
   X(STRING, curves, NULL, "PATH", "precision-recall curves, for each category and for all")                            \
   X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; FILE.txt is also possible")       \
