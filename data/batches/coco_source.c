@@ -17,7 +17,9 @@ static bool find(const char *dir, const char *train_split, const char *val_split
 }
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
-  if (!dataset_open(d, dir, split, &o->set, err)) return false;
+  DatasetOptions options = o->set;
+  options.train = o->train ? &o->train->coco : NULL;
+  if (!dataset_open(d, dir, split, &options, err)) return false;
   const CategoryList known = o->train ? dataset_categories(o->train) : (CategoryList){0};
   const bool ok = o->train ? dataset_take_categories(d, &known, err) : coco_has_categories(&d->coco, err);
   if (!ok) dataset_close(d);

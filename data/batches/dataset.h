@@ -72,6 +72,7 @@ typedef struct DatasetOptions {
   int max_canvases;  // 1 … MAX_CANVASES
   bool strict;       // a missing file or one of unknown size is an error; otherwise only if most are missing
   CrowdChoice crowd; // how to treat crowds that cover one object each
+  const Coco *train; // of a validation set, the training set, whose decision on crowds is used; NULL: none
   bool keep_empty;   // keep images without a usable object (evaluation; presets that train on background)
   double patience;   // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
   int limit;         // only the first `limit` usable images by id; 0 = all

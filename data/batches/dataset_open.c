@@ -107,7 +107,7 @@ static bool nothing_usable(const Dataset *d, Err *err) {
 }
 
 static bool judge_crowds(Dataset *d, const DatasetOptions *options) {
-  if (options->crowd == CROWD_OBJECT) d->former_crowds = crowds_become_objects(&d->coco);
+  if (options->crowd == CROWD_OBJECT) d->former_crowds = crowds_become_objects(&d->coco, options->train);
   return true;
 }
 

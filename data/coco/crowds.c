@@ -1,6 +1,7 @@
 #include "data/coco/crowds.h"
 #include <stdlib.h>
 #include "base/alloc.h"
+#include "data/coco/categories_match.h"
 #include "data/coco/spans.h"
 
 const char *const crowd_choices[] = {"object", "ignore", NULL};
@@ -54,22 +55,26 @@ bool mask_is_connected(const Rle *mask) {
 
 // ---- crowds ---------------------------------------------------------------------------------------------------------
 
-static bool is_one_thing(const Coco *c, const CocoImage *im, const CocoAnn *a) {
-  Rle mask;
-  if (a->type == SEG_RLE) {
-    mask = coco_ann_runs(c, a);
-    return mask_is_connected(&mask);
-  }
-  if (!coco_ann_rle(c, a, im->h, im->w, &mask)) return a->type == SEG_POLYGONS && a->parts == 1; // of no known size
-  const bool one = mask_is_connected(&mask);
-  rle_free(&mask);
-  return one;
-}
-
 typedef struct CategoryCrowds {
   int annotations, crowds;
+  int masks, connected; // of its crowds: those that cover a pixel, and of these those in one piece
   bool are_objects;
 } CategoryCrowds;
+
+static void judge_mask(const Coco *c, const CocoImage *im, const CocoAnn *a, CategoryCrowds *of) {
+  Rle mask;
+  const bool is_borrowed = a->type == SEG_RLE;
+  if (is_borrowed) {
+    mask = coco_ann_runs(c, a);
+  } else if (!coco_ann_rle(c, a, im->h, im->w, &mask)) { // of no known size
+    of->masks += a->type == SEG_POLYGONS;
+    of->connected += a->type == SEG_POLYGONS && a->parts == 1;
+    return;
+  }
+  of->masks += rle_area(&mask) > 0;
+  of->connected += mask_is_connected(&mask);
+  if (!is_borrowed) rle_free(&mask);
+}
 
 static void count_crowds(const Coco *c, CategoryCrowds *of) {
   for (int i = 0; i < c->num_anns; i++) {
@@ -84,17 +89,41 @@ static void judge_masks(const Coco *c, CategoryCrowds *of) {
     for (int k = c->images[i].first_ann; k < c->images[i].first_ann + c->images[i].anns; k++) {
       const CocoAnn *a = &c->anns[k];
       CategoryCrowds *category = a->crowd && a->category >= 0 ? &of[a->category] : NULL;
-      if (category && category->are_objects) category->are_objects = is_one_thing(c, &c->images[i], a);
+      if (category && 10 * category->crowds > category->annotations) judge_mask(c, &c->images[i], a, category);
     }
+  for (int k = 0; k < c->num_categories; k++) of[k].are_objects = 2 * of[k].connected > of[k].masks;
 }
 
-int crowds_become_objects(Coco *c) {
+// What was judged of `train` holds for the same categories here, where it has such annotations at all.
+static void follow(const Coco *c, const Coco *train, CategoryCrowds *of) {
+  CategoryNotes notes = {0};
+  Err err;
+  const CategoryList known = {train->path, train->categories, train->num_categories, false},
+                     own = {c->path, c->categories, c->num_categories, false};
+  int *used = xcalloc((size_t)own.n, sizeof *used), *to = xcalloc((size_t)own.n, sizeof *to);
+  CategoryCrowds *was = xcalloc((size_t)known.n, sizeof *was);
+  for (int i = 0; i < train->num_anns; i++) {
+    const CocoAnn *a = &train->anns[i];
+    if (a->category < 0) continue;
+    was[a->category].crowds += a->crowd || a->was_crowd;
+    was[a->category].are_objects |= a->was_crowd;
+  }
+  if (categories_match(&known, &own, used, to, &notes, &err))
+    for (int k = 0; k < own.n; k++)
+      if (to[k] >= 0 && was[to[k]].crowds) of[k].are_objects = was[to[k]].are_objects;
+  category_notes_free(&notes);
+  free(used);
+  free(to);
+  free(was);
+}
+
+int crowds_become_objects(Coco *c, const Coco *train) {
   CategoryCrowds *of = xcalloc((size_t)c->num_categories, sizeof *of);
-  int n = 0, many = 0;
+  int n = 0;
   count_crowds(c, of);
-  for (int k = 0; k < c->num_categories; k++) many += of[k].are_objects = 10 * of[k].crowds > of[k].annotations;
-  if (many) judge_masks(c, of);
-  for (int i = 0; many && i < c->num_anns; i++) {
+  judge_masks(c, of);
+  if (train) follow(c, train, of);
+  for (int i = 0; i < c->num_anns; i++) {
     CocoAnn *a = &c->anns[i];
     if (!a->crowd || a->category < 0 || !of[a->category].are_objects) continue;
     a->crowd = false;

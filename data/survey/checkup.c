@@ -13,6 +13,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
                             .upright = o->exif,
                             .max_canvases = o->canvases,
                             .crowd = o->crowd,
+                            .train = train && train->open ? &train->data.coco : NULL,
                             .keep_empty = keep_empty};
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;

@@ -90,6 +90,8 @@ TEST(crowds_of_a_brush_are_objects) {
                {"bbBC", 2, 2},
                {"AaBC", 2, 2},
                {"aaaaaaaaaaaaaaaaaaA", 18, 1},
+               {"BBBBC", 5, 0}, // one is half hidden
+               {"BBCCaa", 2, 4},
                {"aaaaaaaaaaaaAAA", 15, 0},
                {"ab", 2, 0},
                {"C"
@@ -102,6 +104,31 @@ TEST(crowds_of_a_brush_are_objects) {
     if (!EXPECT(objects == cases[i].objects && d.crowds == cases[i].crowds))
       printf("  %s: %d objects, %d crowds\n", cases[i].letters, objects, d.crowds);
     dataset_close(&d);
+  }
+}
+
+// Both splits of a run take a category's crowds alike, whatever there is of them in each.
+TEST(crowds_of_both_splits) {
+  static const struct {
+    const char *train, *val;
+    int objects, crowds;
+  } cases[] = {{"BBBb", "CCbb", 4, 0},                                  // objects, there as here
+               {"BBBb", "bbbbbbbbbbbB", 12, 0},                         // that are few
+               {"CCBb", "BBbb", 2, 2},                                  // crowds
+               {"bbbbbbbbbbbB", "BBbb", 2, 2},  {"aabb", "BBbb", 4, 0}, // training's tell nothing
+               {"aabb", "CCbb", 2, 2},          {"AAbb", "BBCC", 0, 4}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    Dataset train, val;
+    DatasetOptions options = small_options;
+    if (!open_set(&train, set_of(cases[i].train), &options)) return;
+    options.train = &train.coco;
+    options.keep_empty = true;
+    if (!open_set(&val, set_of(cases[i].val), &options)) return;
+    const int objects = val.first_object[val.num_images];
+    if (!EXPECT(objects == cases[i].objects && val.crowds == cases[i].crowds))
+      printf("  %s after %s: %d objects, %d crowds\n", cases[i].val, cases[i].train, objects, val.crowds);
+    dataset_close(&val);
+    dataset_close(&train);
   }
 }
 
@@ -140,7 +167,7 @@ TEST(crowds_of_an_index) {
     Err err;
     CHECK(coco_open(&c, path, folder, &err));
     EXPECT(i == 0 || c.map);
-    EXPECT_INT(crowds_become_objects(&c), 4);
+    EXPECT_INT(crowds_become_objects(&c, NULL), 4);
     for (int k = 0; k < c.num_anns; k++) EXPECT(!c.anns[k].crowd && c.anns[k].was_crowd);
     coco_free(&c);
   }
@@ -163,7 +190,7 @@ TEST(crowds_of_coco_stay) {
     Err err;
     int crowds = 0;
     CHECK(coco_load(&c, path, &err));
-    EXPECT_INT(crowds_become_objects(&c), 0);
+    EXPECT_INT(crowds_become_objects(&c, NULL), 0);
     for (int k = 0; k < c.num_anns; k++) crowds += c.anns[k].crowd;
     EXPECT(crowds > 0);
     coco_free(&c);
