@@ -8,15 +8,29 @@
 #include "base/json.h"
 #include "base/record.h"
 
-int best_metrics(const Task *task, const char **key) {
+static int best_count(const Best *b) {
   int n = 0;
-  for (; n < MAX_TASK_BEST && task->best[n].metric; n++) key[n] = task->best[n].metric;
+  while (n < MAX_TASK_BEST && b->task->best[n].metric) n++;
   return n;
 }
 
-static int best_count(const Best *b) {
-  const char *key[MAX_TASK_BEST];
-  return best_metrics(b->task, key);
+int best_keys(const Task *task, const char **key) {
+  int n = 0;
+  for (; n < MAX_TASK_BEST && task->best[n].metric; n++) key[n] = task->best[n].metric;
+  key[n++] = BEST_SET;
+  key[n++] = SET_IMAGES;
+  key[n++] = SET_LEFT_OUT;
+  return n;
+}
+
+SetChange scored_set_take(ScoredSet *known, const ScoredSet *of) {
+  const bool is_known = known->set && of->set;
+  const bool is_more_complete =
+      of->images > known->images && of->images + of->left_out == known->images + known->left_out;
+  if (is_known && known->set != of->set && !is_more_complete) return SET_OTHER;
+  const SetChange change = is_known && known->set != of->set ? SET_MORE_COMPLETE : SET_SAME;
+  if (!known->set || change == SET_MORE_COMPLETE) *known = *of;
+  return change;
 }
 
 static double value_of(const Metrics *m, const char *name) {
@@ -48,22 +62,29 @@ static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors
 
 // ---- what was there before --------------------------------------------------------------------------------------
 
-static bool is_another(const Best *b, int64_t set) { return b->set && set && b->set != set; }
+// What the curve has at a step; *at walks along with the steps. 0: an older record does not say.
+static double value_at(const Curve *c, int *at, double step) {
+  while (*at < c->n && c->x[*at] < step) ++*at;
+  return *at < c->n && c->x[*at] == step ? c->y[*at] : 0;
+}
 
-// What the evaluation at a step was scored on; *at walks along with the steps. 0: an older record does not say.
-static int64_t set_at(const Curve *sets, int *at, double step) {
-  while (*at < sets->n && sets->x[*at] < step) ++*at;
-  return *at < sets->n && sets->x[*at] == step ? (int64_t)sets->y[*at] : 0;
+// Whether scores of it are compared. With a more complete one the best restarts.
+static bool take_set(Best *b, const ScoredSet *of) {
+  const SetChange change = scored_set_take(&b->set, of);
+  for (int k = 0; change == SET_MORE_COMPLETE && k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
+  if (change == SET_MORE_COMPLETE) b->without_gain = 0;
+  return change != SET_OTHER;
 }
 
 // The values of the log's evaluations, one after another.
 static void take_log(Best *b, const Curve *curve) {
   const int n = best_count(b);
-  int at = 0;
+  int at[3] = {0};
   for (int i = 0; n && i < curve[0].n; i++) {
-    const int64_t set = set_at(&curve[n], &at, curve[0].x[i]);
-    if (is_another(b, set)) continue;
-    if (!b->set) b->set = set;
+    const double step = curve[0].x[i];
+    const ScoredSet set = {(int64_t)value_at(&curve[n], &at[0], step), (int)value_at(&curve[n + 1], &at[1], step),
+                           (int)value_at(&curve[n + 2], &at[2], step)};
+    if (!take_set(b, &set)) continue;
     double value[MAX_TASK_BEST];
     for (int k = 0; k < n; k++) value[k] = i < curve[k].n && curve[k].x[i] == curve[0].x[i] ? curve[k].y[i] : NAN;
     take_values(b, value, (int64_t)curve[0].x[i]);
@@ -90,7 +111,8 @@ static void read_file(Best *b, Json *j) {
         set = json_int(j);
       else
         b->of[k].kept = json_number(j);
-    if (!b->set) b->set = set; // the log is older
+    if (!b->set.set) b->set.set = set; // the log is older
+    if (set && set != b->set.set) b->of[k].kept = -DBL_MAX;
   }
 }
 
@@ -126,12 +148,18 @@ bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_lo
 
 // ---- what comes -------------------------------------------------------------------------------------------------
 
-bool best_is_of_another_set(const Best *b, const Metrics *m) { return is_another(b, m->set); }
+static ScoredSet set_of(const Metrics *m) { return (ScoredSet){m->set, m->images, m->left_out}; }
+
+SetChange best_set(const Best *b, const Metrics *m) {
+  ScoredSet known = b->set;
+  const ScoredSet of = set_of(m);
+  return scored_set_take(&known, &of);
+}
 
 unsigned best_take(Best *b, const Metrics *m, int64_t step) {
   unsigned which = 0;
-  if (is_another(b, m->set)) return 0;
-  if (!b->set) b->set = m->set;
+  const ScoredSet set = set_of(m);
+  if (!take_set(b, &set)) return 0;
   double value[MAX_TASK_BEST];
   for (int k = 0; k < best_count(b); k++) {
     value[k] = value_of(m, b->task->best[k].metric);
@@ -153,7 +181,7 @@ static bool write_file(const Best *b, Err *err) {
     record_begin(&one);
     record_num(&one, b->task->best[k].metric, b->of[k].kept);
     record_int(&one, "step", b->of[k].step);
-    if (b->set) record_int(&one, BEST_SET, b->set);
+    if (b->set.set) record_int(&one, BEST_SET, b->set.set);
     record_raw(&all, b->task->best[k].name, record_end(&one));
   }
   AtomicFile f;

@@ -4,6 +4,26 @@
 #include "base/log_read.h"
 #include "evaluation/task.h"
 
+// What an evaluation was scored on, by its record in the log.
+typedef struct ScoredSet {
+  int64_t set;          // Metrics.set; 0: nothing says
+  int images, left_out; // Metrics.images, left_out
+} ScoredSet;
+
+typedef enum SetChange {
+  SET_SAME,
+  SET_MORE_COMPLETE, // as many images as before in all, of which more could be read
+  SET_OTHER,         // other images or annotations: not compared
+} SetChange;
+
+#define BEST_SET "scored_set" // the keys of the log
+#define SET_IMAGES "images"
+#define SET_LEFT_OUT "left_out"
+
+// Scores are compared on one set: the first evaluation's, until a more complete one replaces it. `known` is zero before
+// the first.
+SetChange scored_set_take(ScoredSet *known, const ScoredSet *of);
+
 typedef struct Best {
   const Task *task;
   const char *folder;
@@ -14,19 +34,17 @@ typedef struct Best {
   } of[MAX_TASK_BEST];
   int64_t warmup;   // warm-up steps, whose evaluations do not count as
   int without_gain; // consecutive evaluations without improvement
-  int64_t set;      // what all of these were scored on (Metrics.set): the first evaluation's; 0: nothing says
+  ScoredSet set;    // what all of these were scored on
 } Best;
 
-#define BEST_SET "scored_set" // the key of the log behind those of the metrics
-
-// The task's metrics, as keys of the log; key[MAX_TASK_BEST]. Returns their number.
-int best_metrics(const Task *task, const char **key);
-// Restores the state from the log, given as the curves of these metrics and of BEST_SET up to where the run continues,
-// and from best.json in `folder`, whose name must outlive it. False if that cannot be read. `warmup`: the run's warm-up
-// steps.
+enum { BEST_CURVES = MAX_TASK_BEST + 3 };
+// The keys of the log that best_open reads, key[BEST_CURVES]: the task's metrics and those above. Returns their number.
+int best_keys(const Task *task, const char **key);
+// Restores the state from the log, given as the curves of best_keys up to where the run continues, and from best.json
+// in `folder`, whose name must outlive it. False if that cannot be read. `warmup`: the run's warm-up steps.
 bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, int64_t warmup, Err *err);
-// Whether the metrics are of other images or annotations than the best so far: they are not compared.
-bool best_is_of_another_set(const Best *b, const Metrics *m);
+// Compares what the metrics were scored on with that of the best so far.
+SetChange best_set(const Best *b, const Metrics *m);
 // Takes the metrics of an evaluation after `step`. Returns which files its weights should replace, as bits. An
 // undefined metric is no improvement, and an evaluation with only undefined metrics is not counted.
 unsigned best_take(Best *b, const Metrics *m, int64_t step);

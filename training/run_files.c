@@ -36,10 +36,9 @@ static void judge(RunFiles *f, int64_t step, double loss) {
 
 // The log up to where the run continues: losses and, if the run evaluates, the best so far.
 static bool read_log(RunFiles *f, const Task *task, Err *err) {
-  const char *key[2 + MAX_TASK_BEST] = {"loss"};
+  const char *key[1 + BEST_CURVES] = {"loss"};
   Curve curve[COUNT(key)] = {0};
-  int n = 1 + (task ? best_metrics(task, key + 1) : 0);
-  key[n++] = BEST_SET;
+  const int n = 1 + (task ? best_keys(task, key + 1) : 0);
   char *path = xasprintf("%s/log.jsonl", f->folder);
   const bool ok = curves_read(path, key, n, curve, err) &&
                   (!task || best_open(&f->best, task, f->folder, curve + 1, f->warmup, err));
@@ -197,10 +196,14 @@ static bool end_scoring(RunFiles *f, Err *err) {
   Err why;
   const bool waited_for = f->scoring.under_way;
   if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
-  if (waited_for && f->best.task && best_is_of_another_set(&f->best, &f->scoring.metrics))
+  const SetChange change = waited_for && f->best.task ? best_set(&f->best, &f->scoring.metrics) : SET_SAME;
+  if (change == SET_OTHER)
     log_note(&f->log,
              "step %lld: scored on other images or annotations than the best result so far (now %d images): not "
              "compared with it",
+             (long long)f->scoring.step, f->scoring.metrics.images);
+  if (change == SET_MORE_COMPLETE)
+    log_note(&f->log, "step %lld: more images could be read than before (now %d): the best result starts over",
              (long long)f->scoring.step, f->scoring.metrics.images);
   if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
   return keep_best(f, INFINITY, err);

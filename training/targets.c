@@ -6,6 +6,7 @@
 #include "base/json_lines.h"
 #include "base/log_clock.h"
 #include "base/output.h"
+#include "training/best.h"
 
 Targets targets_of(const TrainSpec *o) {
   const struct {
@@ -28,6 +29,7 @@ Targets targets_of(const TrainSpec *o) {
 
 typedef struct LogRecord { // what matters of one
   ClockRecord clock;
+  ScoredSet set;
   double value[MAX_TARGETS];
 } LogRecord;
 
@@ -41,17 +43,24 @@ static void read_record(Json *j, const Targets *t, LogRecord *r) {
     while (k < t->n && strcmp(t->of[k].metric, key)) k++;
     if (k < t->n && json_peek(j) == JSON_NUMBER)
       r->value[k] = json_number(j);
+    else if (!strcmp(key, BEST_SET))
+      r->set.set = json_int(j);
+    else if (!strcmp(key, SET_IMAGES))
+      r->set.images = (int)json_int(j);
+    else if (!strcmp(key, SET_LEFT_OUT))
+      r->set.left_out = (int)json_int(j);
     else if (!clock_record_member(&r->clock, j, key))
       json_skip(j);
   }
 }
 
-static void take_evaluation(const Targets *t, const LogRecord *r, double now, TimeToTarget *out) {
-  out->reached = true;
-  out->step = r->clock.step;
+static void take_evaluation(const Targets *t, const LogRecord *r, bool is_compared, double now, TimeToTarget *out) {
   out->evaluations++;
   out->evaluating += r->clock.took;
   out->seconds = now;
+  if (!is_compared) return;
+  out->reached = true;
+  out->step = r->clock.step;
   for (int k = 0; k < t->n; k++) {
     out->value[k] = r->value[k];
     out->reached = out->reached && r->value[k] >= t->of[k].value;
@@ -62,6 +71,7 @@ typedef struct TargetsOfLog {
   const Targets *targets;
   TimeToTarget *out;
   RunClock clock;
+  ScoredSet set;
 } TargetsOfLog;
 
 static bool take_line(Json *line, void *context) {
@@ -69,7 +79,8 @@ static bool take_line(Json *line, void *context) {
   LogRecord r;
   read_record(line, l->targets, &r);
   run_clock_take(&l->clock, &r.clock);
-  if (r.clock.eval) take_evaluation(l->targets, &r, run_clock_now(&l->clock), l->out);
+  if (r.clock.eval)
+    take_evaluation(l->targets, &r, scored_set_take(&l->set, &r.set) != SET_OTHER, run_clock_now(&l->clock), l->out);
   return !l->out->reached;
 }
 

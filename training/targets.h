@@ -28,7 +28,8 @@ typedef struct TimeToTarget {
   char summary[64 * MAX_TARGETS]; // as text: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"
 } TimeToTarget;
 
-// Reads `folder`/log.jsonl, for which nothing may be in progress.
+// Reads `folder`/log.jsonl, for which nothing may be in progress. Evaluations on another set than the first one do not
+// count, as for the best (training/best.h).
 bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err);
 
 // Of a complete run with targets, one record on stdout and as OUT/time-to-target.json; nothing without targets.

@@ -337,27 +337,35 @@ TEST(files_write_no_checkpoint_before_its_log) {
 
 // ---- the best ---------------------------------------------------------------------------------------------------
 
-// Results are the two metrics.
+typedef struct Scores { // results
+  double box, mask;
+  ScoredSet of;
+} Scores;
+
 static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   (void)d;
   (void)err;
-  const double *found = results;
-  *out = (Metrics){0};
-  metrics_add(out, "box", found[0]);
-  metrics_add(out, "mask", found[1]);
+  const Scores *found = results;
+  *out = (Metrics){.set = found->of.set, .images = found->of.images, .left_out = found->of.left_out};
+  metrics_add(out, "box", found->box);
+  metrics_add(out, "mask", found->mask);
   return true;
 }
 static const Task scored = {.best = {{"box", "best-box"}, {"mask", "best-mask"}}, .score = score, .release = free};
 
-static void evaluate(Run *r, int step, double box, double mask) {
+static void evaluate_scores(Run *r, int step, Scores scores) {
   static const Dataset none;
   Err err;
-  double *found = xmalloc(2 * sizeof *found);
-  found[0] = box;
-  found[1] = mask;
+  Scores *found = xmalloc(sizeof *found);
+  *found = scores;
   make_step(r, step - 1);
   EXPECT(files_save(&r->f, &r->e, step, true, &err));
   EXPECT(files_score(&r->f, &scored, &none, found, 1, step, now_seconds(), NULL, &err));
+}
+
+static void evaluate(Run *r, int step, double box, double mask) { evaluate_scores(r, step, (Scores){box, mask, {0}}); }
+static void evaluate_on(Run *r, int step, double box, ScoredSet of) {
+  evaluate_scores(r, step, (Scores){box, NAN, of});
 }
 
 static long best_step(const Run *r, const char *name) {
@@ -403,6 +411,28 @@ TEST(files_keep_the_best) {
   EXPECT_INT(best_step(&r, "box"), 3);
   EXPECT_INT(best_step(&r, "mask"), 2);
   free(name);
+  close_run(&r);
+}
+
+// While a file cannot be read the best is of the others; once it can, of all. Other sets leave the best as it is.
+TEST(files_keep_the_best_of_the_most_images) {
+  Run r;
+  Err err;
+  open_scored_run(&r, "best-of-whole", &scored);
+  evaluate_on(&r, 1, 0.5, (ScoredSet){7, 5, 1});
+  evaluate_on(&r, 2, 0.4, (ScoredSet){8, 6, 0}); // less, but of all
+  evaluate_on(&r, 3, 0.9, (ScoredSet){7, 5, 1});
+  evaluate_on(&r, 4, 0.9, (ScoredSet){9, 2, 0});
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT(best_step(&r, "box") == 2 && r.f.best.set.set == 8 && r.f.best.without_gain == 0);
+  evaluate_on(&r, 5, 0.3, (ScoredSet){8, 6, 0});
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT(best_step(&r, "box") == 2 && r.f.best.without_gain == 1);
+  reopen(&r, 5, false, &scored);
+  EXPECT(r.f.best.set.set == 8 && r.f.best.of[0].value == 0.4 && r.f.best.without_gain == 1);
+  evaluate_on(&r, 6, 0.45, (ScoredSet){8, 6, 0});
+  EXPECT(files_settle(&r.f, &err));
+  EXPECT_INT(best_step(&r, "box"), 6);
   close_run(&r);
 }
 

@@ -54,6 +54,20 @@ TEST(targets_know_steps_and_scores) {
   EXPECT(t.reached && t.seconds == 12);
 }
 
+#define EVAL_OF(step, bbox, set, images, left_out)                                                                     \
+  "{\"step\":" #step ",\"kind\":\"eval\",\"bbox_AP\":" #bbox ",\"images\":" #images ",\"left_out\":" #left_out         \
+  ",\"scored_set\":" #set ",\"clock\":{\"at\":" #step ",\"took\":0.5}}\n"
+
+// Scores of other images do not count, but where all is as before but that more could be read.
+TEST(targets_are_of_one_set) {
+  const TimeToTarget other = time_of(&box, EVAL_OF(1, 0.2, 7, 6, 0) EVAL_OF(2, 0.9, 8, 2, 0));
+  EXPECT(!other.reached && other.step == 1 && other.value[0] == 0.2 && other.evaluations == 2 && other.seconds == 2);
+  const TimeToTarget again = time_of(&box, EVAL_OF(1, 0.2, 7, 6, 0) EVAL_OF(2, 0.9, 8, 2, 0) EVAL_OF(3, 0.4, 7, 6, 0));
+  EXPECT(again.reached && again.step == 3);
+  EXPECT(time_of(&box, EVAL_OF(1, 0.2, 7, 5, 1) EVAL_OF(2, 0.9, 8, 6, 0)).reached);
+  EXPECT(!time_of(&box, EVAL_OF(1, 0.2, 7, 6, 0) EVAL_OF(2, 0.9, 8, 5, 1)).reached);
+}
+
 TEST(targets_that_are_not_reached) {
   const TimeToTarget t = time_of(&both, STEP(1, 5) EVAL(1, 0.9, 0.1, 8, 2) STEP(2, 9));
   const TimeToTarget none = time_of(&both, STEP(1, 5));
