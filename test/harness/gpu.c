@@ -344,11 +344,6 @@ static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tenso
   free(total.data);
 }
 
-void twin_run(TwinOp *op, void *context, const Twin *out) {
-  op(cpu_device(), false, context, &(Dest){.t = out->cpu});
-  op(gpu_device(), true, context, &(Dest){.t = out->gpu});
-}
-
 void twin_check_dests(TwinOp *op, void *context, const Twin *shape, const float *bound, double factor, uint64_t seed) {
   Tensor plain = shape->cpu;
   plain.data = xcalloc(tensor_elements(&plain), sizeof(float));

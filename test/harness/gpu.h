@@ -35,12 +35,8 @@ bool twin_check(const Twin *t, const float *bound, double factor);
 
 static inline const Tensor *twin_side(const Twin *t, bool gpu) { return gpu ? &t->gpu : &t->cpu; }
 static inline void *twin_data(const Twin *t, bool gpu) { return twin_side(t, gpu)->data; }
-// F32's unit roundoff in units of the dtype's, which are those of twin_check: for errors that arise in F32.
-static inline double twin_f32_unit(DType dtype) { return dtype == F32 ? 1 : dtype == BF16 ? 0x1p-15 : 0x1p-12; }
 // An op as either device runs it: everything but the destination is in `context`, of whose twins it takes that side.
 typedef void TwinOp(Device *dev, bool gpu, void *context, const Dest *d);
-// Runs the op on both into a plain destination.
-void twin_run(TwinOp *op, void *context, const Twin *out);
 // Runs the op into destinations of that shape, dtype and count through every combination of accumulate, relu, mask and
 // addend, otherwise poisoned; compares as twin_check does, `bound` being the op's own (what the Dest adds is added);
 // and runs it twice, for the same bits.

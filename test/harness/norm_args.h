@@ -21,8 +21,8 @@ typedef struct NormArgs {
   Tensor x, dy, gamma, beta, stats, dgamma, dbeta, running_mean, running_var;
 } NormArgs;
 
-// Inputs are frozen, the rest is for ops to write.
-static inline NormArgs norm_args(Fixture *f, const NormCase *k, uint64_t key) {
+// Inputs, to be frozen; the rest is for ops to write.
+static inline NormArgs norm_inputs(Fixture *f, const NormCase *k, uint64_t key) {
   NormArgs a = {.k = k, .groups = k->groups ? k->groups : k->c};
   a.x = fixture_map(f, k->n, k->h, k->w, k->c);
   a.x.count = fixture_count(f, k->rows);
@@ -33,14 +33,22 @@ static inline NormArgs norm_args(Fixture *f, const NormCase *k, uint64_t key) {
   a.beta = fixture_packed(f, 1, k->c);
   test_fill(&a.gamma, key * 16, 0.5, 1);
   test_fill(&a.beta, key * 16 + 1, -1, 1);
-  fixture_freeze(f);
-  Tensor *written[] = {&a.dgamma, &a.dbeta, &a.running_mean, &a.running_var};
+  a.largest = fmax(fabs(k->mean - 1), fabs(k->mean + 1)) + stored_rounding(f->type, k->mean + 1);
+  return a;
+}
+static inline void norm_outputs(Fixture *f, NormArgs *a, uint64_t key) {
+  const NormCase *k = a->k;
+  Tensor *written[] = {&a->dgamma, &a->dbeta, &a->running_mean, &a->running_var};
   for (int i = 0; i < COUNT(written); i++) {
     *written[i] = fixture_packed(f, 1, k->c);
     test_fill(written[i], key * 16 + 2 + (uint64_t)i, i == 3 ? 0.25 : -1, i == 3 ? 2 : 1);
   }
-  a.stats = fixture_packed(f, k->groups ? k->n : 1, 2 * a.groups);
-  a.largest = fmax(fabs(k->mean - 1), fabs(k->mean + 1)) + stored_rounding(f->type, k->mean + 1);
+  a->stats = fixture_packed(f, k->groups ? k->n : 1, 2 * a->groups);
+}
+static inline NormArgs norm_args(Fixture *f, const NormCase *k, uint64_t key) {
+  NormArgs a = norm_inputs(f, k, key);
+  fixture_freeze(f);
+  norm_outputs(f, &a, key);
   return a;
 }
 static inline Tensor norm_copy(Fixture *f, const Tensor *t) {
