@@ -32,7 +32,7 @@ static uint64_t hash_bytes(const void *p, size_t bytes) {
 
 static void add_category(Coco *c, char *name) {
   c->categories = xrealloc(c->categories, ((size_t)c->num_categories + 1) * sizeof *c->categories);
-  c->categories[c->num_categories] = (CocoCategory){c->num_categories, name};
+  c->categories[c->num_categories] = (CocoCategory){.id = c->num_categories, .name = name};
   c->num_categories++;
 }
 
@@ -82,7 +82,10 @@ static bool name_labels(Coco *c, const char *dir, int highest, const char *path,
   if (all && named > 0 && highest >= named)
     return err_set(err, "%s: label %d, but %s/classes.txt names only classes 0 to %d; add a line for each class", path,
                    highest, dir, named - 1);
-  for (int i = named; i <= highest; i++) add_category(c, xasprintf("%d", i));
+  for (int i = named; i <= highest; i++) {
+    add_category(c, xasprintf("%d", i));
+    c->categories[i].unnamed = !all; // held against others, its number is no name
+  }
   return true;
 }
 
@@ -124,7 +127,8 @@ static bool list_idx(Dataset *d, Listed *l, const char *dir, const char *split, 
   ok = ok && label_idx(d, dir, &of, labels, o->like, l->label, err);
   const char *file = strrchr(images, '/') + 1;
   for (size_t i = 0; i < n; i++) {
-    c->images[i] = (CocoImage){(int64_t)i, xasprintf("%s#%zu", file, i), pictures.h, pictures.w, 0, 0, 0, 0};
+    c->images[i] =
+        (CocoImage){.id = (int64_t)i, .file_name = xasprintf("%s#%zu", file, i), .h = pictures.h, .w = pictures.w};
     l->key[i] = c->images[i].drawn = hash_bytes(pictures.bytes + i * pixels, pixels);
   }
   idx_free(&of);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include "base/alloc.h"
 #include "base/text.h"
+#include "data/coco/lookalike.h"
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
@@ -27,18 +28,27 @@ static uint64_t hash_name(const char *name, bool plain) {
   return key;
 }
 
-static bool is_number_of(const CocoCategory *c, const char *before) {
-  char number[48];
-  snprintf(number, sizeof number, "%s%lld", before, (long long)c->id);
-  return c->name && !strcmp(c->name, number);
+static bool has_name(const CocoCategory *c) {
+  return !c->unnamed && c->name && c->name[strspn(c->name, " \t\r\n\v\f")];
 }
 
-static bool has_name(const CocoCategory *c) { return c->name && *c->name && !is_number_of(c, ""); }
+static bool all_numbers(const CategoryList *l, const char *before) {
+  for (int i = 0; i < l->n; i++) {
+    char number[48];
+    snprintf(number, sizeof number, "%s%lld", before, (long long)l->item[i].id);
+    if (!l->item[i].name || strcmp(l->item[i].name, number)) return false;
+  }
+  return l->n > 0;
+}
 
-// "class 7": weights of torchvision's that do not tell.
-static bool all_unknown(const CategoryList *l) {
+// Weights keep a number for a name that their data did not give: "7", or "class 7" of torchvision's.
+static bool weights_without_names(const CategoryList *l) {
+  return l->of_weights && (all_numbers(l, "") || all_numbers(l, "class "));
+}
+
+static bool without_names(const CategoryList *l) {
   for (int i = 0; i < l->n; i++)
-    if (!is_number_of(&l->item[i], "class ")) return false;
+    if (l->by_name || has_name(&l->item[i])) return false;
   return l->n > 0;
 }
 
@@ -129,15 +139,11 @@ static bool same_id(const CategoryMatch *m, int k, int i) {
 
 typedef bool Rule(const CategoryMatch *m, int k, int i);
 
+static bool both_named(const CategoryMatch *m, int k, int i) { return m->known_name[k].named && m->own_name[i].named; }
+
 static bool is_same(const CategoryMatch *m, int k, int i) {
   return (same_id(m, k, i) || m->known->by_name || m->own->by_name) && m->known_name[k].exact == m->own_name[i].exact;
 }
-
-static bool is_nearly_same(const CategoryMatch *m, int k, int i) {
-  return same_id(m, k, i) && m->known_name[k].plain == m->own_name[i].plain;
-}
-
-static bool both_named(const CategoryMatch *m, int k, int i) { return m->known_name[k].named && m->own_name[i].named; }
 
 static bool has_same_name(const CategoryMatch *m, int k, int i) {
   return both_named(m, k, i) && m->known_name[k].exact == m->own_name[i].exact;
@@ -147,7 +153,7 @@ static bool has_near_name(const CategoryMatch *m, int k, int i) {
   return both_named(m, k, i) && m->known_name[k].plain == m->own_name[i].plain;
 }
 
-static bool has_id_alone(const CategoryMatch *m, int k, int i) { return same_id(m, k, i) && !both_named(m, k, i); }
+static bool is_nearly_same(const CategoryMatch *m, int k, int i) { return same_id(m, k, i) && has_near_name(m, k, i); }
 
 // The only free category that the rule matches; -1: none, or several.
 static int find(const CategoryMatch *m, Rule *rule, int i) {
@@ -161,19 +167,35 @@ static int find(const CategoryMatch *m, Rule *rule, int i) {
   return found;
 }
 
-// Those with objects first: of two that are called alike the other one may be of no use.
-static void apply(const CategoryMatch *m, Rule *rule) {
+// Those with objects first, by every rule: one without takes no category that another needs.
+static void apply(const CategoryMatch *m, Rule *const *rule, int rules) {
+  for (int i = 0; i < m->own->n; i++) m->to[i] = -1;
+  memset(m->taken, 0, (size_t)m->known->n * sizeof *m->taken);
   for (int idle = 0; idle < 2; idle++)
-    for (int i = 0; i < m->own->n; i++) {
-      if (m->to[i] >= 0 || needed(m, i) == (bool)idle) continue;
-      m->to[i] = find(m, rule, i);
-      if (m->to[i] >= 0) m->taken[m->to[i]] = true;
-    }
+    for (int r = 0; r < rules; r++)
+      for (int i = 0; i < m->own->n; i++) {
+        if (m->to[i] >= 0 || needed(m, i) == (bool)idle) continue;
+        m->to[i] = find(m, rule[r], i);
+        if (m->to[i] >= 0) m->taken[m->to[i]] = true;
+      }
 }
+
+static void apply_names(const CategoryMatch *m) {
+  static Rule *const rules[] = {is_same, has_same_name, is_nearly_same, has_near_name};
+  apply(m, rules, COUNT(rules));
+}
+
+static void apply_ids(const CategoryMatch *m) { apply(m, (Rule *const[]){same_id}, 1); }
 
 static bool all_found(const CategoryMatch *m) {
   for (int i = 0; i < m->own->n; i++)
     if (m->to[i] < 0 && needed(m, i)) return false;
+  return true;
+}
+
+static bool all_matched(const CategoryMatch *m) {
+  for (int i = 0; i < m->own->n; i++)
+    if (m->to[i] < 0) return false;
   return true;
 }
 
@@ -194,13 +216,48 @@ static int namesake(const CategoryMatch *m, int i) {
   return -1;
 }
 
+// … or that has the same name to the eye.
+static int lookalike(const CategoryMatch *m, int i) {
+  for (int k = 0; k < m->known->n; k++)
+    if (both_named(m, k, i) && !has_near_name(m, k, i) && looks_same(name_of(m->known, k), name_of(m->own, i)))
+      return k;
+  return -1;
+}
+
+// Those of the name of own category i: how many, and in `l` which.
+static int of_that_name(const CategoryMatch *m, const CategoryList *list, const CategoryName *name, int i,
+                        FewPairs *l) {
+  char room[LABEL];
+  for (int k = 0; k < list->n; k++)
+    if (name[k].named && name[k].plain == m->own_name[i].plain) list_add(l, "%s", label_of(list, k, room));
+  return l->n;
+}
+
+// Several of a name, under other ids: which is which?
+static bool refuse_twins(const CategoryMatch *m, int i, Err *err) {
+  FewPairs there = {0}, here = {0};
+  const int known = m->own_name[i].named ? of_that_name(m, m->known, m->known_name, i, &there) : 0;
+  if (!known) return false;
+  of_that_name(m, m->own, m->own_name, i, &here);
+  char *of_known = list_end(&there), *of_own = list_end(&here), room[LABEL];
+  err_set(err, "%s: category %s cannot be told from others: %s has %s, %s has %s; give each a name of its own",
+          m->own->of, label_of(m->own, i, room), m->own->of, of_own, m->known->of, of_known);
+  free(of_known);
+  free(of_own);
+  return true;
+}
+
 static bool refuse(const CategoryMatch *m, Err *err) {
   FewPairs l = {0};
   for (int i = 0; i < m->own->n; i++) {
     if (m->to[i] >= 0 || !needed(m, i)) continue;
-    const int k = namesake(m, i);
+    if (!l.n && refuse_twins(m, i, err)) return false;
+    const int alike = l.n < SHOWN ? lookalike(m, i) : -1, k = namesake(m, i);
     char is[LABEL], there[LABEL];
-    if (k >= 0)
+    if (alike >= 0)
+      list_add(&l, "%s (there it is %s, written with other Unicode characters)", label_of(m->own, i, is),
+               label_of(m->known, alike, there));
+    else if (k >= 0)
       list_add(&l, "%s (there it is %s)", label_of(m->own, i, is), label_of(m->known, k, there));
     else
       list_add(&l, "%s", label_of(m->own, i, is));
@@ -245,9 +302,23 @@ static void note_pairs(const CategoryMatch *m, CategoryNotes *notes) {
   }
 }
 
+// Where one of the two has no names at all.
+static bool match_without_names(const CategoryMatch *m, CategoryNotes *notes, Err *err) {
+  const bool weights = weights_without_names(m->known);
+  if (weights && !without_names(m->own)) return take_in_order(m, notes, err);
+  apply_ids(m);
+  if (!all_found(m)) return weights ? take_in_order(m, notes, err) : refuse(m, err);
+  if (without_names(m->own))
+    note(notes, "%s does not name its categories: they are taken by their ids as those of %s", m->own->of,
+         m->known->of);
+  else
+    note(notes, "%s does not name its categories: those of %s are taken by their ids", m->known->of, m->own->of);
+  note_pairs(m, notes);
+  return true;
+}
+
 bool categories_match(const CategoryList *known, const CategoryList *own, const int *objects, int *to,
                       CategoryNotes *notes, Err *err) {
-  static Rule *const rules[] = {is_same, is_nearly_same, has_same_name, has_near_name, has_id_alone};
   CategoryMatch m = {.known = known,
                      .own = own,
                      .known_name = names_of(known),
@@ -255,15 +326,15 @@ bool categories_match(const CategoryList *known, const CategoryList *own, const 
                      .objects = objects,
                      .to = to,
                      .taken = xcalloc((size_t)known->n, sizeof *m.taken)};
-  for (int i = 0; i < own->n; i++) to[i] = -1;
-  for (int r = 0; r < COUNT(rules); r++) apply(&m, rules[r]);
-  bool ok = all_found(&m);
-  if (!ok && all_unknown(known))
-    ok = take_in_order(&m, notes, err);
-  else if (ok)
+  bool ok = true;
+  apply_names(&m);
+  const bool all = all_found(&m), bare = without_names(own) || without_names(known);
+  if (bare ? !all_matched(&m) : !all && weights_without_names(known))
+    ok = match_without_names(&m, notes, err);
+  else if (all)
     note_pairs(&m, notes);
   else
-    refuse(&m, err);
+    ok = refuse(&m, err);
   free(m.known_name);
   free(m.own_name);
   free(m.taken);
@@ -305,8 +376,10 @@ static int compare_names(const void *a, const void *b) {
 void categories_examine(const CategoryList *list, CategoryNotes *notes) {
   CategoryName *name = names_of(list);
   NamePlace *place = xcalloc((size_t)list->n, sizeof *place);
-  FewPairs twins = {0}, near = {0};
+  FewPairs twins = {0}, near = {0}, bare = {0};
   for (int i = 0; i < list->n; i++) place[i] = (NamePlace){name[i].plain, i};
+  for (int i = 0; i < list->n; i++)
+    if (!name[i].named) list_add(&bare, "%lld", id_of(list, i));
   if (list->n) qsort(place, (size_t)list->n, sizeof *place, compare_names);
   for (int p = 1; p < list->n; p++) {
     const int a = place[p - 1].at, b = place[p].at;
@@ -325,6 +398,11 @@ void categories_examine(const CategoryList *list, CategoryNotes *notes) {
   if (near.n) {
     note(notes, "%s: category names that differ only in case or spaces; rename or merge them: %s", list->of,
          text = list_end(&near));
+    free(text);
+  }
+  if (bare.n) {
+    note(notes, "%s: categories without a name, which nothing but their ids tells apart: %s", list->of,
+         text = list_end(&bare));
     free(text);
   }
   free(place);
@@ -361,7 +439,10 @@ void coco_take_categories(Coco *c, const CategoryList *known, const int *to) {
   if (own) free(c->categories);
   c->categories = xcalloc((size_t)known->n, sizeof *c->categories);
   for (int i = 0; i < known->n; i++)
-    c->categories[i] = (CocoCategory){known->item[i].id, xstrdup(known->item[i].name ? known->item[i].name : "")};
+    c->categories[i] = (CocoCategory){.id = known->item[i].id,
+                                      .name = xstrdup(known->item[i].name ? known->item[i].name : ""),
+                                      .unnamed = known->item[i].unnamed};
   c->num_categories = known->n;
   c->own_categories = true;
+  coco_digest_labels(c);
 }

@@ -6,22 +6,24 @@
 
 typedef struct CategoryList {
   const char *of;           // the list's origin, for messages: a file, a folder
-  const CocoCategory *item; // [n] a name that is NULL, empty or just the id's number counts as none
+  const CocoCategory *item; // [n] a name that is NULL, blank or marked `unnamed` counts as none
   int n;
-  bool by_name; // ids are only indices: those of folders
+  bool by_name;    // ids are only indices: those of folders
+  bool of_weights; // names that are all numbers, "7" or "class 7", may stand for none
 } CategoryList;
 
-enum { CATEGORY_NOTES = 6 };
+enum { CATEGORY_NOTES = 8 };
 typedef struct CategoryNotes { // notes that do not prevent use: a line each
   char *line[CATEGORY_NOTES];
   int n;
 } CategoryNotes;
 
-// Finds the index in `known` of each category of `own`: to[own->n]. Tried in this order: the same id and name; the same
-// id, with names that differ only by case or spaces; the same name; names that differ so; the same id if one of the two
-// has no name. If weights know no names ("class 7"), equally many categories are matched in their order. -1: no match,
-// and no object has the category. objects[own->n]: number of objects of each; NULL: all must match. Adds notes. False,
-// with the pairs that differ, if objects have a category that is not known.
+// Finds the index in `known` of each category of `own`: to[own->n]. Names decide, tried in this order: the same id and
+// name; the same name; names that differ only by case or spaces. If one of the two lists has no names at all, ids
+// decide, and a note says so; if weights have none, equally many categories are matched in their order. -1: no match,
+// and no object has the category: one without objects never takes the match of one with objects. objects[own->n]:
+// number of objects of each; NULL: all must match. Adds notes. False, with the pairs that differ, if objects have a
+// category that is not known.
 bool categories_match(const CategoryList *known, const CategoryList *own, const int *objects, int *to,
                       CategoryNotes *notes, Err *err);
 // Whether both have the same ids and names in the same order; false with the first pair that differs.

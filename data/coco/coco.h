@@ -10,6 +10,7 @@
 typedef struct CocoCategory {
   int64_t id; // as in the file: any integer
   char *name;
+  bool unnamed; // the file gives no name, or only blanks: `name` is the number of the id
 } CocoCategory;
 
 typedef enum SegType { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegType;
@@ -57,7 +58,8 @@ typedef struct CocoImage {
   int h, w;            // as the file says; 0 when absent
   int first_ann, anns; // annotations of this image: anns[first_ann …], in file order
   uint64_t drawn;      // of their digests; 0: there are none
-  uint64_t labelled;   // … of their categories, crowds and areas
+  uint64_t areas;      // … of their areas as the file has them
+  uint64_t labelled;   // … of the names of their categories, and crowds, as they are used: coco_digest_labels
 } CocoImage;
 
 typedef struct Coco {
@@ -89,6 +91,8 @@ typedef struct Coco {
 // false with "FILE:LINE:COLUMN: expected …" on malformed JSON, wrong types, or a second list of the same name.
 bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
+// Again, after categories or crowds were changed.
+void coco_digest_labels(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1
 int coco_find_category(const Coco *c, int64_t id);  // index or -1
 Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE, borrowed: not to be freed

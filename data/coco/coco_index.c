@@ -16,7 +16,7 @@
 #include "base/rng.h"
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
-enum { VERSION = 5, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
+enum { VERSION = 6, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
 static const char magic[] = "maskrcnn.c index"; // its NUL is not in the file
 
 typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;

@@ -45,13 +45,17 @@ static void read_category(CocoReader *r) {
         has_id = true;
       } else if (strcmp(key, "name") == 0) {
         free(category.name); // of an earlier, repeated key
-        category.name = coco_read_string(j);
+        category.name = json_peek(j) == JSON_NUMBER ? xasprintf("%.15g", json_number(j)) : coco_read_string(j);
       } else {
         json_skip(j);
       }
     }
   if (!has_id) json_fail(j, "a category without an id");
-  if (!category.name) category.name = xasprintf("%lld", (long long)category.id);
+  if (!category.name || !category.name[strspn(category.name, " \t\r\n\v\f")]) {
+    free(category.name);
+    category.name = xasprintf("%lld", (long long)category.id);
+    category.unnamed = true;
+  }
   Coco *c = &r->coco;
   array_reserve((void **)&c->categories, &r->categories_cap, (size_t)c->num_categories + 1, sizeof *c->categories);
   c->categories[c->num_categories++] = category;
@@ -194,10 +198,24 @@ static void digest_image(void *of, int i, int thread) {
   CocoImage *image = &c->images[i];
   for (int k = image->first_ann; k < image->first_ann + image->anns; k++) {
     const CocoAnn *a = &c->anns[k];
-    image->labelled = digest_word(digest_word(image->labelled, (uint64_t)a->category_id), a->crowd);
-    image->labelled = digest_bytes(image->labelled, &a->area, sizeof a->area);
+    image->areas = digest_bytes(image->areas, &a->area, sizeof a->area);
     image->drawn = digest_word(image->drawn + 1, a->drawn);
   }
+}
+
+static void digest_image_labels(void *of, int i, int thread) {
+  (void)thread;
+  const Coco *c = of;
+  CocoImage *image = &c->images[i];
+  uint64_t digest = 0;
+  for (const CocoAnn *a = c->anns + image->first_ann; a < c->anns + image->first_ann + image->anns; a++)
+    digest = digest_text(digest_word(digest, (uint64_t)a->crowd << 1 | (a->category < 0)),
+                         a->category < 0 ? NULL : c->categories[a->category].name);
+  image->labelled = digest;
+}
+
+void coco_digest_labels(Coco *c) {
+  parallel_for(c->num_images, parallel_threads(c->num_images), digest_image_labels, c);
 }
 
 // A list of the file that training needs, and how one of its elements is read.
@@ -245,6 +263,7 @@ bool coco_load(Coco *c, const char *path, Err *err) {
   c->no_categories = !seen[CATEGORIES];
   group_annotations(c);
   parallel_for(c->num_images, parallel_threads(c->num_images), digest_image, c);
+  coco_digest_labels(c);
   complete_annotations(c);
   return true;
 }

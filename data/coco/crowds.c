@@ -98,8 +98,8 @@ static void judge_masks(const Coco *c, CategoryCrowds *of) {
 static void follow(const Coco *c, const Coco *train, CategoryCrowds *of) {
   CategoryNotes notes = {0};
   Err err;
-  const CategoryList known = {train->path, train->categories, train->num_categories, false},
-                     own = {c->path, c->categories, c->num_categories, false};
+  const CategoryList known = {.of = train->path, .item = train->categories, .n = train->num_categories},
+                     own = {.of = c->path, .item = c->categories, .n = c->num_categories};
   int *used = xcalloc((size_t)own.n, sizeof *used), *to = xcalloc((size_t)own.n, sizeof *to);
   CategoryCrowds *was = xcalloc((size_t)known.n, sizeof *was);
   for (int i = 0; i < train->num_anns; i++) {

@@ -56,7 +56,7 @@ TEST(detection_report_quality_of_an_image) {
 TEST(detection_report_crowds_forgive) {
   CocoAnn crowd = {.category = 0, .bbox = {0, 0, 100, 100}, .crowd = true, .has_bbox = true};
   CocoImage image = {.id = 5, .h = 100, .w = 100, .anns = 1};
-  CocoCategory categories[] = {{1, "a"}, {2, "b"}};
+  CocoCategory categories[] = {{.id = 1, .name = "a"}, {.id = 2, .name = "b"}};
   int coco_image = 0, first[] = {0, 0};
   Dataset d = {.coco = {.images = &image,
                         .categories = categories,

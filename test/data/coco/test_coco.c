@@ -297,6 +297,49 @@ TEST(coco_takes_the_last_of_repeated_keys) {
   coco_free(&c);
 }
 
+TEST(coco_marks_categories_without_a_name) {
+  Coco c;
+  Err err;
+  if (!EXPECT(load_text(&c,
+                        "{\"images\":[],\"categories\":[{\"id\":1},{\"id\":2,\"name\":null},{\"id\":3,\"name\":\" \"},"
+                        "{\"id\":4,\"name\":\"4\"},{\"id\":5,\"name\":7}]}",
+                        &err)))
+    return;
+  static const char *const name[] = {"1", "2", "3", "4", "7"};
+  for (int i = 0; i < COUNT(name) && EXPECT_INT(c.num_categories, COUNT(name)); i++) {
+    EXPECT_STR(c.categories[i].name, name[i]);
+    EXPECT_INT(c.categories[i].unnamed, i < 3);
+  }
+  coco_free(&c);
+}
+
+// What is told of objects is the name of their category, whatever its id, and whether they are crowds.
+TEST(coco_labels_are_names_and_crowds) {
+  static const char *const labels[] = {
+      "{\"id\":1,\"name\":\"a\"},{\"id\":2,\"name\":\"b\"}", // the first
+      "{\"id\":1,\"name\":\"b\"},{\"id\":2,\"name\":\"a\"}", // exchanged
+      "{\"id\":5,\"name\":\"b\"},{\"id\":9,\"name\":\"a\"}", // the first under other ids
+  };
+  uint64_t digest[COUNT(labels)] = {0}, areas[COUNT(labels)] = {0};
+  for (int i = 0; i < COUNT(labels); i++) {
+    char text[512];
+    Coco c;
+    Err err;
+    snprintf(text, sizeof text,
+             "{\"images\":[{\"id\":1,\"height\":9,\"width\":9}],\"categories\":[%s],\"annotations\":[{\"id\":1,"
+             "\"image_id\":1,\"category_id\":%d,\"bbox\":[1,1,3,3],\"area\":9,\"segmentation\":[]}]}",
+             labels[i], i < 2 ? 1 : 9);
+    if (!EXPECT(load_text(&c, text, &err))) return;
+    digest[i] = c.images[0].labelled;
+    areas[i] = c.images[0].areas;
+    c.anns[0].crowd = true;
+    coco_digest_labels(&c);
+    EXPECT(c.images[0].labelled != digest[i]);
+    coco_free(&c);
+  }
+  EXPECT(digest[0] != digest[1] && digest[0] == digest[2] && areas[0] == areas[1] && areas[0]);
+}
+
 // A box or an area that is absent is the mask's, also where the image has no size; without a mask the area is the
 // box's.
 TEST(coco_completes_annotations_by_their_masks) {
