@@ -81,6 +81,7 @@ bool score_file_write(const InferRun *run, const Metrics *m, int trained, const 
   record_begin(&head);
   record_str(&head, "name", o->weights);
   record_str(&head, "state", state);
+  if (m->set) record_int(&head, "scored_set", m->set);
   record_num(&head, "scored_on_training_images", trained < 0 ? NAN : trained);
   record_facts(&head, o, model_of(run->config), m);
   record_settings(&head, run);

@@ -15,6 +15,7 @@ int score_file_trained(const InferRun *run, const Dataset *d, const bool *read, 
 // Writes it, and has its page drawn: `r`, scored as `m`, on `trained` images of training. False with a message where
 // either cannot be written.
 //   name, state  which weights on what
+//   scored_set   Metrics.set
 //   scored_on_training_images  null: the weights do not say
 //   facts, settings  {name: value as text}
 //   and what evaluation/report.h has

@@ -20,7 +20,7 @@ static uint64_t add_file(uint64_t digest, const Dataset *d, int i, const char *n
 
 static uint64_t add_annotations(uint64_t digest, const Dataset *d, int i) {
   const CocoImage *im = image_of(d, i);
-  digest = digest_word(digest_word(digest, im->drawn), im->labelled);
+  digest = digest_word(digest_word(digest_word(digest, im->drawn), im->areas), im->labelled);
   for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
     if (d->object[o].ann < 0) digest = digest_word(digest, (uint64_t)d->object[o].label); // its class
   return digest;

@@ -9,7 +9,7 @@ typedef struct DataIdentity {
   int images;
   int64_t files;       // names, lengths and sizes of the usable images
   int64_t categories;  // ids and names
-  int64_t annotations; // of these images, as the file has them, but for their ids
+  int64_t annotations; // of these images, but for ids: names of categories and crowds as they are used
 } DataIdentity;
 // Of all usable images, or of those marked in read[num_images].
 DataIdentity data_identity(const Dataset *d, const bool *read);

@@ -108,6 +108,7 @@ static bool nothing_usable(const Dataset *d, Err *err) {
 
 static bool judge_crowds(Dataset *d, const DatasetOptions *options) {
   if (options->crowd == CROWD_OBJECT) d->former_crowds = crowds_become_objects(&d->coco, options->train);
+  if (d->former_crowds) coco_digest_labels(&d->coco);
   return true;
 }
 

@@ -34,6 +34,17 @@ static char *metrics_of(const char *set, const char *weights, const char *out) {
   return metrics;
 }
 
+// The number of what was scored. malloc'ed.
+static char *set_of(const char *out) {
+  char *path = xasprintf("%s/scores.json", in_tmp(out)), *text = file_read(path, &(size_t){0}, NULL);
+  const char *set = text ? strstr(text, "\"scored_set\":") : NULL;
+  char *number = xasprintf("%.20s", EXPECT(set) ? set + strlen("\"scored_set\":") : "");
+  number[strspn(number, "0123456789")] = '\0';
+  free(text);
+  free(path);
+  return number;
+}
+
 // The ids turn by one, and names stay with their objects.
 #define TURNED                                                                                                         \
   "s/\"(id|category_id)\":([1-6]),\"(name|iscrowd)/\"\\1\":x\\2,\"\\3/g; s/:x6/:1/g; s/:x5/:6/g; s/:x4/:5/g; "         \
@@ -49,6 +60,16 @@ TEST_TIER(program_maps_categories_by_name, 1) {
   char *as_is = metrics_of(shapes_set(), run, "scores-as-is"), *mapped = metrics_of(turned, run, "scores-mapped");
   EXPECT_STR(mapped, as_is);
   free(mapped);
+  // The same objects under other ids are the same set; with their names exchanged they are another one.
+  char *swapped = other_ids("names-swapped", "val", "s/\"disc\"/\"x\"/; s/\"ring\"/\"disc\"/; s/\"x\"/\"ring\"/");
+  free(metrics_of(swapped, run, "scores-swapped"));
+  char *set = set_of("scores-as-is"), *same = set_of("scores-mapped"), *other = set_of("scores-swapped");
+  EXPECT_STR(same, set);
+  EXPECT(strcmp(other, set));
+  free(set);
+  free(same);
+  free(other);
+  free(swapped);
   snprintf(train, sizeof train, "%s --device cpu --model tiny --size 64 --batch 4 --iters 1", tool("train"));
   EXPECT_INT(command(&said, "%s --data %s --out %s", train, turned, in_tmp("on-turned")), 0);
   EXPECT(strstr(said, "categories are mapped by name: 1 ring to 6, 2 disc to 1, 3 square to 2"));

@@ -13,7 +13,7 @@ typedef struct FakeSet {
 } FakeSet;
 
 static void fake_open(FakeSet *f, int images, int from) {
-  *f = (FakeSet){.category = {{1, (char *)"disc"}, {2, (char *)"ring"}}};
+  *f = (FakeSet){.category = {{.id = 1, .name = (char *)"disc"}, {.id = 2, .name = (char *)"ring"}}};
   Dataset *d = &f->d;
   d->num_images = d->coco.num_images = images;
   d->coco.path = (char *)"FILE";
@@ -60,6 +60,9 @@ TEST(data_identity_names_what_changed) {
   f.d.coco.images[7].labelled++;
   EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run in its annotations"));
   f.d.coco.images[7].labelled--;
+  f.d.coco.images[7].areas++;
+  EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run: other annotations"));
+  f.d.coco.images[7].areas--;
   f.category[1].name = (char *)"box";
   EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run in its categories"));
   f.category[1].name = (char *)"ring";
