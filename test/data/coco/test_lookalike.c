@@ -1,4 +1,4 @@
-// Catches names that look the same and are shown without a word of how they differ, and different ones said to be alike.
+// Catches names that look the same and are shown without a word of how they differ, and different ones taken for such.
 #include "base/alloc.h"
 #include "data/coco/lookalike.h"
 #include "test/harness/test.h"
