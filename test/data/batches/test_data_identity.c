@@ -61,7 +61,7 @@ TEST(data_identity_names_what_changed) {
   EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run in its annotations"));
   f.d.coco.images[7].labelled--;
   f.d.coco.images[7].areas++;
-  EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run: other annotations"));
+  EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run in its annotations"));
   f.d.coco.images[7].areas--;
   f.category[1].name = (char *)"box";
   EXPECT(!trained_on_same(list, &f.d, &err) && strstr(err.msg, "run in its categories"));
