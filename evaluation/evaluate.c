@@ -83,7 +83,7 @@ void evaluation_begin(Evaluation *v, const Dataset *d, bool gathers) {
 void evaluation_add(Evaluation *v, int image, CocoResult *found, int n) {
   CocoResults *all = &v->found;
   all->items = xrealloc(all->items, (size_t)(all->n + n) * sizeof *all->items);
-  memcpy(all->items + all->n, found, (size_t)n * sizeof *found);
+  if (n > 0) memcpy(all->items + all->n, found, (size_t)n * sizeof *found);
   all->n += n;
   v->at_limit += v->limit && n >= v->limit && found[n - 1].score >= LIMIT_SCORE;
   free(found);

@@ -209,7 +209,8 @@ static int suit_epochs(const Dataset *d) {
 // "" where the usual limit does.
 static const char *suit_detections(const Split *t, const Split *v, char flag[32]) {
   const int most = MAX(t->data.max_objects, v ? v->data.max_objects : 0);
-  snprintf(flag, 32, most < USUAL_DETECTIONS ? "" : " --detections %d", detection_limit_for(most));
+  *flag = '\0';
+  if (most >= USUAL_DETECTIONS) snprintf(flag, 32, " --detections %d", detection_limit_for(most));
   return flag;
 }
 

@@ -372,8 +372,7 @@ TEST_TIER(program_trains_around_bad_images, 1) {
                      tool("train"), dir, in_tmp("spoilt-run"), in_tmp("spoilt-trace.json")),
              0);
   static const char *const lines[] = {
-      "train: missing image files: 1; replaced by another image; --strict stops; first: image 2, file "
-      "000002",
+      "train: missing image files: 1; replaced by another image; --strict stops; first: image 2, file 000002",
       "000002.png: No such file",
       "000003.png: cannot read",
       ": cannot read the image: its header says 65535×65535 pixels, more than the maximum of 268435456; downscale it",
