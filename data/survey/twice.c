@@ -59,6 +59,7 @@ static bool same_object(const Coco *c, const CocoImage *im, const TwiceObject *a
 
 void twice_mark(const Coco *c, const CocoImage *im, TwiceObject *object, int n, bool *is_copy) {
   int rasterised = 0;
+  if (n < 2) return;
   qsort(object, (size_t)n, sizeof *object, compare_objects);
   for (int i = 0; i < n; i++)
     for (int k = i + 1; k < n && k <= i + NEXT; k++) {
