@@ -1,4 +1,4 @@
-// Exercise 18 of docs/course/masks.md: bits to runs. A toggle is a place, counted down the columns, whose pixel differs
+// Exercise 18 of docs/course/masks.md: bits to runs. A toggle is a position, counted down the columns, whose pixel differs
 // from the one before it; what stands before the first pixel is a zero. A run is what lies between two toggles, the
 // last one ends with the mask.
 #include "docs/course/exercises/exercises.h"

@@ -122,7 +122,7 @@ MmaPosition mma_position(MmaMatrix matrix, int row, int column);
 // ---- 9: a swizzle ---------------------------------------------------------------------------------------------------
 
 // A tile in shared memory, rows of `chunks` chunks of 16 bytes, eight or four, one right after the other. Returns the
-// place in its row, from 0 on, at which chunk `chunk` of row `row` lies.
+// position in its row, from 0 on, at which chunk `chunk` of row `row` lies.
 int swizzled(int chunks, int row, int chunk);
 
 // ---- 10: a matrix descriptor ----------------------------------------------------------------------------------------
