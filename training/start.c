@@ -86,13 +86,16 @@ static int64_t go_on_from(const TrainSpec *o, bool amend, Engine *e, const Check
 }
 
 // Of a checkpoint the list that it has, which ends with this run's data; of weights theirs, and this run's.
-static char *take_trained_on(const char *before, const Dataset *train, const char *own) {
+// With amend, image files may differ: a broken one was replaced.
+static char *take_trained_on(const char *before, const Dataset *train, const char *own, bool amend) {
   Err err;
   if (own && !before)
     line_print(stderr, "note: %s does not say which data it was trained on (older version); assuming this data", own);
-  if (own && before && !trained_on_same(before, train, &err))
-    die(EXIT_USAGE, "--resume: %s: %s; give the same data, or start a new run in another --out with these --weights",
-        own, err.msg);
+  if (own && before && !trained_on_same(before, train, amend, &err))
+    die(EXIT_USAGE, "--resume: %s: %s; give the same data, or start a new run in another --out with these --weights%s",
+        own, err.msg, trained_on_same(before, train, true, NULL) ? "; --amend accepts other image files" : "");
+  if (own && before && amend && !trained_on_same(before, train, false, &err))
+    line_print(stderr, "note: %s; accepted because of --amend", err.msg);
   return trained_on_text(before, train);
 }
 
@@ -108,7 +111,8 @@ int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, co
     step = go_on_from(o, how->amend, e, &c, own, identity, changes);
   else if (path)
     begin_with(o, e, &c);
-  if (!o->benchmark) *trained_on = take_trained_on(path ? ckpt_find_meta(&c, "trained_on") : NULL, train, own);
+  if (!o->benchmark)
+    *trained_on = take_trained_on(path ? ckpt_find_meta(&c, "trained_on") : NULL, train, own, how->amend);
   if (path) ckpt_close(&c);
   return step;
 }

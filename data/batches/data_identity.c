@@ -181,11 +181,13 @@ char *trained_on_text(const char *before, const Dataset *train) {
   return text;
 }
 
-bool trained_on_same(const char *list, const Dataset *train, Err *err) {
+bool trained_on_same(const char *list, const Dataset *train, bool other_files, Err *err) {
   TrainedList l;
   if (!list_read(&l, list)) return err_set(err, "its list of training data (trained_on) cannot be read");
-  const DataIdentity is = data_identity(train, NULL), was = l.entry[l.n - 1].of;
+  const DataIdentity is = data_identity(train, NULL);
+  DataIdentity was = l.entry[l.n - 1].of;
   list_free(&l);
+  if (other_files) was.files = is.files;
   char what[128] = "";
   const struct {
     bool differ;

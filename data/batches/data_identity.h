@@ -23,8 +23,9 @@ void data_identity_record(Record *to, const char *key, const DataIdentity *i);
 enum { TRAINED_SAMPLE = 4096 };
 // The list of a run on `train` whose initial weights had the list `before`; NULL: none. malloc'ed.
 char *trained_on_text(const char *before, const Dataset *train);
-// Whether the last entry is of this data; false with a message: what has changed, or that the list cannot be read.
-bool trained_on_same(const char *list, const Dataset *train, Err *err);
+// Whether the last entry is of this data, or with other_files of data with other image files;
+// false with a message: what has changed, or that the list cannot be read.
+bool trained_on_same(const char *list, const Dataset *train, bool other_files, Err *err);
 // The number of images marked in `read` (NULL: of all) that any run of the list was trained on; for runs on more than
 // TRAINED_SAMPLE images it is an estimate, and *exact is false. -1: the list cannot be read.
 int trained_on_count(const char *list, const Dataset *d, const bool *read, bool *exact);
