@@ -388,12 +388,19 @@ read: v
 """
 
 
+def take_signals():
+    """In the child: signals end it, whatever this program was started to ignore (nohup, a script's background)."""
+    for which in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(which, signal.SIG_DFL)
+
+
 class Ending(Fixture):
     def end(self, which):
         """Ends the study in its third run; what is left of it then is alive in no process."""
         self.put("hold", "")
         plan = self.plan(WAITING)
-        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as study:
+        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                              preexec_fn=take_signals) as study:
             wait_for(os.path.join(self.root, "held"))
             os.kill(study.pid, which)
             said = study.stderr.read()
@@ -437,7 +444,8 @@ class Ended(Ending):
     def test_a_watcher_that_is_killed_leaves_nothing_either(self):
         self.put("hold", "")
         plan = self.plan(WAITING)
-        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as study:
+        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                              preexec_fn=take_signals) as study:
             wait_for(os.path.join(self.root, "held"))
             os.kill(study_run.descendants(study.pid)[0], signal.SIGKILL)
             self.assertIn("the process that watched it was killed", study.stderr.read())
@@ -589,7 +597,8 @@ class Sweeps(Fixture):
     def test_an_interrupt_keeps_what_it_has_printed(self):
         plan = self.sweep("1, 2, 3", "echo $* >>cut; for n; do echo '{\"n\":'$n',\"v\":'$n'}'; "
                           "[ $n$# != 23 ] || { : >cut-here; sleep 30; }; done")
-        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as study:
+        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                              preexec_fn=take_signals) as study:
             wait_for(os.path.join(self.root, "cut-here"))
             study.terminate()
             self.assertIn("interrupted: 1 of 3 runs are left", study.stderr.read())
@@ -603,7 +612,8 @@ class Sweeps(Fixture):
                          "sleep 30\nrun: : {n}\n[measure v]\nread: v\n")
         os.makedirs(os.path.join(self.root, "out", "runs"))
         self.put(os.path.join("out", "runs", "n=1+2-1.stdout"), '{"n":1,"v":1}\n')
-        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as study:
+        with subprocess.Popen(self.command(plan), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                              preexec_fn=take_signals) as study:
             wait_for(os.path.join(self.root, "begun"))
             study.terminate()
             self.assertIn("interrupted: 2 of 2 runs are left", study.stderr.read())

@@ -13,8 +13,8 @@ static void check_row(int chunks, int row) {
     if (position < 0 || position >= chunks)
       difference("rows of %d chunks: chunk %d of row %d lies at %d, outside its row", chunks, chunk, row, position);
     if (holds[position] >= 0)
-      difference("rows of %d chunks: chunks %d and %d of row %d lie at the same position", chunks, holds[position], chunk,
-                 row);
+      difference("rows of %d chunks: chunks %d and %d of row %d lie at the same position", chunks, holds[position],
+                 chunk, row);
     holds[position] = chunk;
   }
 }
