@@ -178,7 +178,7 @@ static void write_outputs(const CocoevalOptions *o, const EvalSummary *s, const 
 static void note_defects(const CocoevalOptions *o, const Examination *e) {
   bool any = false;
   for (int k = 0; k < DEFECTS; k++) {
-    if (!e->defects.found[k].count) continue;
+    if (!e->defects.of_type[k].count) continue;
     any = true;
     const bool of_masks = k >= DEFECT_MASK_NONE && k <= DEFECT_MASK_UNIT;
     if (k == DEFECT_ANN_ID || k == DEFECT_MASK_NONE || (of_masks && o->iou == EVAL_BBOX)) continue;

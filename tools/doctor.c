@@ -145,7 +145,7 @@ static void record_wrong(Record *out, const Split *s, bool scored) {
   list_begin(&l);
   Record r = {0};
   for (int k = 0; k < DEFECTS; k++) {
-    const Finding *f = &s->defects.found[k];
+    const DefectCount *f = &s->defects.of_type[k];
     if (!f->count) continue;
     record_begin(&r);
     record_str(&r, "defect", defect_info[k].key);

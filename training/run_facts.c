@@ -156,7 +156,7 @@ static void add_warning(RecordList *l, const char *fmt, ...) {
 static void warn_of_data(RecordList *l, const char *use, const Examination *e, const Dataset *d) {
   const int bad = dataset_bad_images(d);
   for (int k = 0; e && k < DEFECTS; k++) {
-    if (!e->defects.found[k].count) continue;
+    if (!e->defects.of_type[k].count) continue;
     char *line = defects_line(&e->defects, (Defect)k, e->scored);
     add_warning(l, "%s: %s", use, line);
     free(line);

@@ -95,7 +95,8 @@ static void say_split(FoundSplit *f, const Split *s, int canvases) {
 
 static void say_wrong(Diagnosis *f, int split, const Split *s, Defect defect) {
   char *detail[DEFECT_DETAILS];
-  found_wrong(f, split, defect_info[defect].what, s->defects.found[defect].count, defect_treatment(defect, split > 0));
+  found_wrong(f, split, defect_info[defect].what, s->defects.of_type[defect].count,
+              defect_treatment(defect, split > 0));
   for (int i = 0, n = defects_details(&s->defects, defect, detail); i < n; i++) {
     found_detail(f, "%s", detail[i]);
     free(detail[i]);
@@ -112,7 +113,7 @@ static void find_split(Diagnosis *f, int split, const Split *s, int canvases) {
   found->defects = s->defects.of_image;
   say_split(found, s, canvases);
   for (int k = 0; k < DEFECTS; k++)
-    if (s->defects.found[k].count) say_wrong(f, split, s, (Defect)k);
+    if (s->defects.of_type[k].count) say_wrong(f, split, s, (Defect)k);
   histograms_take(&found->histograms, &s->data, true);
 }
 

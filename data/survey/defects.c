@@ -222,9 +222,9 @@ static void look_at_header(void *of, int i, int thread) {
 static void count(Defects *f, int image, int64_t id, uint32_t defects) {
   f->of_image[image] |= defects;
   for (int k = 0; k < DEFECTS; k++)
-    if (defects >> k & 1 && f->found[k].count++ == 0) {
-      f->found[k].id = id;
-      f->found[k].image = image;
+    if (defects >> k & 1 && f->of_type[k].count++ == 0) {
+      f->of_type[k].id = id;
+      f->of_type[k].image = image;
     }
 }
 
@@ -233,9 +233,9 @@ static void begin(Defects *f, const Coco *c) {
                  .of_image = xcalloc((size_t)c->num_images, sizeof *f->of_image),
                  .of_ann = xcalloc((size_t)c->num_anns, sizeof *f->of_ann),
                  .reason = xcalloc((size_t)c->num_images, sizeof *f->reason)};
-  f->found[DEFECT_IMAGE_ID] = (Finding){c->duplicate_images, c->duplicate_image, -1};
-  f->found[DEFECT_CATEGORY_ID] = (Finding){c->duplicate_categories, c->duplicate_category, -1};
-  f->found[DEFECT_NO_IMAGE] = (Finding){c->unknown_image, c->unknown_image_ann, -1};
+  f->of_type[DEFECT_IMAGE_ID] = (DefectCount){c->duplicate_images, c->duplicate_image, -1};
+  f->of_type[DEFECT_CATEGORY_ID] = (DefectCount){c->duplicate_categories, c->duplicate_category, -1};
+  f->of_type[DEFECT_NO_IMAGE] = (DefectCount){c->unknown_image, c->unknown_image_ann, -1};
 }
 
 // Of the first `images` but for those left out, which may be NULL.
@@ -299,7 +299,7 @@ void defects_free(Defects *f) {
 
 bool defects_any(const Defects *f) {
   int n = 0;
-  for (int k = 0; k < DEFECTS; k++) n += f->found[k].count > 0;
+  for (int k = 0; k < DEFECTS; k++) n += f->of_type[k].count > 0;
   return n > 0;
 }
 
@@ -326,7 +326,7 @@ static char *crowds_by_category(const Coco *c) {
 }
 
 int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS]) {
-  const Finding *found = &f->found[defect];
+  const DefectCount *found = &f->of_type[defect];
   const char *file = found->image >= 0 ? f->coco->images[found->image].file_name : NULL;
   int n = 0;
   detail[n++] = xasprintf("first: %s %lld%s%s", defect_info[defect].of, (long long)found->id, file ? ", file " : "",
@@ -346,7 +346,7 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
 char *defects_line(const Defects *f, Defect defect, bool scored) {
   char *detail[DEFECT_DETAILS];
   char *line =
-      xasprintf("%s: %d; %s", defect_info[defect].what, f->found[defect].count, defect_treatment(defect, scored));
+      xasprintf("%s: %d; %s", defect_info[defect].what, f->of_type[defect].count, defect_treatment(defect, scored));
   const int n = defects_details(f, defect, detail);
   for (int i = 0; i < n; i++) {
     char *longer = xasprintf("%s; %s", line, detail[i]);

@@ -32,20 +32,20 @@ typedef struct DefectInfo {
   const char *what;      // "boxes that reach …"
   const char *treatment; // what training does
   const char *scored;    // what an evaluation does; NULL: the same
-  const char *of;        // what Finding.id is of: "annotation", "image", "category"
+  const char *of;        // what DefectCount.id is of: "annotation", "image", "category"
 } DefectInfo;
 extern const DefectInfo defect_info[DEFECTS];
 const char *defect_treatment(Defect defect, bool scored); // what is done about it, there
 
-typedef struct Finding {
+typedef struct DefectCount {
   int count;
   int64_t id; // of the first one
   int image;  // the image that has it: index into coco.images, or -1
-} Finding;
+} DefectCount;
 
 typedef struct Defects {
   const Coco *coco; // borrowed
-  Finding found[DEFECTS];
+  DefectCount of_type[DEFECTS];
   uint32_t *of_image; // [coco.num_images] bit 1 << Defect for the image and its annotations
   uint32_t *of_ann;   // [coco.num_anns] likewise
   char **reason;      // [coco.num_images] why the file cannot be used; NULL if it can, or was not read

@@ -19,7 +19,7 @@ void examination_free(Examination *e) { defects_free(&e->defects); }
 
 void examination_print(const Examination *e, FILE *out) {
   for (int k = 0; k < DEFECTS; k++) {
-    if (!e->defects.found[k].count) continue;
+    if (!e->defects.of_type[k].count) continue;
     char *line = defects_line(&e->defects, (Defect)k, e->scored);
     line_print(out, "%s: %s", e->split, line);
     free(line);
@@ -30,7 +30,7 @@ bool examination_passes(const Examination *e, Err *err) {
   const Defects *f = &e->defects;
   int types = 0, first = -1;
   for (int k = DEFECTS - 1; k >= 0; k--)
-    if (f->found[k].count) {
+    if (f->of_type[k].count) {
       types++;
       first = k;
     }
@@ -57,7 +57,7 @@ static void write_rows(FILE *f, const Examination *e, int image, int64_t id, uin
 // What the reader drops: of these the first is known.
 static void write_dropped(FILE *f, const Examination *e) {
   for (int k = 0; k < DEFECTS; k++) {
-    const Finding *found = &e->defects.found[k];
+    const DefectCount *found = &e->defects.of_type[k];
     if (!found->count || found->image >= 0) continue;
     char *reason = xasprintf("the first of %d", found->count);
     write_row(f, e, k, -1, found->id, reason);

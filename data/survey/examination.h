@@ -9,9 +9,9 @@ typedef struct Examination {
   Defects defects;
 } Examination;
 
-// Looks at a data set; of one that is scored at the headers of its image files, too, which are then known to be bad
-// where they do not fit. Of a set of classes it finds nothing. train: the set that is trained on, for images that are
-// in both; may be NULL.
+// Examines a data set. If it is scored, also the headers of its image files; those that do not match the annotations
+// count as bad images. A classification set has no defects. train: the training set, to find images that are in both;
+// may be NULL.
 void examination_take(Examination *e, const char *split, bool scored, const Dataset *d, const Dataset *train);
 void examination_free(Examination *e);
 // "val: boxes without area inside their image: 12; scored as …; first: annotation 7, file 3.png", line by line.

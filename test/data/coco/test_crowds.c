@@ -151,7 +151,7 @@ TEST(crowds_are_said_to_be_objects) {
   ignore.crowd = CROWD_IGNORE;
   if (!open_set(&d, set_of("aBBbAaa"), &ignore)) return;
   defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
-  EXPECT(d.first_object[d.num_images] == 4 && d.crowds == 3 && f.found[DEFECT_CROWD].count == 0);
+  EXPECT(d.first_object[d.num_images] == 4 && d.crowds == 3 && f.of_type[DEFECT_CROWD].count == 0);
   defects_free(&f);
   dataset_close(&d);
 }

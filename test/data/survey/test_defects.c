@@ -68,10 +68,10 @@ TEST(defects_are_found) {
   if (!open_set(&d, broken_set(), &small_options)) return;
   defects_find(&f, &d, DEPTH_FILES, NULL);
   for (int k = 0; k < DEFECTS; k++) {
-    int i = f.found[k].image;
+    int i = f.of_type[k].image;
     int64_t image = i >= 0 && want[k].image ? d.coco.images[i].id : 0;
-    if (!EXPECT(f.found[k].count == want[k].count && f.found[k].id == want[k].id && image == want[k].image))
-      printf("  %s: %d, first %lld of image %lld\n", defect_info[k].key, f.found[k].count, (long long)f.found[k].id,
+    if (!EXPECT(f.of_type[k].count == want[k].count && f.of_type[k].id == want[k].id && image == want[k].image))
+      printf("  %s: %d, first %lld of image %lld\n", defect_info[k].key, f.of_type[k].count, (long long)f.of_type[k].id,
              (long long)image);
   }
   EXPECT_INT(f.corners, 1); // annotation 16's box is x1 y1 x2 y2
@@ -97,9 +97,9 @@ TEST(defects_of_a_pipe) {
   if (!open_set(&d, dir, &small_options)) return;
   defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular file"));
-  EXPECT_INT(f.found[DEFECT_FILE].count, 1);
-  EXPECT_INT(f.found[DEFECT_MISSING].count, 1);
-  EXPECT_INT(f.found[DEFECT_MISSING].id, 8);
+  EXPECT_INT(f.of_type[DEFECT_FILE].count, 1);
+  EXPECT_INT(f.of_type[DEFECT_MISSING].count, 1);
+  EXPECT_INT(f.of_type[DEFECT_MISSING].id, 8);
   defects_free(&f);
   dataset_close(&d);
   CHECK(unlink(path) == 0);
@@ -126,11 +126,11 @@ TEST(defects_of_images_left_out) {
   quiet_end(kept);
   if (!ok) return;
   defects_find(&f, &d, DEPTH_FILES, NULL);
-  EXPECT_INT(f.found[DEFECT_FILE].count, 2);
-  EXPECT_INT(f.found[DEFECT_FILE].id, 1);
-  EXPECT_INT(f.found[DEFECT_BOX_EMPTY].count, 1);
-  EXPECT_INT(f.found[DEFECT_BOX_EMPTY].id, 3);
-  EXPECT_INT(f.found[DEFECT_MASK_NONE].count, 1);
+  EXPECT_INT(f.of_type[DEFECT_FILE].count, 2);
+  EXPECT_INT(f.of_type[DEFECT_FILE].id, 1);
+  EXPECT_INT(f.of_type[DEFECT_BOX_EMPTY].count, 1);
+  EXPECT_INT(f.of_type[DEFECT_BOX_EMPTY].id, 3);
+  EXPECT_INT(f.of_type[DEFECT_MASK_NONE].count, 1);
   defects_free(&f);
   dataset_close(&d);
 }
@@ -167,9 +167,9 @@ TEST(defects_without_looking_at_files) {
   Defects f;
   if (!open_set(&d, broken_set(), &small_options)) return;
   defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
-  EXPECT_INT(f.found[DEFECT_FILE].count, 0);
-  EXPECT(f.found[DEFECT_BOX_APART].count == 1 && f.found[DEFECT_MASK_EMPTY].count == 1); // as with files
-  EXPECT_INT(f.found[DEFECT_MASK_SIZE].count, 1);
+  EXPECT_INT(f.of_type[DEFECT_FILE].count, 0);
+  EXPECT(f.of_type[DEFECT_BOX_APART].count == 1 && f.of_type[DEFECT_MASK_EMPTY].count == 1); // as with files
+  EXPECT_INT(f.of_type[DEFECT_MASK_SIZE].count, 1);
   EXPECT(f.decode_ms == 0 && f.file_key[0] == 0);
   defects_free(&f);
   dataset_close(&d);
@@ -181,7 +181,7 @@ TEST(defects_of_headers) {
   Defects f, annotations;
   if (!open_set(&d, broken_set(), &small_options)) return;
   defects_find(&f, &d, DEPTH_HEADERS, NULL);
-  EXPECT_INT(f.found[DEFECT_FILE].count, 1);
+  EXPECT_INT(f.of_type[DEFECT_FILE].count, 1);
   EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
   char *line = defects_line(&f, DEFECT_FILE, true);
   EXPECT(strstr(line, "whose size differs from the annotations: 1; left out, with their objects; first: image 7, "
@@ -189,7 +189,7 @@ TEST(defects_of_headers) {
          strstr(line, "the image has 60 x 47 pixels"));
   free(line);
   defects_find_annotations(&annotations, &d.coco); // without image files, as cocoeval
-  for (int k = 0; k < DEFECT_MISSING; k++) EXPECT_INT(annotations.found[k].count, f.found[k].count);
+  for (int k = 0; k < DEFECT_MISSING; k++) EXPECT_INT(annotations.of_type[k].count, f.of_type[k].count);
   EXPECT(defects_any(&annotations));
   defects_free(&annotations);
   defects_free(&f);
@@ -214,7 +214,7 @@ TEST(defects_tell_turned_images) {
   Defects f;
   if (!open_set(&d, dir, &small_options)) return;
   defects_find(&f, &d, DEPTH_FILES, NULL);
-  EXPECT(f.turned == 1 && f.found[DEFECT_FILE].count == 0);
+  EXPECT(f.turned == 1 && f.of_type[DEFECT_FILE].count == 0);
   defects_free(&f);
   dataset_close(&d);
 }
@@ -229,7 +229,7 @@ TEST(defects_do_not_depend_on_threads) {
   omp_set_num_threads(3);
   defects_find(&many, &d, DEPTH_FILES, NULL);
   omp_set_num_threads(threads);
-  EXPECT(memcmp(one.found, many.found, sizeof one.found) == 0 && one.corners == many.corners);
+  EXPECT(memcmp(one.of_type, many.of_type, sizeof one.of_type) == 0 && one.corners == many.corners);
   EXPECT(memcmp(one.of_image, many.of_image, (size_t)d.coco.num_images * sizeof *one.of_image) == 0);
   EXPECT(memcmp(one.file_key, many.file_key, (size_t)d.num_images * sizeof *one.file_key) == 0);
   defects_free(&one);
@@ -255,7 +255,7 @@ TEST(defects_of_a_sound_set) {
       continue;
     defects_find(&f, &d, DEPTH_FILES, NULL);
     for (int k = 0; k < DEFECTS; k++)
-      if (!EXPECT_INT(f.found[k].count, 0)) printf("  %s of %s\n", defect_info[k].key, sets[i]);
+      if (!EXPECT_INT(f.of_type[k].count, 0)) printf("  %s of %s\n", defect_info[k].key, sets[i]);
     defects_free(&f);
     dataset_close(&d);
   }
@@ -359,7 +359,7 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "categories with fewer than 10 objects in train: 1 (b 8)"));
   EXPECT(says(&a, "categories without objects in val, which are not scored: 1 (b)"));
   defects_find_shared(&val.defects, &val.data, &train.data); // x.png is 1.png
-  EXPECT(val.defects.found[DEFECT_SHARED].count == 1 && val.defects.of_image[0] >> DEFECT_SHARED & 1);
+  EXPECT(val.defects.of_type[DEFECT_SHARED].count == 1 && val.defects.of_image[0] >> DEFECT_SHARED & 1);
   EXPECT(says(&a, "only 14 training images: start from pretrained weights (--weights FILE --reset-heads)"));
   EXPECT(says(&a, "images without objects, which are left out: 2 of 14"));
   EXPECT(says(&a, "images with at least 4 times as many pixels"));
@@ -375,7 +375,7 @@ TEST(advice_says_what_hurts) {
   snprintf(copy, sizeof copy, "cd %s/train && cp 1.png 2.png", dir); // of another height than 2.png's
   CHECK(system(copy) == 0);
   if (!open_split(&train, dir, "train", 320)) return;
-  EXPECT_INT(train.defects.found[DEFECT_FILE].count, 1);
+  EXPECT_INT(train.defects.of_type[DEFECT_FILE].count, 1);
   advice_write(&a, &train, NULL, true, 1);
   EXPECT(says(&a, "--size 320 upscales the images"));
   EXPECT(says(&a, "duplicate image files in train: 1"));

@@ -19,8 +19,8 @@ static int twice_of(const char *annotations, int64_t *first) {
   write_text(path, text);
   CHECK(coco_load(&c, path, &err));
   defects_find_annotations(&f, &c);
-  const int n = f.found[DEFECT_TWICE].count;
-  *first = f.found[DEFECT_TWICE].id;
+  const int n = f.of_type[DEFECT_TWICE].count;
+  *first = f.of_type[DEFECT_TWICE].id;
   defects_free(&f);
   coco_free(&c);
   free(path);
