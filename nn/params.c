@@ -158,7 +158,7 @@ static int sort_by_use(const Params *p, int *order) {
 }
 
 // Assigns every parameter its offsets in the flat buffers.
-static void place(Params *p, char *master, char *grad, char *momentum, char *second, char *at) {
+static void assign_buffers(Params *p, char *master, char *grad, char *momentum, char *second, char *at) {
   const size_t real = dtype_size(p->dev->real);
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[p->order[i]];
@@ -204,7 +204,7 @@ void params_lay_out(Params *p) {
   p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes;
   p->bytes += params_second_bytes(p);
   char *const nowhere = (char *)(uintptr_t)4096;
-  place(p, nowhere, nowhere, nowhere, nowhere, nowhere);
+  assign_buffers(p, nowhere, nowhere, nowhere, nowhere, nowhere);
   p->parts = update_parts(p, NULL);
   p->bytes += (size_t)p->parts * sizeof *p->part;
 }
@@ -230,7 +230,7 @@ bool params_allocate(Params *p, Err *err) {
     return err_memory(err, p->bytes, "the parameters", "--model");
   p->grad = (char *)p->agreed + PARAM_ALIGN * real;
   if (p->adam) p->adam_state = (char *)p->second + p->trainable * real;
-  place(p, p->master, p->grad, p->momentum, p->second, p->rest);
+  assign_buffers(p, p->master, p->grad, p->momentum, p->second, p->rest);
   upload_parts(p);
   return true;
 }
@@ -279,7 +279,7 @@ size_t param_elements(const Param *q) {
 // A parameter as filters, of as many values each.
 typedef struct Filters {
   size_t count, values, pitch; // pitch: of a filter in ours
-  size_t *place;               // of the values of torch's [c, r, s] within ours [r, s, ldc]
+  size_t *offset;              // of the values of torch's [c, r, s] within ours [r, s, ldc]
 } Filters;
 
 static Filters filters_of(const Param *q, const Tensor *t) {
@@ -287,9 +287,9 @@ static Filters filters_of(const Param *q, const Tensor *t) {
   Filters f = {.count = param_elements(q) / values,
                .values = values,
                .pitch = area * (size_t)t->ldc,
-               .place = xmalloc(values * sizeof *f.place)};
+               .offset = xmalloc(values * sizeof *f.offset)};
   for (size_t c = 0; c < (size_t)t->c; c++)
-    for (size_t i = 0; i < area; i++) f.place[c * area + i] = i * (size_t)t->ldc + c;
+    for (size_t i = 0; i < area; i++) f.offset[c * area + i] = i * (size_t)t->ldc + c;
   return f;
 }
 
@@ -297,10 +297,10 @@ void param_to_torch(const Param *q, const Tensor *host, float *torch_order) {
   Filters f = filters_of(q, host);
   for (size_t k = 0; k < f.count; k++)
     for (size_t i = 0; i < f.values; i++) {
-      const size_t at = k * f.pitch + f.place[i];
+      const size_t at = k * f.pitch + f.offset[i];
       *torch_order++ = host->dtype == F64 ? (float)((double *)host->data)[at] : ((float *)host->data)[at];
     }
-  free(f.place);
+  free(f.offset);
 }
 
 void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order) {
@@ -316,13 +316,13 @@ void param_import(Params *p, Param *q, const Tensor *what, const float *torch_or
   Filters f = filters_of(q, what);
   for (size_t k = 0; k < f.count; k++)
     for (size_t i = 0; i < f.values; i++) {
-      const size_t at = k * f.pitch + f.place[i];
+      const size_t at = k * f.pitch + f.offset[i];
       if (what->dtype == F64)
         ((double *)host)[at] = *torch_order++;
       else
         ((float *)host)[at] = *torch_order++;
     }
-  free(f.place);
+  free(f.offset);
   device_upload(p->dev, what->data, host, tensor_bytes(what));
   free(host);
 }

@@ -107,7 +107,7 @@ static bool list_storages(TorchReader *r, const Pickle *p) {
 }
 
 // Sets a storage's values.
-static bool place(const TorchReader *r, Storage *s, const unsigned char *data, size_t bytes) {
+static bool store_data(const TorchReader *r, Storage *s, const unsigned char *data, size_t bytes) {
   s->data = data;
   return bytes == (size_t)s->elements * ckpt_type_size(s->type) ||
          err_set(r->err, "%s: not a valid PyTorch file: storage %.50s has %zu bytes, but should have %" PRId64 " %s",
@@ -304,7 +304,7 @@ static bool read_members(TorchReader *r, const Zip *z, Pickle *p) {
     Storage *s = &r->storages[i];
     const ZipMember *m = find_member(z, description, "data/", s->key);
     if (!m) return err_set(r->err, "%s: not a valid PyTorch file: storage %.50s is missing", r->path, s->key);
-    if (!place(r, s, m->data, m->size)) return false;
+    if (!store_data(r, s, m->data, m->size)) return false;
   }
   return add_tensors(r, p->root);
 }
@@ -344,7 +344,7 @@ static bool place_storages(TorchReader *r, const PickleValue *keys, const unsign
     at += 8;
     size_t size = ckpt_type_size(s->type);
     if (count > (size_t)(end - at) / size) return unusable(r, "it ends before its storages do; is it truncated?");
-    if (!place(r, s, at, (size_t)count * size)) return false;
+    if (!store_data(r, s, at, (size_t)count * size)) return false;
     at += count * size;
   }
   for (size_t i = 0; i < r->num_storages; i++)

@@ -110,16 +110,16 @@ static void drop_image(void *image) { free(((CocoImage *)image)->file_name); }
 
 static void drop_category(void *category) { free(((CocoCategory *)category)->name); }
 
-// Marks annotations whose id is repeated later in the file. Annotation i in file order becomes place[i] in grouped
+// Marks annotations whose id is repeated later in the file. Annotation i in file order becomes grouped_at[i] in grouped
 // order; -1: it is dropped.
-static void mark_replaced(Coco *c, const int *place) {
+static void mark_replaced(Coco *c, const int *grouped_at) {
   IdPosition *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
   for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPosition){c->anns[i].id, i};
   qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_position);
   for (int i = c->num_anns - 1, last = i; i >= 0; i--) {
     if (by_id[i].id != by_id[last].id) last = i;
     c->anns[by_id[i].at].replaced = i < last;
-    c->anns[by_id[i].at].by = i < last ? place[by_id[last].at] : 0;
+    c->anns[by_id[i].at].by = i < last ? grouped_at[by_id[last].at] : 0;
   }
   free(by_id);
 }
@@ -137,24 +137,24 @@ static void group_annotations(Coco *c) {
     first += c->images[i].anns;
     c->images[i].anns = 0;
   }
-  int *place = image_of; // takes its place
+  int *grouped_at = image_of; // the same memory
   for (int i = 0; i < c->num_anns; i++) {
     CocoImage *image = image_of[i] < 0 ? NULL : &c->images[image_of[i]];
-    place[i] = image ? image->first_ann + image->anns++ : -1;
+    grouped_at[i] = image ? image->first_ann + image->anns++ : -1;
   }
-  mark_replaced(c, place);
+  mark_replaced(c, grouped_at);
   CocoAnn *grouped = xcalloc((size_t)first, sizeof *grouped);
   for (int i = 0; i < c->num_anns; i++) {
     CocoAnn *a = &c->anns[i];
-    if (place[i] < 0) {
+    if (grouped_at[i] < 0) {
       if (c->unknown_image++ == 0) c->unknown_image_ann = a->id;
       continue;
     }
     a->category = a->no_category ? -1 : coco_find_category(c, a->category_id);
     c->unknown_category += a->category < 0;
-    grouped[place[i]] = *a;
+    grouped[grouped_at[i]] = *a;
   }
-  free(place);
+  free(grouped_at);
   free(c->anns);
   c->anns = grouped;
   c->num_anns = first;

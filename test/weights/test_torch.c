@@ -368,12 +368,12 @@ TEST(torch_compares_checksums) {
   memset(bytes + crc, 0, 4);
   EXPECT(parses(bytes, size, &err));
   // All members made one of nearly the whole file: each would be read once a name.
-  const uint32_t place = 0, grown = (uint32_t)entry - 200;
+  const uint32_t offset = 0, grown = (uint32_t)entry - 200;
   for (size_t at = entry; at + 46 <= size; at++) {
     if (memcmp(bytes + at, "PK\1\2", 4)) continue;
     memcpy(bytes + at + 20, &grown, 4);
     memcpy(bytes + at + 24, &grown, 4);
-    memcpy(bytes + at + 42, &place, 4);
+    memcpy(bytes + at + 42, &offset, 4);
   }
   EXPECT(!parses(bytes, size, &err) && strstr(err.msg, " overlaps another"));
   free(bytes);
