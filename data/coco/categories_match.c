@@ -1,10 +1,9 @@
 #include "data/coco/categories_match.h"
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/text.h"
 #include "data/coco/lookalike.h"
 
@@ -12,20 +11,18 @@
 
 enum { NAME_BYTES = 255, SHOWN = 4 }; // of a name that weights keep; pairs that a message lists
 
-// What decides whether categories match: hashes, so that lists of ten thousand are compared quickly.
+// What decides whether categories match: digests, so that lists of ten thousand are compared quickly.
 typedef struct CategoryName {
   uint64_t exact, plain; // plain: without blanks, in lower case
   bool named;
 } CategoryName;
 
-static uint64_t hash_name(const char *name, bool plain) {
-  uint64_t key = 0xcbf29ce484222325u;
-  for (int i = 0; i < NAME_BYTES && name[i]; i++) {
-    const unsigned char c = (unsigned char)name[i];
-    if (plain && isspace(c)) continue;
-    key = (key ^ (plain ? (unsigned char)tolower(c) : c)) * 0x100000001b3u; // FNV-1a
-  }
-  return key;
+static uint64_t digest_plain(const char *name) {
+  char text[NAME_BYTES];
+  size_t n = 0;
+  for (int i = 0; i < NAME_BYTES && name[i]; i++)
+    if (!isspace((unsigned char)name[i])) text[n++] = (char)tolower((unsigned char)name[i]);
+  return digest_bytes(0, text, n);
 }
 
 static bool has_name(const CocoCategory *c) {
@@ -56,7 +53,8 @@ static CategoryName *names_of(const CategoryList *l) {
   CategoryName *name = xcalloc((size_t)l->n, sizeof *name);
   for (int i = 0; i < l->n; i++) {
     const char *text = l->item[i].name ? l->item[i].name : "";
-    name[i] = (CategoryName){hash_name(text, false), hash_name(text, true), l->by_name || has_name(&l->item[i])};
+    name[i] = (CategoryName){digest_bytes(0, text, strnlen(text, NAME_BYTES)), digest_plain(text),
+                             l->by_name || has_name(&l->item[i])};
   }
   return name;
 }
@@ -201,7 +199,7 @@ static bool all_matched(const CategoryMatch *m) {
 
 static bool take_in_order(const CategoryMatch *m, CategoryNotes *notes, Err *err) {
   if (m->own->n != m->known->n)
-    return err_set(err, "%s does not name its %d categories, and %s has %d: there must be as many", m->known->of,
+    return err_set(err, "%s does not name its %d categories, so %s must have as many, but it has %d", m->known->of,
                    m->known->n, m->own->of, m->own->n);
   for (int i = 0; i < m->own->n; i++) m->to[i] = i;
   note(notes, "%s does not name its %d categories: those of %s are taken in the order of their ids", m->known->of,
@@ -363,27 +361,27 @@ bool categories_same(const CategoryList *known, const CategoryList *own, Err *er
 
 // ---- one list -------------------------------------------------------------------------------------------------------
 
-typedef struct NamePlace {
+typedef struct NameIndex {
   uint64_t plain;
   int at;
-} NamePlace;
+} NameIndex;
 
 static int compare_names(const void *a, const void *b) {
-  const NamePlace *p = a, *q = b;
+  const NameIndex *p = a, *q = b;
   return p->plain != q->plain ? (p->plain > q->plain) - (p->plain < q->plain) : compare_int(&p->at, &q->at);
 }
 
 void categories_examine(const CategoryList *list, CategoryNotes *notes) {
   CategoryName *name = names_of(list);
-  NamePlace *place = xcalloc((size_t)list->n, sizeof *place);
+  NameIndex *order = xcalloc((size_t)list->n, sizeof *order);
   FewPairs twins = {0}, near = {0}, bare = {0};
-  for (int i = 0; i < list->n; i++) place[i] = (NamePlace){name[i].plain, i};
+  for (int i = 0; i < list->n; i++) order[i] = (NameIndex){name[i].plain, i};
   for (int i = 0; i < list->n; i++)
     if (!name[i].named) list_add(&bare, "%lld", id_of(list, i));
-  if (list->n) qsort(place, (size_t)list->n, sizeof *place, compare_names);
+  if (list->n) qsort(order, (size_t)list->n, sizeof *order, compare_names);
   for (int p = 1; p < list->n; p++) {
-    const int a = place[p - 1].at, b = place[p].at;
-    if (place[p].plain != place[p - 1].plain || !name[a].named) continue;
+    const int a = order[p - 1].at, b = order[p].at;
+    if (order[p].plain != order[p - 1].plain || !name[a].named) continue;
     if (name[a].exact == name[b].exact)
       list_add(&twins, "%.80s (%lld, %lld)", name_of(list, a), id_of(list, a), id_of(list, b));
     else
@@ -401,11 +399,10 @@ void categories_examine(const CategoryList *list, CategoryNotes *notes) {
     free(text);
   }
   if (bare.n) {
-    note(notes, "%s: categories without a name, which nothing but their ids tells apart: %s", list->of,
-         text = list_end(&bare));
+    note(notes, "%s: categories without a name; only their ids distinguish them: %s", list->of, text = list_end(&bare));
     free(text);
   }
-  free(place);
+  free(order);
   free(name);
 }
 
@@ -419,15 +416,7 @@ bool coco_has_categories(const Coco *c, Err *err) {
                  c->path, (long long)c->anns[0].category_id);
 }
 
-// The pages of an index are this process's own once they are written to.
-static void make_writable(const Coco *c) {
-  const size_t bytes = (size_t)c->num_anns * sizeof *c->anns;
-  if (c->map && bytes && mprotect(c->anns, bytes, PROT_READ | PROT_WRITE) != 0)
-    die(EXIT_RUN, "%s: cannot renumber the categories of its index: %s", c->path, strerror(errno));
-}
-
 void coco_take_categories(Coco *c, const CategoryList *known, const int *to) {
-  make_writable(c);
   for (int i = 0; i < c->num_anns; i++) {
     CocoAnn *a = &c->anns[i];
     if (a->category < 0) continue;

@@ -12,7 +12,7 @@ typedef struct CategoryList {
   bool of_weights; // names that are all numbers, "7" or "class 7", may stand for none
 } CategoryList;
 
-enum { CATEGORY_NOTES = 8 };
+enum { CATEGORY_NOTES = 8 };   // three at most by categories_examine, four by categories_match
 typedef struct CategoryNotes { // notes that do not prevent use: a line each
   char *line[CATEGORY_NOTES];
   int n;

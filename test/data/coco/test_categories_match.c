@@ -103,7 +103,7 @@ TEST(categories_match_without_names) {
   EXPECT(!m.ok && strstr(m.err.msg, "VAL: 1 category is not in TRAIN: 2 (there it is 2 ring); rename or remove it"));
   CategoryNotes said = {0};
   categories_examine(&(CategoryList){.of = "FILE", .item = bare, .n = 2}, &said);
-  EXPECT(said.n == 1 && strstr(said.line[0], "FILE: categories without a name, ") && strstr(said.line[0], ": 1, 3"));
+  EXPECT(said.n == 1 && strstr(said.line[0], "FILE: categories without a name; ") && strstr(said.line[0], ": 1, 3"));
   category_notes_free(&said);
 }
 
@@ -121,8 +121,8 @@ TEST(categories_match_weights_without_names) {
     category_notes_free(&m.notes);
     for (int n = 1; n <= 3; n += 2) {
       m = match(&weights, own, n, NULL);
-      EXPECT(!m.ok && strstr(m.err.msg, "W.pth does not name its 2 categories, and VAL has ") &&
-             strstr(m.err.msg, ": there must be as many"));
+      EXPECT(!m.ok && strstr(m.err.msg, "W.pth does not name its 2 categories, so VAL must have ") &&
+             strstr(m.err.msg, " as many, but it has "));
     }
     m = match(&weights, bare, 1, NULL);
     EXPECT(maps(&m, (int[]){1}, 1));
