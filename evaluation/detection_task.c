@@ -47,8 +47,8 @@ static void say_why_none(const Dataset *d, const Evaluation *v, char *text, size
       unknown += a->category < 0;
       crowds += a->category >= 0 && a->crowd;
     }
-  char why[2][64] = {"", ""};
-  if (crowds) snprintf(why[0], sizeof why[0], "; crowds (iscrowd): %d", crowds);
+  char why[2][80] = {"", ""};
+  if (crowds) snprintf(why[0], sizeof why[0], "; crowds: %d (set iscrowd to 0 if they are objects)", crowds);
   if (unknown) snprintf(why[1], sizeof why[1], "; unknown category: %d", unknown);
   if (all)
     snprintf(text, size, "no AP: the %d annotations in %d images include no object to score%s%s", all, v->images,

@@ -198,12 +198,10 @@ static bool end_scoring(RunFiles *f, Err *err) {
   if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
   const SetChange change = waited_for && f->best.task ? best_set(&f->best, &f->scoring.metrics) : SET_SAME;
   if (change == SET_OTHER)
-    log_note(&f->log,
-             "step %lld: scored on other images or annotations than the best result so far (now %d images): not "
-             "compared with it",
+    log_note(&f->log, "step %lld: evaluated on other data than the best so far (now %d images); not compared with it",
              (long long)f->scoring.step, f->scoring.metrics.images);
   if (change == SET_MORE_COMPLETE)
-    log_note(&f->log, "step %lld: more images could be read than before (now %d): the best result starts over",
+    log_note(&f->log, "step %lld: more images were readable than before (now %d); the best result starts over",
              (long long)f->scoring.step, f->scoring.metrics.images);
   if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
   return keep_best(f, INFINITY, err);

@@ -54,7 +54,7 @@ static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   const bool keeps = !o->reset_heads && !state_holds_backbone(c, e->model);
   if (keeps && !state_categories(c, o->weights, &data, from, &notes, &err)) {
     load(e, c, o->weights, &(LoadOptions){0}); // of another model's weights the tensors tell more
-    die(EXIT_USAGE, "%s, or use --reset-heads to train new output layers", err.msg);
+    die(EXIT_USAGE, "%s; or use --reset-heads to train new output layers", err.msg);
   }
   load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads, .from = keeps ? from : NULL});
   for (int i = 0; i < notes.n; i++) line_print(stderr, "note: %s", notes.line[i]);

@@ -101,20 +101,21 @@ static bool nothing_usable(const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
   if (!coco_has_categories(c, err)) return false;
   return err_set(err,
-                 "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds, %d "
+                 "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds%s, %d "
                  "have an empty box, %d an unknown category",
-                 c->path, c->num_images, d->bad_images, c->num_anns, d->crowds, d->dropped_boxes, d->unlabelled);
+                 c->path, c->num_images, d->bad_images, c->num_anns, d->crowds,
+                 d->crowds ? " (set iscrowd to 0 if they are objects)" : "", d->dropped_boxes, d->unlabelled);
 }
 
-static bool judge_crowds(Dataset *d, const DatasetOptions *options) {
+static void judge_crowds(Dataset *d, const DatasetOptions *options) {
   if (options->crowd == CROWD_OBJECT) d->former_crowds = crowds_become_objects(&d->coco, options->train);
   if (d->former_crowds) coco_digest_labels(&d->coco);
-  return true;
 }
 
-// Lists the usable images with their objects.
+// Lists the usable images with their objects, after the decision which crowds are objects.
 static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   const Coco *c = &d->coco;
+  judge_crowds(d, options);
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
   d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
   d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
@@ -274,9 +275,8 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
-            coco_open(&d->coco, annotations, options->index, err) && judge_crowds(d, options) &&
-            list_images(d, options, err) && check_files(d, options->strict, err) &&
-            check_largest(d, options->strict, err);
+            coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
+            check_files(d, options->strict, err) && check_largest(d, options->strict, err);
   free(annotations);
   if (!ok) {
     dataset_close(d);

@@ -200,7 +200,8 @@ TEST(evaluate_says_why_there_is_no_score) {
                {"{\"id\":1,\"image_id\":1,\"category_id\":3,\"iscrowd\":1,\"bbox\":[1,1,30,30]},"
                 "{\"id\":2,\"image_id\":2,\"category_id\":3,\"iscrowd\":1,\"bbox\":[1,1,30,30]},"
                 "{\"id\":3,\"image_id\":2,\"category_id\":77,\"bbox\":[1,1,30,30]}",
-                "no AP: the 3 annotations in 2 images include no object to score; crowds (iscrowd): 2; unknown "
+                "no AP: the 3 annotations in 2 images include no object to score; crowds: 2 (set iscrowd to 0 if they "
+                "are objects); unknown "
                 "category: 1"}};
   for (int i = 0; i < COUNT(cases); i++) {
     const char *dir = small_set("no-objects");

@@ -213,7 +213,7 @@ TEST_TIER(program_mistakes_about_categories, 1) {
   snprintf(train, sizeof train,
            "%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every never",
            tool("train"));
-  expect_mistake(": 1 circle (there it is 1 disc); rename or remove it, or use --reset-heads to train",
+  expect_mistake(": 1 circle (there it is 1 disc); rename or remove it; or use --reset-heads to train",
                  "%s --data %s --weights %s/checkpoint.safetensors --out %s", train, named, run, in_tmp("m2"));
   expect_mistake(", but 1 (circle) in ", "%s --data %s --out %s --resume", train, named, run);
   expect_mistake(", but 7 (ring) in ", "%s --data %s --out %s --resume", train, numbered, run);

@@ -63,8 +63,7 @@ TEST_TIER(program_compares_scores_of_the_same_set, 1) {
   char *best = text_of(in_tmp("two-sets"), "best.json");
   EXPECT(strstr(best, "\"scored_set\":"));
   EXPECT_INT(command(&said, "%s --val-limit 2 --resume", train), 0);
-  EXPECT(strstr(said, "step 6: scored on other images or annotations than the best result so far (now 2 images): not "
-                      "compared with it"));
+  EXPECT(strstr(said, "step 6: evaluated on other data than the best so far (now 2 images); not compared with it"));
   EXPECT(!strstr(said, "best result so far, saved"));
   char *after = text_of(in_tmp("two-sets"), "best.json");
   EXPECT_STR(after, best);
