@@ -64,14 +64,14 @@ void data_identity_record(Record *to, const char *key, const DataIdentity *i) {
 
 typedef struct SampleKey {
   uint32_t file;  // of its name without folders, its length and its size; of pictures in memory of their pixels
-  uint32_t drawn; // of what is drawn in it; 0: nothing is, and names like 0001.png come again elsewhere
+  uint32_t drawn; // of its boxes and masks, length and size; 0: it has none, and names like 0001.png are common
 } SampleKey;
 
 static SampleKey key_of(const Dataset *d, int i) {
   const CocoImage *im = image_of(d, i);
   const char *name = im->file_name + strlen(im->file_name);
   while (name > im->file_name && name[-1] != '/' && name[-1] != '\\') name--;
-  const uint32_t drawn = (uint32_t)(digest_word(5, im->drawn) >> 32);
+  const uint32_t drawn = (uint32_t)(add_file(digest_word(5, im->drawn), d, i, "") >> 32);
   return (SampleKey){(uint32_t)(add_file(6, d, i, d->file_bytes ? name : "") >> 32), im->drawn ? MAX(drawn, 1u) : 0};
 }
 
@@ -204,11 +204,26 @@ bool trained_on_same(const char *list, const Dataset *train, bool other_files, E
   return err_set(err, "%s differs from the data of this run in its %s%s", train->coco.path, what, missing);
 }
 
-// ---- meeting --------------------------------------------------------------------------------------------------------
+// ---- comparing ------------------------------------------------------------------------------------------------------
 
-// Of the scored images those that an entry knows. Names alone prove little, unless most are found by them.
+static int compare_drawn(const void *a, const void *b) {
+  const uint32_t *p = a, *q = b;
+  return (*p > *q) - (*p < *q);
+}
+
+// The sample's numbers of boxes and masks, ascending.
+static uint32_t *drawn_of(const TrainedOn *t) {
+  uint32_t *drawn = xmalloc((size_t)t->n * sizeof *drawn);
+  for (int i = 0; i < t->n; i++) drawn[i] = t->sample[i].drawn;
+  qsort(drawn, (size_t)t->n, sizeof *drawn, compare_drawn);
+  return drawn;
+}
+
+// How many of the scored images an entry knows: by their boxes and masks, which finds copies under another name unless
+// the entry has but a sample. Names alone prove little, unless most are found by them.
 static double count_in(const TrainedOn *t, const SampleKey *key, int n) {
   const bool whole = t->of.images <= t->n;
+  uint32_t *drawn = drawn_of(t);
   int asked = 0, by_file = 0, by_both = 0, by_file_alone = 0;
   for (int i = 0; i < n && t->n > 0; i++) {
     int low = 0, high = t->n;
@@ -220,7 +235,8 @@ static double count_in(const TrainedOn *t, const SampleKey *key, int n) {
         high = middle;
     }
     asked += whole || key[i].file <= t->sample[t->n - 1].file;
-    bool file = false, both = false;
+    bool file = false;
+    bool both = whole && key[i].drawn && bsearch(&key[i].drawn, drawn, (size_t)t->n, sizeof *drawn, compare_drawn);
     for (; low < t->n && t->sample[low].file == key[i].file; low++) {
       file = true;
       both |= t->sample[low].drawn && t->sample[low].drawn == key[i].drawn;
@@ -229,7 +245,9 @@ static double count_in(const TrainedOn *t, const SampleKey *key, int n) {
     by_both += both;
     by_file_alone += file && !key[i].drawn;
   }
-  int known = 2 * by_file >= asked ? by_file : by_both + (50 * by_file_alone >= asked ? by_file_alone : 0);
+  free(drawn);
+  int known =
+      2 * by_file >= asked ? MAX(by_file, by_both) : by_both + (50 * by_file_alone >= asked ? by_file_alone : 0);
   return whole ? known : known * (double)t->of.images / t->n;
 }
 

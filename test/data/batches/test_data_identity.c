@@ -88,6 +88,11 @@ TEST(trained_on_counts_images_that_were_learnt_from) {
   val.d.coco.images[0].file_name = xasprintf("folder/%s", bare);
   free(bare);
   EXPECT_INT(trained_on_count(list, &val.d, NULL, &exact), 3);
+  char *named = val.d.coco.images[1].file_name; // a copy under another name
+  val.d.coco.images[1].file_name = xstrdup("copy.png");
+  EXPECT_INT(trained_on_count(list, &val.d, NULL, &exact), 3);
+  free(val.d.coco.images[1].file_name);
+  val.d.coco.images[1].file_name = named;
   for (int i = 0; i < 3; i++) val.d.coco.images[i].drawn += 99; // names and lengths may come again by chance
   EXPECT(trained_on_count(list, &val.d, NULL, &exact) == 0 && exact);
   for (int i = 0; i < IMAGES; i++) train.d.coco.images[i].drawn += 99; // … but not most of them
