@@ -113,6 +113,9 @@ static void drop_category(void *category) { free(((CocoCategory *)category)->nam
 // Marks annotations whose id is repeated later in the file. Annotation i in file order becomes grouped_at[i] in grouped
 // order; -1: it is dropped.
 static void mark_replaced(Coco *c, const int *grouped_at) {
+  int ascending = 1;
+  while (ascending < c->num_anns && c->anns[ascending - 1].id < c->anns[ascending].id) ascending++;
+  if (ascending >= c->num_anns) return; // as most files have them: none is repeated
   IdPosition *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
   for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPosition){c->anns[i].id, i};
   qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_position);
