@@ -18,8 +18,8 @@ void data_identity_record(Record *to, const char *key, const DataIdentity *i);
 
 // Weights store the data that they were trained on as a list, one entry a run, starting with the initial weights' runs:
 //   [{"images":60,"files":…,"categories":…,"annotations":…,"sample":"…"}]
-// The sample has 16 hexadecimal digits an image, of all images or of TRAINED_SAMPLE of them: digests of its name, length
-// and size, and of its boxes and masks, length and size.
+// The sample has 16 hexadecimal digits an image, of all images or of TRAINED_SAMPLE of them: digests of its name,
+// length and size, and of its boxes and masks, length and size.
 enum { TRAINED_SAMPLE = 4096 };
 // The list of a run on `train` whose initial weights had the list `before`; NULL: none. malloc'ed.
 char *trained_on_text(const char *before, const Dataset *train);
