@@ -51,7 +51,7 @@ void augment_map(const Augment *a, float view, uint64_t key, bool flip, Size siz
   const double zoom_x = 1 / draw(k, DRAW_ZOOM_X, 1 - a->zoom, 1 + a->zoom) * (flip ? -1 : 1);
   const double zoom_y = 1 / draw(k, DRAW_ZOOM_Y, 1 - a->zoom, 1 + a->zoom);
   const double cosine = cos(angle), sine = sin(angle);
-  // Turned · sheared · zoomed.
+  // Rotation · shear · zoom.
   const double m[2][2] = {{cosine * zoom_x, (cosine * shear - sine) * zoom_y},
                           {sine * zoom_x, (sine * shear + cosine) * zoom_y}};
   const double middle[2] = {canvas.w / 2.0, canvas.h / 2.0};

@@ -43,7 +43,7 @@ static void say(BadImages *b, const char *how, const char *reason) {
     line_print(stderr, "unusable images %s: more than %d; the rest are only counted", how, BAD_IMAGES_SAID);
 }
 
-// That it cannot be written ends no run.
+// A file that cannot be written does not end the run.
 static void list(const BadImages *b, const CocoImage *im, const char *reason) {
   FILE *f = fopen(b->path, "a");
   if (!f) return;
@@ -53,7 +53,7 @@ static void list(const BadImages *b, const CocoImage *im, const char *reason) {
 }
 
 void bad_images_add(BadImages *b, const CocoImage *im, const char *how, const char *reason) {
-  if (!b) return; // a set that nobody reads files of
+  if (!b) return; // the list of a data set whose files are not read
   pthread_mutex_lock(&b->lock);
   if (how) say(b, how, reason);
   if (b->path) list(b, im, reason);
@@ -62,7 +62,7 @@ void bad_images_add(BadImages *b, const CocoImage *im, const char *how, const ch
 
 const char defect_rows_head[] = "split\tdefect\tof\tid\tfile\treason\n";
 
-// A name with a tab or the end of a line in it would be two.
+// Tabs and line breaks in names would split the cell.
 static void cell(FILE *f, const char *text, char after) {
   for (; text && *text; text++) fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
   fputc(after, f);

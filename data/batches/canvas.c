@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 
-// All in double, as in Python: 800 / 289 · 289 truncates to 799 there, so it does here.
+// All in double, as in Python, where 800 / 289 · 289 truncates to 799.
 
 static Size size_torchvision(const Resize *r, int h, int w) {
   double scale = MIN((double)r->size / MIN(h, w), (double)r->max_size / MAX(h, w));
@@ -74,7 +74,7 @@ static int compare_canvas(const void *a, const void *b) {
 
 static int round_up(int pixels) { return (pixels + CANVAS_MULTIPLE - 1) / CANVAS_MULTIPLE * CANVAS_MULTIPLE; }
 
-// The different sizes, rounded up, with the number of images of each; ascending.
+// The distinct sizes, rounded up, with the number of images of each; ascending.
 static int rounded_sizes(Canvas *canvas, const Size *size, int n) {
   for (int i = 0; i < n; i++) canvas[i] = (Canvas){round_up(size[i].h), round_up(size[i].w), 1};
   qsort(canvas, (size_t)n, sizeof *canvas, compare_canvas);
@@ -95,7 +95,7 @@ static int smallest_that_holds(const Canvas *canvas, int count, Size size) {
   return best;
 }
 
-// Gives every image its canvas and counts them.
+// Assigns a canvas to each image and counts the images of each canvas.
 static void place_images(Canvas *canvas, int count, const Size *size, int n, uint8_t *canvas_of) {
   for (int i = 0; i < count; i++) canvas[i].images = 0;
   for (int i = 0; i < n; i++) {

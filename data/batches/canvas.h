@@ -39,6 +39,6 @@ typedef struct Canvas {
 
 // Chooses at most `max` canvases for images of the given resized sizes with little padding: starts from the sizes
 // rounded up and repeatedly merges the pair whose common canvas adds the fewest padded pixels over all images.
-// canvas[max] receives them ascending by height, then width; place[n] the smallest one that holds each image. Returns
-// their number. The result does not depend on the order of the sizes.
+// canvas[max] receives them ascending by height, then width; canvas_of[n] the smallest one that holds each image.
+// Returns their number. The result does not depend on the order of the sizes.
 int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *canvas_of);

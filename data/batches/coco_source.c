@@ -12,7 +12,7 @@ static bool has(const char *dir, const char *split, const SourceOptions *o, Err 
 }
 
 static bool find(const char *dir, const char *train_split, const char *val_split, Err *err) {
-  (void)val_split; // may be missing
+  (void)val_split; // the validation split may be missing
   return has(dir, train_split, NULL, err);
 }
 

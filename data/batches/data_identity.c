@@ -63,8 +63,8 @@ void data_identity_record(Record *to, const char *key, const DataIdentity *i) {
 // ---- an image -------------------------------------------------------------------------------------------------------
 
 typedef struct SampleKey {
-  uint32_t file;  // of its name without folders, its length and its size; of pictures in memory of their pixels
-  uint32_t drawn; // of its boxes and masks, length and size; 0: it has none, and names like 0001.png are common
+  uint32_t file;  // digest of the name without folders, length in bytes and size; of images in memory: of the pixels
+  uint32_t drawn; // digest of its boxes, masks, length and size; 0: no objects, and a name like 0001.png proves little
 } SampleKey;
 
 static SampleKey key_of(const Dataset *d, int i) {
@@ -80,7 +80,7 @@ static int compare_keys(const void *a, const void *b) {
   return p->file != q->file ? (p->file > q->file) - (p->file < q->file) : (p->drawn > q->drawn) - (p->drawn < q->drawn);
 }
 
-// Those with the lowest numbers, ascending. The caller frees it.
+// The images with the lowest digests, ascending. The caller frees it.
 static char *sample_of(const Dataset *d) {
   SampleKey *key = xmalloc((size_t)d->num_images * sizeof *key);
   const int n = MIN(d->num_images, (int)TRAINED_SAMPLE);
@@ -115,7 +115,7 @@ static void list_free(TrainedList *l) {
 static void read_sample(Json *j, TrainedOn *t) {
   size_t length;
   const char *text = json_string(j, &length);
-  free(t->sample); // of an earlier, repeated key
+  free(t->sample); // of an earlier key "sample"
   t->n = (int)(length / 16);
   t->sample = xcalloc((size_t)t->n, sizeof *t->sample);
   for (int i = 0; i < t->n; i++)
@@ -211,7 +211,7 @@ static int compare_drawn(const void *a, const void *b) {
   return (*p > *q) - (*p < *q);
 }
 
-// The sample's numbers of boxes and masks, ascending.
+// The sample's digests of boxes and masks, ascending.
 static uint32_t *drawn_of(const TrainedOn *t) {
   uint32_t *drawn = xmalloc((size_t)t->n * sizeof *drawn);
   for (int i = 0; i < t->n; i++) drawn[i] = t->sample[i].drawn;
@@ -219,8 +219,8 @@ static uint32_t *drawn_of(const TrainedOn *t) {
   return drawn;
 }
 
-// How many of the scored images an entry knows: by their boxes and masks, which finds copies under another name unless
-// the entry has but a sample. Names alone prove little, unless most are found by them.
+// The number of scored images that an entry contains. Images are compared by boxes and masks, which finds copies under
+// another name unless the entry is only a sample. Equal names prove little unless most names are equal.
 static double count_in(const TrainedOn *t, const SampleKey *key, int n) {
   const bool whole = t->of.images <= t->n;
   uint32_t *drawn = drawn_of(t);

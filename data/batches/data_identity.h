@@ -1,5 +1,6 @@
 // Identifies the data that a run was trained and scored on by a few numbers, which are stored with weights, records and
-// checkpoints and compared wherever two data sets meet. They cover an image's name, length and size, not its pixels.
+// checkpoints and compared wherever two data sets should be the same. They cover an image's name, length and size, not
+// its pixels.
 #pragma once
 #include "base/record.h"
 #include "data/batches/dataset.h"
@@ -7,9 +8,9 @@
 // Digests of 52 bits, exact as numbers of JSON.
 typedef struct DataIdentity {
   int images;
-  int64_t files;       // names, lengths and sizes of the usable images
+  int64_t files;       // of the names, lengths and sizes of the usable images
   int64_t categories;  // ids and names
-  int64_t annotations; // of these images, but for ids: names of categories and crowds as they are used
+  int64_t annotations; // of these images, without ids; with the names of categories, and crowds as they are treated
 } DataIdentity;
 // Of all usable images, or of those marked in read[num_images].
 DataIdentity data_identity(const Dataset *d, const bool *read);
@@ -23,7 +24,7 @@ void data_identity_record(Record *to, const char *key, const DataIdentity *i);
 enum { TRAINED_SAMPLE = 4096 };
 // The list of a run on `train` whose initial weights had the list `before`; NULL: none. malloc'ed.
 char *trained_on_text(const char *before, const Dataset *train);
-// Whether the last entry is of this data, or with other_files of data with other image files;
+// Whether the last entry is of this data; with other_files, image files may differ;
 // false with a message: what has changed, or that the list cannot be read.
 bool trained_on_same(const char *list, const Dataset *train, bool other_files, Err *err);
 // The number of images marked in `read` (NULL: of all) that any run of the list was trained on; for runs on more than

@@ -33,31 +33,31 @@ typedef struct Dataset {
   uint8_t *image_canvas;  // [num_images] the smallest canvas that holds the resized image
   Object *object;         // grouped by image, in file order
   int *first_object;      // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
-  int max_objects;        // maximum over images, but at least 1: the capacity for ground truth
+  int max_objects;        // maximum over images, at least 1: the capacity for ground truth
   int64_t max_bytes;      // bytes of the largest decoded image
   int64_t max_words;      // bound on the words of one image's bitmaps and polygons
   atomic_uchar *reported; // [num_images] whether an image was already reported as bad, by any loader
   BadImages *bad;         // where bad images are reported
-  int64_t *file_bytes; // [coco.num_images] length of an image's file when the set was opened; 0: not looked for, or not
-                       // there; NULL: images are in memory
-  bool *absent;        // [coco.num_images] whether an image's file was missing when the set was opened
-  double patience;     // from DatasetOptions
-  float view;          // fraction of an image that a map shows: augment_map
-  uint8_t *gray;       // [coco.num_images, h, w] images kept in memory, all of one size; NULL: files
-  uint8_t *shrink;     // [coco.num_images] factor by which an image is scaled down after decoding; NULL: none is
-  int64_t max_whole;   // as max_bytes, before scaling down
-  int others;          // files that are not images
-  int num_listed;      // images of the file that were examined, from its first: fewer with a limit
-  CategoryNotes notes; // on its categories
-  bool *left_out;      // [coco.num_images] the next
-  char **why;          // [coco.num_images] why it was left out; NULL if it was not
-  int bad_images;      // left out: neither annotations nor file give a valid size, or the file is smaller
-  int missing;         // files of usable images that are missing: the loader will report them
-  int without_objects; // images without objects to train on
-  int crowds;          // annotations left out because they mark a crowd
-  int former_crowds;   // annotations marked as crowds but taken as objects
-  int dropped_boxes;   // … because their box has no area inside the image
-  int unlabelled;      // … because their category is not in the file
+  int64_t *file_bytes;    // [coco.num_images] length of an image's file when the set was opened; 0: not checked, or
+                          // missing; NULL: images are in memory
+  bool *absent;           // [coco.num_images] whether an image's file was missing when the set was opened
+  double patience;        // from DatasetOptions
+  float view;             // fraction of an image that a map shows: augment_map
+  uint8_t *gray;          // [coco.num_images, h, w] images kept in memory, all of one size; NULL: files
+  uint8_t *shrink;        // [coco.num_images] factor by which an image is scaled down after decoding; NULL: none is
+  int64_t max_whole;      // max_bytes before images are scaled down
+  int others;             // files ignored because they are not images
+  int num_listed;         // number of images of the annotation file that were examined: fewer with a limit
+  CategoryNotes notes;    // on the data set's categories
+  bool *left_out;         // [coco.num_images] whether an image was left out
+  char **why;             // [coco.num_images] why it was left out; NULL if it was not
+  int bad_images;         // images left out: neither annotations nor file give a valid size, or the file is smaller
+  int missing;            // missing files of usable images, which the loader will report
+  int without_objects;    // images without objects to train on
+  int crowds;             // annotations left out because they mark a crowd
+  int former_crowds;      // annotations marked as crowds but taken as objects
+  int dropped_boxes;      // … because their box has no area inside the image
+  int unlabelled;         // … because their category is not in the file
 } Dataset;
 
 enum { STORAGE_PATIENCE = 10 }; // seconds; the default of training runs
@@ -94,7 +94,7 @@ CategoryList dataset_categories(const Dataset *d);
 // Replaces the set's categories by `known` (ids, names and order), matched by categories_match; labels follow. False if
 // objects have unknown categories, or the file lists none.
 bool dataset_take_categories(Dataset *d, const CategoryList *known, Err *err);
-// A line for each note.
+// Prints a line for each note.
 void dataset_print_notes(const Dataset *d, FILE *out);
 
 // The path of usable image i; caller frees.
@@ -119,8 +119,8 @@ Size dataset_size(const Dataset *d, int i);
 void dataset_pixels(const Dataset *d, int i, uint8_t *rgb);
 // Records why an image (index into coco.images) is bad and leaves it out; if `strict`, returns false with that message.
 bool dataset_leave_out(Dataset *d, int image, bool strict, const Err *bad, Err *err);
-// Reports, once per program, that usable image i is bad, and what happens to it: "replaced", "left out"; NULL: it is
-// only listed, for another process. May be called from any thread.
+// Reports, once per process, that usable image i is bad, and what happens to it: "replaced" or "left out"; NULL: it is
+// only listed, because another process reports it. May be called from any thread.
 void dataset_tell_bad(const Dataset *d, int i, const char *how, const char *reason);
 // Number of bad images so far, including those left out from the start.
 int dataset_bad_images(const Dataset *d);

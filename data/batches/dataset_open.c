@@ -14,7 +14,7 @@
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
 
 bool dataset_box(const CocoImage *im, const CocoAnn *a, float extra, float box[4]) {
-  // x + w in float32, as the reference adds them
+  // x + w in float32, as in the reference
   float x = (float)a->bbox[0], y = (float)a->bbox[1], w = (float)a->bbox[2], h = (float)a->bbox[3];
   float right = im->w > 0 ? (float)im->w - extra : INFINITY, bottom = im->h > 0 ? (float)im->h - extra : INFINITY;
   box[0] = clip(x, right);
@@ -24,7 +24,7 @@ bool dataset_box(const CocoImage *im, const CocoAnn *a, float extra, float box[4
   return box[2] > box[0] && box[3] > box[1]; // false for NaN
 }
 
-// The annotation as an object, or false, counted, when it is no training target.
+// Makes the annotation an object. False, counted by reason, if it is no training target.
 static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
   const CocoAnn *a = &d->coco.anns[ann];
   if (a->crowd) {
@@ -51,7 +51,7 @@ static void extend(Extent *e, double x, double y) {
   *e = (Extent){fmin(e->x1, x), fmin(e->y1, y), fmax(e->x2, x), fmax(e->y2, y)};
 }
 
-// Of polygons: of each the number of points, then their coordinates.
+// Words of polygons: the number of points of each, then their coordinates.
 static int64_t polygon_words(const Coco *c, const CocoAnn *a) {
   int64_t words = 0;
   for (int p = a->first_part; p < a->first_part + a->parts; p++) words += 1 + 2 * (int64_t)c->part_points[p];
@@ -74,8 +74,7 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
     extend(&e, a->extent[0], a->extent[1]);
     extend(&e, a->extent[2], a->extent[3]);
   }
-  // One pixel more on every side, because polygons are rounded to fifths of a pixel. Outside the image there is no
-  // mask.
+  // One pixel more on every side, because polygons are rounded to fifths of a pixel; clipped to the image.
   int x1 = (int)fmax(floor(e.x1) - 1, 0), x2 = (int)fmin(ceil(e.x2) + 1, im->w);
   int y1 = (int)fmax(floor(e.y1) - 1, 0), y2 = (int)fmin(ceil(e.y2) + 1, im->h);
   return bitmap_words(y2 - y1, x2 - x1);
@@ -112,7 +111,7 @@ static void judge_crowds(Dataset *d, const DatasetOptions *options) {
   if (d->former_crowds) coco_digest_labels(&d->coco);
 }
 
-// Lists the usable images with their objects, after the decision which crowds are objects.
+// Lists the usable images with their objects. Which crowds are objects has been decided before.
 static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   const Coco *c = &d->coco;
   judge_crowds(d, options);
@@ -183,12 +182,12 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   return false;
 }
 
-typedef struct Claim { // of the annotations
+typedef struct Claim { // size according to the annotations
   int64_t pixels;
   int image; // usable image
 } Claim;
 
-static int compare_claim(const void *a, const void *b) { // larger ones first
+static int compare_claim(const void *a, const void *b) { // larger sizes first
   const Claim *p = a, *q = b;
   return p->pixels != q->pixels ? (p->pixels < q->pixels) - (p->pixels > q->pixels) : compare_int(&p->image, &q->image);
 }
@@ -205,7 +204,7 @@ static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
   return holds;
 }
 
-// Removes images that were left out meanwhile from the list of usable images, with their objects.
+// Removes images that were left out since from the list of usable images, with their objects.
 static void unlist(Dataset *d) {
   int images = 0, objects = 0;
   for (int i = 0; i < d->num_images; i++) {

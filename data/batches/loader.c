@@ -11,19 +11,19 @@
 #include "data/batches/sampler.h"
 #include "data/images/shrink.h"
 
-enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its place stays empty
+enum { MAX_REPLACEMENTS = 64 }; // draws for one bad image before its position in the batch stays empty
 
 // One batch of the ring. While it is filled, slot i has its own memory for bytes and words, so that slots can be
 // decoded in any order; packing then closes the gaps.
 typedef struct Slot {
   Batch batch;
-  char *block; // what the batch's arrays are parts of
+  char *block; // holds the batch's arrays
   int64_t epoch;
-  int64_t *words; // [images] of the bitmaps of each place
-  int pending;    // places that are not decoded yet
+  int64_t *words; // [images] words of each position's bitmaps
+  int pending;    // positions that are not decoded yet
   bool ready;
-  bool lacking;     // memory or files, for the place that is bad: it is not the image's fault
-  int bad_position; // the first whose image is bad, or -1
+  bool lacking;     // out of memory, or files cannot be read: the image itself may be fine
+  int bad_position; // the first position with a bad image, or -1
   Err bad;          // what is wrong with it
 } Slot;
 
@@ -38,14 +38,14 @@ struct Loader {
   atomic_int bad_images;
   Outage outage;
 
-  pthread_mutex_t lock;  // guards all below, and what slots say about their progress
+  pthread_mutex_t lock;  // guards everything below, and the slots' progress
   pthread_cond_t room;   // a slot came free, or stop
   pthread_cond_t filled; // a slot is ready
   Sampler sampler;       // its groups never change and are read without the lock
   bool stop;
   int64_t oldest;    // the first step whose slot the consumer may be looking at; all before are free
   int64_t next;      // the step the consumer gets next
-  int64_t item_step; // the next place to decode
+  int64_t item_step; // the next position to decode
   int item_position;
   double seconds[LOADER_STAGES]; // of all workers
 };
@@ -53,14 +53,14 @@ struct Loader {
 typedef struct Worker { // a decoder thread
   Loader *loader;
   pthread_t thread;
-  Scratch scratch;               // of the image under way
+  Scratch scratch;               // for the image being decoded
   double seconds[LOADER_STAGES]; // not added to the loader's yet
-  double mark;                   // when the stage under way began
+  double mark;                   // when the current stage began
 } Worker;
 
 const char *const loader_stage_names[LOADER_STAGES] = {"read", "decode", "masks", "copy"};
 
-// Ends a stage, and begins the next.
+// Ends a stage, and starts the next.
 static void lap(Worker *w, LoaderStage stage) {
   double now = now_seconds();
   w->seconds[stage] += now - w->mark;
@@ -76,7 +76,7 @@ static bool stopping(Loader *l) {
   return stop;
 }
 
-// Whether to retry a file that could not be read: if it existed and has not been given up yet.
+// Whether to retry a file that could not be read: it existed, and the patience is not over.
 static bool try_again(Loader *l, int i, double begin, const Err *why) {
   const Dataset *d = l->data;
   return !d->absent[d->image[i]] && !atomic_load(&l->bad[i]) && !stopping(l) && outage_wait(&l->outage, begin, why);
@@ -230,20 +230,20 @@ static void lack_memory(Worker *w, Slot *slot, int position, int i) {
   keep_bad(w->loader, slot, position, true, &err);
 }
 
-// While no file can be read, it is not known of any whether it is bad.
+// Decodes the image of a position, or a replacement. If no file can be read, the image is not known to be bad.
 static void fill_position(Worker *w, Slot *slot, int position) {
   Loader *l = w->loader;
   const int image = slot->batch.index[position];
   clear_position(l, slot, position);
   if (image < 0) return;
   Err err, first;
-  bool unknown = false; // whether the first is bad
+  bool unknown = false; // whether it is unknown if the first image is bad
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
     if (write_image(w, slot, position, i, &err)) {
       if (unknown) report_bad(l, slot, position, image, &first);
       return;
     }
-    if (w->scratch.lacking) { // with more memory the image may be fine
+    if (w->scratch.lacking) { // the image may be fine
       lack_memory(w, slot, position, i);
       return;
     }
@@ -260,7 +260,7 @@ static void fill_position(Worker *w, Slot *slot, int position) {
   if (outage_lasts(&l->outage)) keep_bad(l, slot, position, true, &err);
 }
 
-// Moves the bytes and words of all slots together; offsets follow.
+// Closes the gaps between the bytes and words of the images, and adjusts the offsets.
 static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
   Batch *b = &slot->batch;
   b->used = 0;
@@ -281,7 +281,7 @@ static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
 
 // Threads
 
-// Waits for a slot to decode, in step order. False: time to stop, or nothing is left.
+// Waits for a position to decode, in step order. False: the loader is closing, or no steps are left.
 static bool take_position(Loader *l, Slot **slot, int *position) {
   const int64_t end = l->options.train ? INT64_MAX : l->sampler.steps;
   pthread_mutex_lock(&l->lock);
@@ -292,7 +292,7 @@ static bool take_position(Loader *l, Slot **slot, int *position) {
     Slot *s = *slot = &l->slots[l->item_step % l->num_slots];
     Batch *b = &s->batch;
     if (l->item_position == 0) {
-      CHECK(b->step < l->oldest); // the consumer is done with what it held
+      CHECK(b->step < l->oldest); // the consumer has released this slot
       b->step = l->item_step;
       b->canvas = sampler_batch(&l->sampler, b->step, b->index);
       s->epoch = sampler_epoch(&l->sampler, b->step);
@@ -311,7 +311,7 @@ static bool take_position(Loader *l, Slot **slot, int *position) {
   return more;
 }
 
-// To the loader's, whose lock is held.
+// Adds the worker's times to the loader's, whose lock is held.
 static void add_seconds(Worker *w) {
   for (int i = 0; i < LOADER_STAGES; i++) {
     w->loader->seconds[i] += w->seconds[i];
@@ -362,8 +362,8 @@ static void *take(char *block, size_t *offset, size_t bytes) {
   return p;
 }
 
-// The arrays of a batch that are copied to the device share one block, so that there is one allocation to page-lock;
-// returns its size.
+// The arrays of a batch that are copied to the device share one block, so that only one allocation is page-locked.
+// Returns its size.
 static size_t lay_out(Batch *b, const BatchSize *room, char *block) {
   size_t offset = 0;
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++)

@@ -16,7 +16,7 @@ typedef struct HostMemory {
 
 typedef struct LoaderOptions {
   int batch;       // images per rank and step
-  int rank, world; // this rank's part: sampler_batch
+  int rank, world; // of this process: sampler_batch
   uint64_t seed;
   bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
   float flip;  // probability
@@ -24,14 +24,14 @@ typedef struct LoaderOptions {
   int prefetch;                        // batches ahead, ≥ 1
   int held;                            // number of most recent batches from loader_next that stay valid; 0 = 1
   bool masks;                          // rasterise instance bitmaps (training)
-  Augment augment;                     // for maps (classification), in training; flip applies to these, too
+  Augment augment;                     // for mapped images (classification), in training; flip applies to them too
   int64_t augment_from, augment_until; // epochs with augmentation, from the first to before the second; 0: to the end
   bool strict; // a bad image is an error; otherwise it is reported once per program, counted, and in training replaced
   int64_t first_step; // resume
   HostMemory memory;  // all zero: malloc
 } LoaderOptions;
 
-// Bytes that loader_open allocates from HostMemory for `prefetch` batches ahead and `held` batches of these capacities.
+// Bytes that loader_open allocates from HostMemory for `prefetch` batches ahead and `held` batches of this size.
 size_t loader_ring_bytes(const BatchSize *room, int prefetch, int held);
 // Approximate memory of the decoder threads themselves after decoding the largest image, whose pixels take so many
 // bytes.
@@ -42,11 +42,11 @@ size_t loader_scratch_bytes(int threads, int64_t image_bytes);
 // file disappeared after the set was opened is bad once the set's patience is over.
 typedef struct Loader Loader;
 
-// The data set must outlive the loader. NULL if threads cannot be started or memory is out.
+// The data set must outlive the loader. NULL if threads cannot be started or memory runs out.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
 // The next batch; valid until the `held`-th call after this one. NULL with an empty message at the end of an
 // evaluation; NULL with a message if an image is bad under `strict`, if in training no image of the batch can be read,
-// if memory is out, or if storage fails, which does not make an image bad.
+// if memory runs out, or if storage fails, which does not make an image bad.
 const Batch *loader_next(Loader *l, Err *err);
 // Waits until all prefetched batches are ready and the decoder threads sleep, for timing what follows.
 void loader_settle(Loader *l);
@@ -57,8 +57,8 @@ int loader_threads(const LoaderOptions *o);      // the number of threads that w
 // Time spent by decoder threads: files, pixels, boxes and masks, closing the gaps between images.
 typedef enum LoaderStage { LOADER_READ, LOADER_DECODE, LOADER_MASKS, LOADER_COPY, LOADER_STAGES } LoaderStage;
 extern const char *const loader_stage_names[LOADER_STAGES];
-// So far, summed over the threads.
+// Seconds so far, summed over the threads.
 void loader_seconds(Loader *l, double seconds[LOADER_STAGES]);
 
-// Stops the threads, whatever they are doing, and frees everything.
+// Stops the threads, even in the middle of a batch, and frees everything.
 void loader_close(Loader *l);

@@ -14,18 +14,18 @@ typedef struct Placing {
   int position, image, canvas_h, canvas_w;
   Resize resize;          // for this image in this epoch
   const Augment *augment; // NULL: not in this epoch
-  bool masks;             // whether masks are wanted
-  Scratch *scratch;       // for temporary memory; is reset
+  bool masks;             // write masks
+  Scratch *scratch;       // for temporary memory; reset by the call
 } Placing;
 
 typedef struct ObjectType {
   // Images are mapped to the canvas (Batch.affine), fill it, and may be augmented; otherwise they are resized to fit,
   // to info's rh and rw.
   bool mapped;
-  int no_label; // of a slot without an image
-  // Writes the image's position on the canvas, and its objects. Masks go to the slot's words, counted from its first;
-  // returns the number of words.
+  int no_label; // label of a slot without an image
+  // Writes the image's position on the canvas, and its objects. Masks go to the slot's words; offsets are relative to
+  // its first word. Returns the number of words.
   int64_t (*write)(const struct Dataset *d, const Placing *p);
-  // Prints the training data, what was left out, and the canvases: a few lines.
+  // Prints a few lines: the training data, what was left out, and the canvases.
   void (*print)(const struct Dataset *d, FILE *out);
 } ObjectType;

@@ -16,7 +16,7 @@ static void box_to_canvas(const float box[4], const ImageInfo *info, float extra
   out[3] = box[3] * ratio_h;
 }
 
-// Polygons as Bitmap has them; returns their words.
+// Writes polygons in the form of Bitmap; returns the number of words.
 static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo *info, uint32_t *words, int64_t room) {
   const Coco *c = &d->coco;
   const CocoAnn *a = &c->anns[o->ann];

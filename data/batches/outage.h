@@ -7,7 +7,7 @@ typedef struct Outage {
   double patience; // seconds; 0 = none
   pthread_mutex_t lock;
   double since; // time of the first failed read with no successful one after it: now_seconds(); 0 = no outage
-  bool spent;   // a file was given up: files do get lost here, so no further file is waited for
+  bool spent;   // a file was given up: the storage loses files, so no further file is waited for
 } Outage;
 
 void outage_open(Outage *o, double patience);

@@ -35,7 +35,7 @@ static void order_epoch(Sampler *s, int64_t epoch) {
   s->epoch = epoch;
 }
 
-// Of all ranks together in training, of each in evaluation.
+// Images per batch: of all ranks together in training, of each rank in evaluation.
 static int64_t images_of_batch(const SamplerOptions *o) { return (int64_t)o->batch * (o->train ? o->world : 1); }
 
 void sampler_open(Sampler *s, const uint8_t *canvas_of, int n, int canvases, const SamplerOptions *options) {
@@ -54,7 +54,7 @@ void sampler_open(Sampler *s, const uint8_t *canvas_of, int n, int canvases, con
   s->steps = options->train ? batches : (batches + options->world - 1) / options->world;
   s->order = xmalloc((size_t)n * sizeof *s->order);
   s->batch = xmalloc((size_t)batches * sizeof *s->batch);
-  s->ranked = xmalloc((size_t)n * sizeof *s->ranked); // as many as images: no batch is without one
+  s->ranked = xmalloc((size_t)n * sizeof *s->ranked); // as many as images, because every batch has at least one
 }
 
 void sampler_close(Sampler *s) {

@@ -26,14 +26,14 @@ typedef struct Sampler {
   struct RankedItem *ranked; // scratch for sorting
 } Sampler;
 
-// place[n]: the canvas of each image, below `canvases`.
+// canvas_of[n]: the canvas of each image, below `canvases`.
 void sampler_open(Sampler *s, const uint8_t *canvas_of, int n, int canvases, const SamplerOptions *options);
 void sampler_close(Sampler *s);
 
 // Fills index[batch] with this rank's images and returns their canvas. Training: a step has world · batch images, of
 // which each rank gets a slice; every epoch has each image once; the last batch of a canvas is filled up from the front
 // of that canvas's permutation. Evaluation: the batches are those of a single rank, each whole, so that results do not
-// depend on the number of ranks; they are dealt to the ranks in turn: step s of rank r is batch s · world + r. Slots
+// depend on the number of ranks; they are assigned to the ranks in turn: step s of rank r is batch s · world + r. Slots
 // past the last image, and all slots of batches past the last one, are -1; all ranks have the same number of steps;
 // `step` is below s->steps.
 int sampler_batch(Sampler *s, int64_t step, int *index);

@@ -19,18 +19,18 @@ typedef struct SourceSurvey {
   Size canvas;                       // h = 0: the source's default
   bool decode;                       // read every file
   void (*tick)(int done, int total); // called after each image; may be NULL
-  // Called once with the findings (data/survey/diagnosis.h) and with the same as a JSON object; the data set is open
-  // until it returns.
+  // Called once with the results (data/survey/diagnosis.h), also as a JSON object; the data set is open until it
+  // returns.
   void (*report)(const struct Diagnosis *f, const char *json, const void *context);
   const void *context;
 } SourceSurvey;
 
 typedef struct Source {
-  const char *learner, *learners; // the models that it is for, in messages: "a detector", "detectors"
+  const char *learner, *learners; // the models that train on it, in messages: "a detector", "detectors"
   const char *wanted;             // the expected contents of a folder, in messages: "data with boxes"
   // What a folder holds for this source, such as "IDX files"; NULL: nothing, or only the splits can tell.
   const char *(*contents)(const char *dir);
-  // Whether there are training data, and both splits can exist; false with a message.
+  // Whether there is training data, and both splits can exist; false with a message.
   bool (*find)(const char *dir, const char *train_split, const char *val_split, Err *err);
   // Whether the evaluation split exists, given the options for opening it; false with a message.
   bool (*has)(const char *dir, const char *split, const SourceOptions *o, Err *err);

@@ -1,5 +1,5 @@
-// Boundaries by a separable erosion: (2·distance + 1)² pixels at once, down the columns by shortening their spans, and
-// along the rows as an AND of columns of bits.
+// Computes boundaries by one separable erosion with (2·distance + 1)² pixels: down the columns by shortening their
+// spans, along the rows as an AND of columns of bits.
 #include "data/coco/boundary.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,14 +12,15 @@ int boundary_distance(int h, int w) {
   return MAX((int)rint(0.02 * diagonal), 1);
 }
 
-// The part of an image that a mask is in, a column after the other, `words` of 64 rows each; row y1 is bit 0.
+// The part of an image that contains a mask, as columns of bits: a column has `words` words of 64 rows; row y1 is bit
+// 0.
 typedef struct Columns {
   PixelRect in;
   int n; // columns
   size_t words;
 } Columns;
 
-// Sets the bits from `from` on to before `end`.
+// Sets the bits `from` … `end` - 1.
 static void set_bits(uint64_t *column, int from, int end) {
   const int first = from / 64, last = (end - 1) / 64;
   const uint64_t head = UINT64_MAX << from % 64, tail = UINT64_MAX >> (63 - (end - 1) % 64);
@@ -32,7 +33,7 @@ static void set_bits(uint64_t *column, int from, int end) {
   column[last] |= tail;
 }
 
-// The spans, `less` pixels shorter at either end.
+// Draws the spans, `less` pixels shorter at either end.
 static void draw_spans(const Columns *c, const Spans *s, int less, uint64_t *bits) {
   memset(bits, 0, (size_t)c->n * c->words * sizeof *bits);
   for (int i = 0; i < s->n; i++) {
@@ -43,7 +44,7 @@ static void draw_spans(const Columns *c, const Spans *s, int less, uint64_t *bit
 }
 
 // ANDs each column with the one `step` to its right: a column that represented n columns, starting with itself, then
-// represents n + step; step <= n. Beyond the last column there is nothing.
+// represents n + step; step <= n. Columns past the last one are empty.
 static void and_right(const Columns *c, uint64_t *bits, int step) {
   const size_t shift = MIN((size_t)step, (size_t)c->n) * c->words, all = (size_t)c->n * c->words;
   for (size_t i = 0; i + shift < all; i++) bits[i] &= bits[i + shift];
@@ -65,7 +66,7 @@ static void remove_inside(const Columns *c, uint64_t *mask, uint64_t *eroded, in
 
 // Adds the spans of a column of bits.
 static void add_spans(const Columns *c, int column, const uint64_t *bits, Spans *to, size_t *cap) {
-  bool open = false; // the last span goes on
+  bool open = false; // the last span continues
   for (size_t word = 0; word < c->words; word++) {
     const int row = c->in.y1 + 64 * (int)word;
     for (uint64_t changes = open ? ~bits[word] : bits[word]; changes;) {

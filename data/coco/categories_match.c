@@ -9,11 +9,11 @@
 
 // ---- names ----------------------------------------------------------------------------------------------------------
 
-enum { NAME_BYTES = 255, SHOWN = 4 }; // of a name that weights keep; pairs that a message lists
+enum { NAME_BYTES = 255, SHOWN = 4 }; // longest name that weights store; pairs that a message lists
 
-// What decides whether categories match: digests, so that lists of ten thousand are compared quickly.
+// Digests of a name, so that lists of ten thousand categories are compared quickly.
 typedef struct CategoryName {
-  uint64_t exact, plain; // plain: without blanks, in lower case
+  uint64_t exact, plain; // plain: without spaces, in lower case
   bool named;
 } CategoryName;
 
@@ -38,7 +38,7 @@ static bool all_numbers(const CategoryList *l, const char *before) {
   return l->n > 0;
 }
 
-// Weights keep a number for a name that their data did not give: "7", or "class 7" of torchvision's.
+// Weights store a number for a category without a name: "7", or "class 7" in those of torchvision.
 static bool weights_without_names(const CategoryList *l) {
   return l->of_weights && (all_numbers(l, "") || all_numbers(l, "class "));
 }
@@ -61,7 +61,7 @@ static CategoryName *names_of(const CategoryList *l) {
 
 // ---- saying ---------------------------------------------------------------------------------------------------------
 
-// A list of a few in one line, and how many more.
+// A list of the first few in one line, and how many more there are.
 typedef struct FewPairs {
   char *text;
   size_t size;
@@ -106,7 +106,7 @@ void category_notes_free(CategoryNotes *notes) {
 
 enum { LABEL = 128 };
 
-// "7 bird", without the parts that the list does not know.
+// "7 bird", without the parts that the list does not have.
 static const char *label_of(const CategoryList *l, int i, char room[LABEL]) {
   const CocoCategory *c = &l->item[i];
   if (l->by_name)
@@ -165,7 +165,7 @@ static int find(const CategoryMatch *m, Rule *rule, int i) {
   return found;
 }
 
-// Those with objects first, by every rule: one without takes no category that another needs.
+// Applies every rule to the categories with objects first, so that one without takes no category that another needs.
 static void apply(const CategoryMatch *m, Rule *const *rule, int rules) {
   for (int i = 0; i < m->own->n; i++) m->to[i] = -1;
   memset(m->taken, 0, (size_t)m->known->n * sizeof *m->taken);
@@ -222,7 +222,7 @@ static int lookalike(const CategoryMatch *m, int i) {
   return -1;
 }
 
-// Those of the name of own category i: how many, and in `l` which.
+// Counts the categories with the name of own category i, and lists them in `l`.
 static int of_that_name(const CategoryMatch *m, const CategoryList *list, const CategoryName *name, int i,
                         FewPairs *l) {
   char room[LABEL];
@@ -231,7 +231,7 @@ static int of_that_name(const CategoryMatch *m, const CategoryList *list, const 
   return l->n;
 }
 
-// Several of a name, under other ids: which is which?
+// Refuses categories of the same name whose ids differ in the two lists: which is which cannot be told.
 static bool refuse_twins(const CategoryMatch *m, int i, Err *err) {
   FewPairs there = {0}, here = {0};
   const int known = m->own_name[i].named ? of_that_name(m, m->known, m->known_name, i, &there) : 0;
@@ -300,7 +300,7 @@ static void note_pairs(const CategoryMatch *m, CategoryNotes *notes) {
   }
 }
 
-// Where one of the two has no names at all.
+// Matches by id if one of the lists has no names at all.
 static bool match_without_names(const CategoryMatch *m, CategoryNotes *notes, Err *err) {
   const bool weights = weights_without_names(m->known);
   if (weights && !without_names(m->own)) return take_in_order(m, notes, err);

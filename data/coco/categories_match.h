@@ -5,11 +5,11 @@
 #include "data/coco/coco.h"
 
 typedef struct CategoryList {
-  const char *of;           // the list's origin, for messages: a file, a folder
+  const char *of;           // the list's origin, for messages: a file or a folder
   const CocoCategory *item; // [n] a name that is NULL, blank or marked `unnamed` counts as none
   int n;
-  bool by_name;    // ids are only indices: those of folders
-  bool of_weights; // names that are all numbers, "7" or "class 7", may stand for none
+  bool by_name;    // ids are only indices, as with folders
+  bool of_weights; // names that are all numbers, "7" or "class 7", may mean that there are no names
 } CategoryList;
 
 enum { CATEGORY_NOTES = 8 };   // three at most by categories_examine, four by categories_match

@@ -15,7 +15,7 @@ static bool has_id(const ResultClass *c, const char *text, size_t length) {
   return (size_t)n == length && !memcmp(id, text, length);
 }
 
-// All classes of the name, or else the one of the id.
+// Selects all classes of this name or, if there are none, the one with this id.
 static bool choose(ResultChoice *c, const char *text, size_t length) {
   bool known = false;
   for (int byname = 1; byname >= 0 && !known; byname--)
@@ -36,7 +36,7 @@ static int nearest(const ResultClasses *classes, const char *text, size_t length
     const char *name = classes->items[i].name;
     if (!name || !*name) continue;
     const int d = spelling_distance(text, length, name);
-    bool out = (size_t)d > (length + 1) / 2; // more is another than is the same
+    bool out = (size_t)d > (length + 1) / 2; // more than half of the letters differ
     for (int k = 0; k < n; k++) out |= !strcmp(names[k], name);
     int at = n;
     while (at > 0 && d < distance[at - 1]) at--;

@@ -6,11 +6,11 @@ typedef struct ResultChoice {
   ResultClasses classes;
   bool *chosen; // [classes.n]; NULL: all. Owned
   int top;      // at most this many per image; 0: all
-  double above; // their scores exceed this
+  double above; // scores must exceed this
 } ResultChoice;
 
-// `list`: names or category ids separated by commas, "person,dog,17"; NULL: all. A number that is a name is not an id.
-// False with one line for what is neither; it suggests the nearest names. The classes are not copied.
+// `list`: names or category ids separated by commas, "person,dog,17"; NULL: all. A number that is also a name is taken
+// as the name. False for anything else, with a line that suggests the nearest names. The classes are not copied.
 bool choice_open(ResultChoice *c, const char *list, int top, double above, const ResultClasses *classes, Err *err);
 // Moves the selected of an image's n detections (by descending score) to the front, keeping the order of both parts,
 // and returns how many are selected.

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include "base/alloc.h"
 
-static int compare_id(const void *a, const void *b) { // of anything whose first member is its id
+static int compare_id(const void *a, const void *b) { // of structs whose first member is their id
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
@@ -88,7 +88,7 @@ static bool find_one(const char *folder, const char *prefix, const char *suffix,
   *found = NULL;
   bool want_dir = suffix[0] == '\0', unique = true;
   DIR *dir = opendir(folder);
-  if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: cannot list %s", folder); // it may be there
+  if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: cannot list %s", folder); // the file may exist
   if (!dir && errno != ENOENT && errno != ENOTDIR)
     return err_set(err, "cannot list folder %s: %s", folder, strerror(errno));
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -117,7 +117,8 @@ static bool find_one(const char *folder, const char *prefix, const char *suffix,
   return false;
 }
 
-// The folder named as the annotation file without "instances_" and ".json", else the one that begins with the split.
+// The folder named like the annotation file without "instances_" and ".json", otherwise the one whose name starts with
+// the split's.
 static bool find_image_folder(const char *dir, const char *split, const char *annotations, char **found, Err *err) {
   const char *name = strrchr(annotations, '/') + 1;
   if (strncmp(name, "instances_", 10) == 0) name += 10;
@@ -158,7 +159,7 @@ char *coco_elsewhere(const char *dir) {
   return found;
 }
 
-// Whether DIR/masks or DIR/train/masks is a folder, of pictures of masks.
+// Whether DIR/masks or DIR/train/masks is a folder, presumably with masks as images.
 static bool has_pictures_of_masks(const char *dir) {
   char *here = xasprintf("%s/masks", dir), *below = xasprintf("%s/train/masks", dir);
   const bool has = path_is_dir(here) || path_is_dir(below);

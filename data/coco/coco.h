@@ -1,6 +1,6 @@
 // A COCO data set in memory: images, categories, annotations, with masks as polygons or runs, grouped by image.
 // Everything that grows with the annotations is in flat arrays without pointers, so that a file can hold them
-// (data/coco/coco_index.h). Format: https://cocodataset.org/#format-data ; odd cases are treated as in pycocotools.
+// (data/coco/coco_index.h). Format: https://cocodataset.org/#format-data ; edge cases are treated as in pycocotools.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 typedef struct CocoCategory {
   int64_t id; // as in the file: any integer
   char *name;
-  bool unnamed; // the file gives no name, or only blanks: `name` is the number of the id
+  bool unnamed; // the file gives no name, or only spaces: `name` is the id as text
 } CocoCategory;
 
 typedef enum SegType { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegType;
@@ -24,8 +24,8 @@ typedef enum SegForm {
   FORM_FEW,       // polygons of fewer than three points
   FORM_RUNS,      // run lengths that do not add up to their size
   FORM_TEXT,      // a string
-  FORM_RLE_SIZE,  // found later: run lengths for another size than the image's,
-  FORM_FRACTIONS, // … and polygons whose coordinates are all from 0 to 1
+  FORM_RLE_SIZE,  // detected later: run lengths for another size than the image's
+  FORM_FRACTIONS, // detected later: polygons whose coordinates are all from 0 to 1
   SEG_FORMS
 } SegForm;
 
@@ -39,27 +39,28 @@ typedef struct CocoAnn {
   bool no_category;              // its category_id is null
   bool was_crowd;                // marked as a crowd in the file, but taken as an object (data/coco/crowds.h)
   bool bad_segmentation;         // all or part of its segmentation cannot be used
-  SegForm form;                  // of the first unusable part; never one of those found later
+  SegForm form;                  // of the first unusable part; never one of those detected later
   bool odd_polygon;              // a polygon has an x without its y at the end
   bool replaced;                 // a later annotation in the file has the same id: the last one is
-  int by;                        // anns[by], or -1 if that one's image is not in the file
+  int by;                        // index of that annotation in anns; -1 if its image is not in the file
   SegType type;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
   int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that contain all points
   int rle_h, rle_w;      // SEG_RLE: the size as given in the annotation, and
   int num_runs;          // its runs, from runs[first_run] on: coco_ann_runs
   size_t first_run;
-  uint64_t drawn; // digest of its box and mask as the file has them
+  uint64_t drawn; // digest of the box and mask in the file
 } CocoAnn;
 
 typedef struct CocoImage {
   int64_t id;
   char *file_name;     // relative to the split's folder; NULL when absent (allowed for evaluation)
-  int h, w;            // as the file says; 0 when absent
+  int h, w;            // as in the file; 0 if absent
   int first_ann, anns; // annotations of this image: anns[first_ann …], in file order
-  uint64_t drawn;      // of their digests; 0: there are none
-  uint64_t areas;      // … of their areas as the file has them
-  uint64_t labelled;   // … of the names of their categories, and crowds, as they are used: coco_digest_labels
+  uint64_t drawn;      // digest of their boxes and masks; 0: no annotations
+  uint64_t areas;      // digest of their areas in the file
+  // Digest of the names of their categories, and which are crowds, as they are used: coco_digest_labels.
+  uint64_t labelled;
 } CocoImage;
 
 typedef struct Coco {
@@ -74,13 +75,13 @@ typedef struct Coco {
   uint32_t *runs;           // of all masks that are run lists
   int num_parts;
   size_t num_xy, num_runs; // numbers in xy and runs
-  bool own_ids;            // the evaluator numbers annotations itself, whatever ids they have in the file
+  bool own_ids;            // the evaluator numbers annotations itself instead of using the file's ids
   bool no_categories;      // the file has no such list
   bool own_categories;     // in a mapped index: the categories are nevertheless allocated by malloc
   char *origin;            // how an index was used, for the report; NULL: none was requested
   void *map;               // the mapped index that holds the arrays, map_bytes long; NULL: the arrays are malloc'ed
   size_t map_bytes;
-  // counts of oddities, for the report
+  // counts of irregularities, for the report
   int unknown_image, unknown_category, no_segmentation, bad_segmentation, odd_polygon, duplicate_images,
       duplicate_categories;
   int64_t unknown_image_ann, duplicate_image, duplicate_category; // id of the first of them
@@ -91,25 +92,25 @@ typedef struct Coco {
 // false with "FILE:LINE:COLUMN: expected …" on malformed JSON, wrong types, or a second list of the same name.
 bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
-// Again, after categories or crowds were changed.
+// Recomputes CocoImage.labelled; must be called after categories or crowds were changed.
 void coco_digest_labels(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1
 int coco_find_category(const Coco *c, int64_t id);  // index or -1
-Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE, borrowed: not to be freed
-// Whether it has a mask that can be used at the given image size: the result of the two functions below.
+Rle coco_ann_runs(const Coco *c, const CocoAnn *a); // of a SEG_RLE; borrowed, must not be freed
+// Whether the annotation has a usable mask at the given image size: what the two functions below return.
 bool coco_ann_has_mask(const CocoAnn *a, int h, int w);
 // The mask of an annotation at the given image size, as in pycocotools' annToRLE: parts merged. Caller frees. False if
 // there is no usable segmentation (the caller may fall back on the box).
 bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
-// The same with memory of `scratch`, or the annotation's own runs: not to be freed.
+// The same with memory from `scratch`, or the annotation's own runs: must not be freed.
 bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
 
 // Finds "annotations/instances_<split>*.json" and the folder "<split>*/" under dir (also "annotations/<split>*.json").
 // Paths are malloc'ed.
 bool coco_find_split(const char *dir, const char *split, char **annotations, char **images, Err *err);
 
-// Finds annotations that exporters put where coco_find_split does not look: the first .json in dir/annotations, dir or
-// dir/train that has a key "annotations". NULL: there is none. Caller frees.
+// Finds annotations where other export tools write them and coco_find_split does not look: the first .json in
+// dir/annotations, dir or dir/train that has a key "annotations". NULL: there is none. Caller frees.
 char *coco_elsewhere(const char *dir);
 
 // One detection as COCO result files hold it.
@@ -120,7 +121,7 @@ typedef struct CocoResult {
   bool has_bbox, has_segm;
   bool bad_segm;    // there is a segmentation, but all or part of it cannot be used
   bool shares_runs; // the runs of rle are part of CocoResults.runs
-  Rle rle;          // has_segm
+  Rle rle;          // valid if has_segm
 } CocoResult;
 typedef struct CocoResults {
   CocoResult *items;
@@ -146,9 +147,10 @@ bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
 bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err);
 // Completes the file and renames it to FILE. Releases the writer in any case.
 bool coco_writer_commit(CocoWriter *w, Err *err);
-void coco_writer_keep(CocoWriter *w);  // leaves the partial file
+void coco_writer_keep(CocoWriter *w);  // keeps the partial file
 void coco_writer_abort(CocoWriter *w); // removes it
 // The members of a detection's object, except image_id; polygons: also writes the mask as polygons.
 void coco_result_write(FILE *f, const CocoResult *r, bool polygons);
-// False, naming the first that is not finite: JSON has no NaN. `before` detections are already in the file at `path`.
+// False, naming the first detection with a value that is not finite, because JSON has no NaN. `before` detections are
+// already in the file at `path`.
 bool coco_results_finite(const CocoResult *results, int n, const char *path, int64_t before, Err *err);

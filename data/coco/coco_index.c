@@ -1,4 +1,4 @@
-// The index of an annotation file: a header, then the arrays of struct Coco as they are in memory, one after another.
+// The index of an annotation file: a header, then the arrays of struct Coco as in memory, one after another.
 #include "data/coco/coco_index.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -17,23 +17,23 @@
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
 enum { VERSION = 6, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
-static const char magic[] = "maskrcnn.c index"; // its NUL is not in the file
+static const char magic[] = "maskrcnn.c index"; // stored without its NUL
 
 typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;
 
-typedef struct IndexSource {                   // which file was parsed
+typedef struct IndexSource {                   // identifies the file that was parsed
   int64_t inode, size, written[2], changed[2]; // seconds, nanoseconds
 } IndexSource;
 
 typedef struct IndexHeader {
   char magic[sizeof magic - 1];
-  uint32_t version, layout[3]; // sizes of structs, which change where a field is added
+  uint32_t version, layout[3]; // sizes of structs, which change when a field is added
   IndexSource source;
-  Coco coco; // the numbers; pointers are NULL
+  Coco coco; // numbers only; pointers are NULL
   struct {
     uint64_t at, bytes, sum;
   } array[ARRAYS];
-  uint64_t sum; // of all that stands before
+  uint64_t sum; // checksum of all the members above
 } IndexHeader;
 
 // The names of images and categories: NUL-terminated, one after another. In the file, a name's pointer is its offset
@@ -62,7 +62,7 @@ static void list_arrays(Coco *c, IndexNames *names, IndexArray list[ARRAYS]) {
 
 // Sums
 
-// Each step is a bijection both of the word and of the state, so that every single change is detected.
+// Each step is a bijection of both the word and the state, so that any single changed word is detected.
 static uint64_t sum_block(const char *p, size_t bytes) {
   enum { LANES = 8 };
   uint64_t lane[LANES] = {0}, word[LANES], sum = bytes;
@@ -80,11 +80,11 @@ static uint64_t sum_block(const char *p, size_t bytes) {
 }
 
 typedef struct BlockSums {
-  const char *p; // NULL: of a file
+  const char *p; // NULL: a file is summed
   int fd;
   uint64_t at;
   size_t bytes;
-  char *buffer;       // of a file: [threads][BLOCK]
+  char *buffer;       // for a file: [threads][BLOCK]
   uint64_t *sum;      // [blocks]
   atomic_bool failed; // a block could not be read
 } BlockSums;
@@ -99,8 +99,8 @@ static void sum_one_block(void *of, int i, int thread) {
     s->sum[i] = sum_block(buffer ? buffer : s->p + begin, n);
 }
 
-// The checksum of memory or, if p is NULL, of a file's bytes from `at` on: read, not mapped, because page faults on
-// half a gigabyte take longer than copying it. 0 if reading fails.
+// The checksum of memory or, if p is NULL, of a file's bytes from `at` on. The file is read, not mapped, because page
+// faults on half a gigabyte take longer than copying it. 0 if reading fails.
 static uint64_t checksum(const void *p, int fd, uint64_t at, size_t bytes) {
   const int blocks = (int)((bytes + BLOCK - 1) / BLOCK), threads = parallel_threads(blocks);
   BlockSums s = {.p = p, .fd = fd, .at = at, .bytes = bytes};
@@ -128,7 +128,8 @@ static bool source_of(const char *path, IndexSource *s) {
 
 static bool same_source(const IndexSource *a, const IndexSource *b) { return memcmp(a, b, sizeof *a) == 0; }
 
-// Whether the next change will have another time. File systems count in steps of up to ten milliseconds.
+// Whether a later change of the file is sure to have another time: timestamps have a resolution of up to ten
+// milliseconds.
 static bool source_settled(const IndexSource *s) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -140,7 +141,7 @@ static const char *name_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-// NULL if the source does not exist.
+// The path of the index; NULL if the source does not exist.
 static char *index_path(const char *folder, const char *source) {
   char *real = realpath(source, NULL);
   if (!real) return NULL;
@@ -165,7 +166,7 @@ static char *name_at(const IndexNames *names, const char *stored) {
   return stored ? names->text + ((uintptr_t)stored - 1) : NULL;
 }
 
-// Points the arrays into the map; false if any of them is not what was written.
+// Points the arrays into the map; false if any of them differs from what was written.
 static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
   IndexNames names = {.bytes = h->array[NAMES].bytes};
   IndexArray list[ARRAYS];
@@ -182,7 +183,7 @@ static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
   return true;
 }
 
-// The data set of an index, if that is whole and of this source.
+// Maps the data set of an index, if the index is intact and belongs to this source.
 static bool map_index(Coco *c, const char *index, const char *path, const IndexSource *source) {
   IndexHeader h;
   struct stat st;
@@ -228,7 +229,7 @@ static void *copy_of(const void *items, size_t bytes) {
   return bytes > 0 ? memcpy(xmalloc(bytes), items, bytes) : NULL;
 }
 
-// Copies arrays that hold pointers, with offsets instead of these.
+// Copies arrays that contain pointers, with offsets in their place.
 static void flatten(Coco *flat, IndexNames *names, const Coco *c) {
   *flat = *c;
   flat->images = copy_of(c->images, (size_t)c->num_images * sizeof *c->images);
@@ -247,12 +248,12 @@ static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[ARRAYS]) 
     if (!write_at(fd, *list[i].start, list[i].bytes, at)) return false;
     at += list[i].bytes;
   }
-  return ftruncate(fd, (off_t)at) == 0; // its size, also where the last arrays are empty
+  return ftruncate(fd, (off_t)at) == 0; // sets the size even if the last arrays are empty
 }
 
 static bool write_index(int fd, const Coco *c, const IndexSource *source) {
   IndexHeader h;
-  memset(&h, 0, sizeof h); // padding, too
+  memset(&h, 0, sizeof h); // including padding
   memcpy(h.magic, magic, sizeof h.magic);
   h.version = VERSION;
   h.layout[0] = sizeof(Coco);
@@ -276,15 +277,15 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
 }
 
 // Writes the index of a data set that was just parsed, and replaces the data set's arrays by the index's. `before`: the
-// file's state when parsing began; false, with c->origin, if it must be parsed again next time. A negative lock is the
-// reason why it could not be taken.
+// file's state when parsing began; false, with c->origin, if it must be parsed again next time. If the lock is
+// negative, `reason` is the errno of taking it.
 static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
   IndexSource now;
   if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
     c->origin = xasprintf("parsed; not cached, because the file was only just written");
     return false;
   }
-  unlink(index); // of no use any more; and file systems write out at once what replaces a file
+  unlink(index); // it is outdated; replacing an existing file would also make file systems flush the new one at once
   if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
   if (reason != 0) {
     c->origin = xasprintf("parsed; cannot write %s: %s", index, strerror(reason));
@@ -315,7 +316,7 @@ static bool parse(Coco *c, const char *path, const char *index, Err *err) {
                             name_of(index));
   }
   if (lock >= 0) {
-    if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed
+    if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed, so it is incomplete
     close(lock);
   }
   free(tmp);

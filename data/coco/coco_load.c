@@ -63,7 +63,7 @@ static void read_category(CocoReader *r) {
 
 // Index
 
-static int compare_id(const void *a, const void *b) { // of anything whose first member is its id
+static int compare_id(const void *a, const void *b) { // of structs whose first member is their id
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
@@ -115,7 +115,7 @@ static void drop_category(void *category) { free(((CocoCategory *)category)->nam
 static void mark_replaced(Coco *c, const int *grouped_at) {
   int ascending = 1;
   while (ascending < c->num_anns && c->anns[ascending - 1].id < c->anns[ascending].id) ascending++;
-  if (ascending >= c->num_anns) return; // as most files have them: none is repeated
+  if (ascending >= c->num_anns) return; // ids ascend, as in most files, so none is repeated
   IdPosition *by_id = xcalloc((size_t)c->num_anns, sizeof *by_id);
   for (int i = 0; i < c->num_anns; i++) by_id[i] = (IdPosition){c->anns[i].id, i};
   qsort(by_id, (size_t)c->num_anns, sizeof *by_id, compare_position);
@@ -140,7 +140,7 @@ static void group_annotations(Coco *c) {
     first += c->images[i].anns;
     c->images[i].anns = 0;
   }
-  int *grouped_at = image_of; // the same memory
+  int *grouped_at = image_of; // reuses its memory
   for (int i = 0; i < c->num_anns; i++) {
     CocoImage *image = image_of[i] < 0 ? NULL : &c->images[image_of[i]];
     grouped_at[i] = image ? image->first_ann + image->anns++ : -1;
@@ -167,7 +167,7 @@ static void group_annotations(Coco *c) {
 
 static bool is_complete(const CocoAnn *a) { return a->has_bbox && !isnan(a->area); }
 
-// Of an image without a size in the file, masks are taken at their own.
+// If the file gives no size for the image, masks are used at their own size.
 static void complete(const Coco *c, const CocoImage *im, CocoAnn *a) {
   const bool sized = im->h > 0 && im->w > 0, polygons = a->type == SEG_POLYGONS;
   const int h = sized ? im->h : polygons ? a->extent[3] + 1 : a->rle_h;
@@ -194,7 +194,7 @@ static void complete_annotations(Coco *c) {
   if (first < c->num_anns) parallel_for(c->num_images, parallel_threads(c->num_images), complete_image, c);
 }
 
-// Ids are left out: they mean nothing.
+// Ids are not included, because they do not affect training.
 static void digest_image(void *of, int i, int thread) {
   (void)thread;
   const Coco *c = of;

@@ -46,7 +46,7 @@ void coco_read_close(CocoReader *r) {
   free(r->scores);
 }
 
-// A string of a whole number.
+// Whether a string is an integer.
 static bool is_id(const char *text, int64_t *id) {
   char *end;
   errno = 0;
@@ -66,7 +66,7 @@ int64_t coco_read_id(Json *j) {
   return id;
 }
 
-// Nobody refers to annotations: of one whose id is a text or null, it stays as it is.
+// Nothing refers to annotation ids, so an id that is text or null is replaced by the default already in *id.
 static void read_ann_id(Json *j, int64_t *id) {
   int64_t given;
   if (json_peek(j) == JSON_NULL)
@@ -134,7 +134,7 @@ static bool read_part(CocoReader *r, CocoAnn *a) {
         json_skip(j);
       }
     }
-  size_t odd = (c->num_xy - first) % 2; // an x without its y counts for nothing, as in pycocotools
+  size_t odd = (c->num_xy - first) % 2; // an x without its y is ignored, as in pycocotools
   c->num_xy -= odd;
   size_t numbers = c->num_xy - first;
   if (!usable || numbers < 6 || numbers / 2 > INT_MAX) {
@@ -190,7 +190,7 @@ static void read_polygons(CocoReader *r, CocoAnn *a) {
   if (a->parts > 0) measure_extent(&r->coco, a);
 }
 
-// A run list as in the file: the size that it must add up to may follow it.
+// A run list as in the file, where the size may come after the runs.
 typedef struct RawRuns {
   char *string; // or, when NULL, the counts at the end of coco.runs
   size_t length, counts;
@@ -226,7 +226,8 @@ static bool keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
   a->num_runs = (int)raw->counts;
   bool usable;
   size_t room = raw->string ? raw->length : 0;
-  array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + room + 1, sizeof *c->runs); // also without any run
+  // Allocated even if there are no runs.
+  array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + room + 1, sizeof *c->runs);
   if (raw->string) {
     usable = rle_decode(c->runs + c->num_runs, &a->num_runs, raw->string, raw->length, a->rle_h, a->rle_w, NULL);
   } else {
@@ -261,7 +262,7 @@ static void read_rle(CocoReader *r, CocoAnn *a) {
 }
 
 static void read_segmentation(CocoReader *r, CocoAnn *a) {
-  a->type = SEG_NONE; // whatever an earlier, repeated key gave
+  a->type = SEG_NONE; // discards the value of an earlier key "segmentation"
   a->odd_polygon = a->bad_segmentation = false;
   const JsonType type = json_peek(&r->json);
   switch (type) {
@@ -285,7 +286,7 @@ static double read_optional_number(Json *j) {
   return NAN;
 }
 
-// While its points are still in the cache: later they are all over the memory.
+// Called while the points are still in the cache.
 static uint64_t digest_drawn(const Coco *c, const CocoAnn *a) {
   uint64_t digest = digest_bytes(digest_word(0, a->has_bbox), a->bbox, sizeof a->bbox);
   for (int p = a->first_part; p < a->first_part + a->parts; p++)

@@ -80,7 +80,7 @@ static void write_number(FILE *f, double value) {
   fputs(number_text(value, text), f);
 }
 
-// The backslash is the one character of the run-length alphabet that JSON escapes.
+// The backslash is the only character of COCO's run-length strings that JSON escapes.
 static void write_counts(FILE *f, const Rle *mask) {
   char *counts = rle_to_string(mask), *from = counts;
   for (char *slash; (slash = strchr(from, '\\')); from = slash + 1) {

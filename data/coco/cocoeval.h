@@ -1,5 +1,5 @@
 // COCO's detection metrics for boxes, masks and mask boundaries: the 12 metrics and the per-category values of
-// pycocotools. Definition: https://cocodataset.org/#detection-eval ; odd cases are treated as in pycocotools 2.0's
+// pycocotools. Definition: https://cocodataset.org/#detection-eval ; edge cases are treated as in pycocotools 2.0's
 // COCOeval.
 #pragma once
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 typedef enum IouType { EVAL_BBOX, EVAL_SEGM, EVAL_BOUNDARY } IouType;
 extern const char *const iou_types[]; // for base/cli.h: "bbox", "segm", "boundary"
 
-// What one of the 12 metrics averages, over every category that has ground truth of that size.
+// The definition of one of the 12 metrics, a mean over all categories that have ground truth of that size.
 typedef enum EvalArea { AREA_ALL, AREA_SMALL, AREA_MEDIUM, AREA_LARGE, EVAL_AREAS } EvalArea;
 typedef struct EvalStat {
   const char *key; // "AP", "AP50", … "AR_large"
@@ -59,7 +59,7 @@ typedef struct EvalSummary {
   int first_maskless;     // index of the first of them
 } EvalSummary;
 
-// Evaluates detections against the ground truth, on its `images`: a shallow copy without some of them scores only the
+// Evaluates detections against the ground truth, on gt->images: a shallow copy without some of them scores only the
 // rest, as with pycocotools' params.imgIds. With gt->own_ids, no score depends on the ids of annotations. As in
 // pycocotools' loadRes, a detection's area is its box's if it has one, also for segm; a missing box is the mask's, a
 // missing mask is the box. The result does not depend on the number of threads. False, naming the detection, if one has

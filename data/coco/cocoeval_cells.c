@@ -32,8 +32,8 @@ static int compare_dt(const void *pa, const void *pb) {
   return by_score ? by_score : (a->result > b->result) - (a->result < b->result);
 }
 
-// An annotation of an image of the view, number i of all. With the file's ids the last annotation with the id replaces
-// each of them, wherever it is, as pycocotools looks annotations up by id.
+// Adds annotation i, which belongs to this image. If the file's ids are used, the last annotation with the same id
+// takes its place, because pycocotools looks annotations up by id.
 static void gather_gt(EvalCells *e, int image, int i, EvalSummary *out) {
   const Coco *c = e->coco;
   const CocoAnn *a = &c->anns[i];
@@ -61,7 +61,7 @@ static void gather_gts(EvalCells *e, EvalSummary *out) {
   qsort(e->gts, (size_t)e->num_gts, sizeof *e->gts, compare_gt);
 }
 
-// Whether a detection's mask, or the box instead of it, can be scored as intended.
+// Whether a detection's mask, or its box if it has no mask, can be scored as intended.
 static bool check_mask(const Coco *c, const CocoResult *r, int i, const CocoImage *image, EvalSummary *out, Err *err) {
   const char *what = image->h <= 0 || image->w <= 0                         ? "without height and width"
                      : (uint64_t)image->h * (uint64_t)image->w > UINT32_MAX ? "too large for masks"
@@ -175,13 +175,13 @@ static void iou_bbox(const EvalCell *c, const uint8_t *crowd, double *iou) {
   free(gt);
 }
 
-// Computes the boundary of a mask that has none yet; its width depends on the mask's own size.
+// Computes the boundary of a mask unless it has been computed; its width depends on the mask's own size.
 static void need_boundary(Rle *boundary, const Rle *mask) {
   if (!boundary->runs) *boundary = rle_boundary(mask, boundary_distance(mask->h, mask->w));
 }
 
-// If the masks' IoU is `least` or more, and the ground truth is not a crowd, takes the smaller of it and the
-// boundaries'.
+// Where the masks' IoU is at least `least` and the ground truth is not a crowd, replaces it by the boundaries' IoU if
+// that is smaller.
 static void take_boundaries(const Rle *dt, int dts, const Rle *gt, int gts, const uint8_t *crowd, double least,
                             double *iou) {
   Rle *rims = xcalloc((size_t)dts + (size_t)gts, sizeof *rims), *gt_rims = rims + dts;

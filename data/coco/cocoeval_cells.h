@@ -14,10 +14,11 @@ typedef struct EvalDt {
   const CocoResult *result;
   int category, image, rank; // rank: by score within image and category, from 0
   double area;
-  uint16_t matched[EVAL_AREAS], ignored[EVAL_AREAS]; // bit t: at IoU threshold t
+  uint16_t matched[EVAL_AREAS], ignored[EVAL_AREAS]; // bit t is for IoU threshold t
 } EvalDt;
 
-// The ground truth and the detections of one category in one image, or of all categories; at least one of the two.
+// The ground truth and detections of one category, or of all categories, in one image; at least one of the two lists is
+// not empty.
 typedef struct EvalCell {
   const EvalGt *gts;
   EvalDt *dts;
@@ -44,7 +45,7 @@ bool eval_gt_ignored(const EvalGt *g, EvalArea a); // a crowd, or an object of a
 // The order of numpy's stable sort by -score: higher first, NaN last; 0 leaves the tie to the caller.
 int eval_compare_score(double a, double b);
 
-// The overlap of the detections and the ground truth of one image, iou[d * num_gts + g]: of boxes or masks, by `kind`,
+// The overlap of the detections and the ground truth of one image, iou[d * num_gts + g]: of boxes or masks, by `type`,
 // divided by the detection's own area if the ground truth is a crowd. Overlaps below `least` are only known to be
 // below: boundaries of such masks are not computed.
 void eval_overlaps(const Coco *coco, IouType type, const EvalCell *c, double least, double *iou);

@@ -18,7 +18,7 @@ static int compare_dt(const void *pa, const void *pb) {
   return by_score ? by_score : (a->result > b->result) - (a->result < b->result);
 }
 
-// Cells of whole images in place of those of a category; detections below the score are left out.
+// Replaces the cells by cells of whole images, with all categories; drops detections below the score.
 static void regroup(EvalCells *e, double score) {
   const size_t images = (size_t)e->coco->num_images;
   EvalCell *cells = xcalloc(images, sizeof *cells);
@@ -53,11 +53,11 @@ typedef struct Matching {
   const double *iou; // [num_dts, num_gts]
   double threshold;
   bool *ignored, *taken; // by ground truth
-  int *order;            // scratch, one for each
+  int *order;            // scratch, one element for each ground truth
 } Matching;
 
-// What a detection matches in its own category, including ignored ground truth, or among the objects of the others; -1:
-// none.
+// Matches a detection: in its own category, where it may match ignored ground truth, or among the objects of the other
+// categories; -1: no match.
 static int take(Matching *m, int d, bool own) {
   const EvalCell *c = m->cell;
   int n = 0;
@@ -81,8 +81,8 @@ static void add(const Counts *c, int truth, int detected, int score) {
   c->at[((size_t)truth * classes + (size_t)detected) * (size_t)c->scores + (size_t)score]++;
 }
 
-// What a detection matches in its own category: an object, or none, and whether one of another category is within
-// reach.
+// The result of matching a detection in its own category: an object's index, or OTHERS if objects of other categories
+// overlap enough, or NOTHING.
 enum { OTHERS = -1, NOTHING = -2 };
 static int take_own(Matching *m, int d) {
   const EvalCell *c = m->cell;
@@ -95,8 +95,8 @@ static int take_own(Matching *m, int d) {
   return found;
 }
 
-// The first `reach` detections of an image. What each matched in its own category, `own`, does not depend on less
-// confident detections; what is left for the other categories does.
+// Counts the first `reach` detections of an image. Matches within the own category, `own`, do not depend on less
+// confident detections; matches with other categories do.
 static void count_at(Matching *m, const int *own, int reach, const Counts *to, int score) {
   const EvalCell *c = m->cell;
   memset(m->taken, 0, (size_t)c->num_gts * sizeof *m->taken);
@@ -116,7 +116,8 @@ static void match_image(const EvalCells *e, const EvalCell *c, const double *sco
   const size_t gts = (size_t)c->num_gts, dts = (size_t)c->num_dts;
   double *iou = xmalloc(dts * gts * sizeof *iou);
   int *own = xmalloc(dts * sizeof *own);
-  Matching m = {.cell = c, .iou = iou, .threshold = MIN(threshold, 1 - 1e-10)}; // as COCO's, so that 1 can be reached
+  // As in COCO, so that an IoU of 1 reaches the threshold 1.
+  Matching m = {.cell = c, .iou = iou, .threshold = MIN(threshold, 1 - 1e-10)};
   m.ignored = xcalloc(gts, sizeof *m.ignored);
   m.taken = xcalloc(gts, sizeof *m.taken);
   m.order = xmalloc(gts * sizeof *m.order);
@@ -124,7 +125,7 @@ static void match_image(const EvalCells *e, const EvalCell *c, const double *sco
   for (int g = 0; g < c->num_gts; g++) m.ignored[g] = eval_gt_ignored(&c->gts[g], AREA_ALL);
   for (int d = 0; d < c->num_dts; d++) own[d] = take_own(&m, d);
   for (int s = 0, reach = c->num_dts; s < to->scores; s++) {
-    while (reach > 0 && !(c->dts[reach - 1].result->score >= score[s])) reach--; // NaN, which is last, reaches none
+    while (reach > 0 && !(c->dts[reach - 1].result->score >= score[s])) reach--; // NaN comes last and reaches no score
     count_at(&m, own, reach, to, s);
   }
   free(iou);

@@ -2,7 +2,7 @@
 #include "base/output.h"
 #include "data/coco/cocoeval.h"
 
-// Recalls at a limit are named after it. With COCO's limits, this gives the names of eval_stats.
+// Metrics that use a limit are named after it. COCO's limits give the names of eval_stats.
 const char *eval_stat_key(const EvalSummary *s, int stat, char key[EVAL_KEY]) {
   const EvalStat *e = &eval_stats[stat];
   if (e->recall && e->area == AREA_ALL)

@@ -27,11 +27,12 @@ const EvalStat eval_stats[EVAL_STATS] = {
 };
 static const EvalStat ap_last = {"AP", false, 0, AREA_ALL, LAST};
 
-// The doubles of numpy.linspace, whose last bit decides matches on a threshold: start + i·step, and recall ends at 1.
+// The doubles of numpy.linspace, whose last bit decides matches on a threshold: start + i·step, with the last recall
+// exactly 1.
 static double iou_threshold(int t) { return t * ((0.95 - 0.5) / (THRESHOLDS - 1)) + 0.5; }
 static double recall_point(int r) { return r * (1.0 / (EVAL_RECALLS - 1)); }
 
-// Figures of one category for one area range and one limit on detections.
+// Precision and recall of one category for one area range and one limit on detections.
 typedef struct CurveFigures {
   bool defined;
   double precision[THRESHOLDS], recall[THRESHOLDS]; // precision: mean over the 101 recall points
@@ -41,7 +42,7 @@ typedef struct CategoryFigures {
   CurveFigures at[EVAL_AREAS][EVAL_LIMITS];
 } CategoryFigures;
 
-// Detections of one category, already in the order of images and ranks.
+// Orders detections of one category, already sorted by image and rank, by score.
 static int compare_dt_score(const void *pa, const void *pb) {
   const EvalDt *a = *(EvalDt *const *)pa, *b = *(EvalDt *const *)pb;
   int by_score = eval_compare_score(a->result->score, b->result->score);
@@ -95,14 +96,14 @@ static void match_cell(const EvalCells *e, const EvalCell *c) {
   free(taken);
 }
 
-// A curve at the recall points; returns its mean. Only matches are points of the curve, recall (i + 1) / positives and
-// precision[i]: detections between two matches have the recall of the first and lower precision.
+// A curve at the recall points; returns its mean. Only matches are points of the curve, with recall (i + 1) / positives
+// and precision[i]: detections between two matches have the recall of the first and lower precision.
 static double curve_at_recalls(double *precision, int points, int positives, double curve[EVAL_RECALLS]) {
   for (int i = points - 1; i > 0; i--) precision[i - 1] = MAX(precision[i - 1], precision[i]);
   double sum = 0;
   for (int r = 0, i = 0; r < EVAL_RECALLS; r++) {
     while (i < points && (double)(i + 1) / positives < recall_point(r)) i++;
-    curve[r] = i < points ? precision[i] : 0; // 0 beyond the recall that was reached
+    curve[r] = i < points ? precision[i] : 0; // 0 beyond the highest recall reached
     sum += curve[r];
   }
   return sum / EVAL_RECALLS;
@@ -185,8 +186,8 @@ static int index_of_limit(const int *limits, const EvalStat *s) {
   return -1;
 }
 
-// Mean over the categories that define the figure, or -1. All of them average equally many points, so that the mean of
-// means is pycocotools' mean over all points but for rounding.
+// Mean over the categories for which the metric is defined, or -1. All of them average equally many points, so that the
+// mean of means is pycocotools' mean over all points but for rounding.
 static double mean_stat(const CategoryFigures *figures, int n, const int *limits, const EvalStat *s) {
   int first = s->iou ? (s->iou - 50) / 5 : 0, last = s->iou ? first : THRESHOLDS - 1;
   int limit = index_of_limit(limits, s), count = 0;

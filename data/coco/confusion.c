@@ -8,7 +8,8 @@
 #include "base/record.h"
 #include "base/utf8.h"
 
-enum { MOST_SHOWN = 30, WORST = 10, MISTAKES = 20, NAME = 24 }; // classes of a full table; listed; letters of a name
+// Most classes of a full table; of the lists; letters of a name.
+enum { MOST_SHOWN = 30, WORST = 10, MISTAKES = 20, NAME = 24 };
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ int64_t confusion_right(const Confusion *c) {
   return sum;
 }
 
-// By insertion into the few that are kept, so that a matrix of a thousand classes needs no list of its cells.
+// Inserts into the few that are kept, so that a matrix of a thousand classes needs no list of all its cells.
 int confusion_mistakes(const Confusion *c, Mistake *to, int most) {
   int n = 0;
   for (int i = 0; i < c->classes; i++)
@@ -116,7 +117,7 @@ static void print_count(FILE *f, int width, int64_t n) {
     fprintf(f, "%*s", width, ".");
 }
 
-// Columns are numbered as the rows are.
+// Columns have the numbers of the rows.
 static void print_table(FILE *f, const Confusion *c) {
   const int name = name_width(c), number = digits(c->classes - 1);
   int64_t most = c->classes - 1;

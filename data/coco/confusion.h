@@ -7,7 +7,7 @@
 typedef struct Confusion {
   int classes;
   const int64_t *count;    // [classes, classes] images: the row is the true class, the column the predicted one
-  const char *const *name; // [classes] any text; NULL or "": the class's number is used. NULL: numbers only
+  const char *const *name; // [classes]; NULL or "": the class's number is shown. NULL: numbers only
   // For a detector (data/coco/cocoeval_confusion.h): counts objects instead of images, and the last class is the
   // background: its row has detections that match no object, its column objects that were not detected.
   bool background;
@@ -15,19 +15,19 @@ typedef struct Confusion {
 } Confusion;
 enum { CLASS_NUMBER = 16 };
 const char *confusion_name(const Confusion *c, int class,
-                           char number[CLASS_NUMBER]); // its name, or its number; "background"
+                           char number[CLASS_NUMBER]); // the class's name or number, or "background"
 
-// Of one class. A ratio is NaN if the divisor is 0, and always for the background.
+// Counts and ratios of one class. A ratio is NaN if the divisor is 0, and always for the background.
 typedef struct ClassFigures {
-  int64_t images, predicted, right; // that are of the class, that were predicted as the class, and both
+  int64_t images, predicted, right; // images of the class, predicted as the class, and both
   double precision, recall, f1;     // right / predicted, right / images, 2 · right / (predicted + images)
 } ClassFigures;
 ClassFigures confusion_figures(const Confusion *c, int class);
-int64_t confusion_images(const Confusion *c);     // or objects: without the background's row
+int64_t confusion_images(const Confusion *c);     // images, or for a detector objects: without the background's row
 int64_t confusion_detections(const Confusion *c); // predictions, without the background
 int64_t confusion_right(const Confusion *c);
 
-// Two classes, of which one was predicted for the other.
+// A class and the other class that was predicted for it.
 typedef struct Mistake {
   int truth, predicted;
   int64_t images;
@@ -38,11 +38,11 @@ int confusion_mistakes(const Confusion *c, Mistake *to, int most);
 // As text: accuracy; with up to 30 classes all counts with precision and recall of each class, otherwise the classes
 // that are recognised worst and the most frequent mistakes.
 void confusion_print(FILE *f, const Confusion *c);
-bool confusion_text(const char *path, const Confusion *c, Err *err); // the same to a file
+bool confusion_text(const char *path, const Confusion *c, Err *err); // the same, written to a file
 // One line: {"classes", "images", "right", "top1", "class": [{"name", "images", "predicted", "right", "precision",
 // "recall", "f1"}, …], "matrix": [[…], …]}; the matrix as in `count`, null for NaN. For a detector {"classes",
 // "objects", "detections", "right", "recall", "precision", "rule", "class": [{"name", "objects", "detections", …}, …],
 // "matrix"}: only the matrix includes the background.
 bool confusion_json(const char *path, const Confusion *c, Err *err);
-// Both, as FOLDER/confusion.txt and .json, each replaced atomically.
+// Writes both, as FOLDER/confusion.txt and .json; each is replaced atomically.
 bool confusion_write(const char *folder, const Confusion *c, Err *err);

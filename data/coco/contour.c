@@ -27,7 +27,8 @@ static void add_point(Tracer *t, int x, int y) {
 static int64_t trace_loop(Tracer *t, int x0, int y0) {
   enum { EAST, SOUTH, WEST, NORTH, DIRECTIONS, RIGHT = 1, LEFT = 3 };
   static const int dx[] = {1, 0, -1, 0}, dy[] = {0, 1, 0, -1};
-  static const int right_x[] = {0, -1, -1, 0}, right_y[] = {0, 0, -1, -1}; // pixel ahead to the right, from the corner
+  // The pixel ahead on the right, relative to the corner.
+  static const int right_x[] = {0, -1, -1, 0}, right_y[] = {0, 0, -1, -1};
   int x = x0, y = y0, d = EAST;
   int64_t area = 0;
   do {
@@ -35,7 +36,7 @@ static int64_t trace_loop(Tracer *t, int x0, int y0) {
     area -= (int64_t)y * dx[d];
     x += dx[d];
     y += dy[d];
-    int l = (d + LEFT) % DIRECTIONS; // the pixel ahead to the left is the one to the right of that direction
+    int l = (d + LEFT) % DIRECTIONS; // the pixel ahead on the left is the right one of that direction
     if (!inside(t, y + right_y[d], x + right_x[d])) {
       add_point(t, x, y);
       d = (d + RIGHT) % DIRECTIONS;

@@ -1,4 +1,4 @@
-// Traces the outlines of masks along the cracks between pixels, so that COCO's rasteriser reproduces the mask exactly.
+// Traces the outlines of masks along the edges between pixels, so that COCO's rasteriser reproduces the mask exactly.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,7 +9,7 @@ const char *const crowd_choices[] = {"object", "ignore", NULL};
 // ---- pieces ---------------------------------------------------------------------------------------------------------
 
 typedef struct MaskPiece {
-  int parent; // itself: it is the first span of its piece
+  int parent; // equal to its own index: the first span of its piece
   int64_t area;
 } MaskPiece;
 
@@ -26,7 +26,7 @@ static void join(MaskPiece *p, int i, int k) {
   p[k].area += p[i].area;
 }
 
-// Joins every span with those of the column before that touch it.
+// Joins every span with those of the previous column that touch it.
 static void join_columns(const Spans *s, MaskPiece *piece) {
   for (int i = 0, before = 0; i < s->n; i++) {
     const Span *span = &s->items[i];
@@ -38,7 +38,7 @@ static void join_columns(const Spans *s, MaskPiece *piece) {
 }
 
 bool mask_is_connected(const Rle *mask) {
-  enum { STRAY = 50 }; // a pixel that the brush left
+  enum { STRAY = 50 }; // one pixel in STRAY may be a stray brush mark
   Spans s = spans_of(mask, 0, 0);
   MaskPiece *piece = xmalloc((size_t)s.n * sizeof *piece);
   int64_t area = 0, largest = 0;
@@ -57,7 +57,7 @@ bool mask_is_connected(const Rle *mask) {
 
 typedef struct CategoryCrowds {
   int annotations, crowds;
-  int masks, connected; // of its crowds: those that cover a pixel, and of these those in one piece
+  int masks, connected; // of the category's crowds: masks with a pixel, and connected ones among them
   bool are_objects;
 } CategoryCrowds;
 
@@ -66,7 +66,7 @@ static void judge_mask(const Coco *c, const CocoImage *im, const CocoAnn *a, Cat
   const bool is_borrowed = a->type == SEG_RLE;
   if (is_borrowed) {
     mask = coco_ann_runs(c, a);
-  } else if (!coco_ann_rle(c, a, im->h, im->w, &mask)) { // of no known size
+  } else if (!coco_ann_rle(c, a, im->h, im->w, &mask)) { // an image of unknown size
     of->masks += a->type == SEG_POLYGONS;
     of->connected += a->type == SEG_POLYGONS && a->parts == 1;
     return;
@@ -94,7 +94,7 @@ static void judge_masks(const Coco *c, CategoryCrowds *of) {
   for (int k = 0; k < c->num_categories; k++) of[k].are_objects = 2 * of[k].connected > of[k].masks;
 }
 
-// What was judged of `train` holds for the same categories here, where it has such annotations at all.
+// Applies the decision made for `train` to the same categories here, if `train` has crowds of them.
 static void follow(const Coco *c, const Coco *train, CategoryCrowds *of) {
   CategoryNotes notes = {0};
   Err err;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/utf8.h"
 
-// The next code point, in order to compare: blanks, also those without width, are passed over. 0: the end.
+// The next code point for comparing: skips spaces, including zero-width ones. 0: the end.
 static uint32_t next_letter(const char **at) {
   for (;;) {
     const char *p = *at;

@@ -2,6 +2,6 @@
 #pragma once
 #include <stdbool.h>
 
-// Whether two UTF-8 texts differ only by kinds of spaces, also those without width, and by accents: "é" as one code
-// point or as "e" with a combining accent.
+// Whether two UTF-8 texts differ only in spaces, including zero-width ones, and in the encoding of accents: "é" as one
+// code point or as "e" with a combining accent.
 bool looks_same(const char *a, const char *b);

@@ -11,19 +11,20 @@ typedef struct Corner {
 // A slit, from the upper left corner of a hole's first column westwards to the first outline in its way.
 typedef struct Slit {
   int hole;     // node of that corner
-  int from;     // node that the edge it meets begins with
-  int x;        // where it meets it; y is the corner's
-  int distance; // from `from`, pixels
+  int from;     // first node of the edge that it meets
+  int x;        // x of that point; its y is the corner's
+  int distance; // from node `from`, pixels
 } Slit;
 
 typedef struct Outlines {
   Corner *nodes;
-  int n;     // nodes
+  int n;     // number of nodes
   int *edge; // [h, w + 1]: the node that begins the edge along the left side of this pixel, plus 1; 0: no edge
   int h, w;
 } Outlines;
 
-// Into rings of nodes. first[i] is a node of outline i: of a hole, the upper left corner of its first column.
+// Links the corners into rings of nodes. first[i] is a node of outline i: for a hole, the upper left corner of its
+// first column.
 static void link_nodes(Outlines *o, const Contours *c, int *first) {
   const double *xy = c->xy;
   for (int i = 0; i < c->parts; i++) {
@@ -46,8 +47,8 @@ static void mark_edges(Outlines *o) {
   }
 }
 
-// The pixels on both sides of the first step are the mask's, for a pixel outside of it would be the hole's, and further
-// to the left. So are those on the right of whatever is met.
+// Both pixels along the first step belong to the mask, because a pixel outside the mask would be part of the hole,
+// further to the left. So do both pixels to the right of the point where it ends.
 static Slit slit_of(const Outlines *o, int hole) {
   const Corner *corner = &o->nodes[hole];
   const int *above = o->edge + (size_t)(corner->y - 1) * (o->w + 1), *below = above + o->w + 1;

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/record.h"
 
-// Closes what `r` has begun, of which it is a member.
+// Writes the curves as the last members of the object that `r` has begun, and closes it.
 static void write_curves(FILE *f, Record *r, double ap, EvalPrecision precision) {
   static const char *const keys[EVAL_CURVES] = {"precision_50", "precision_75", "precision"};
   char text[NUMBER_TEXT];

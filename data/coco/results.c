@@ -27,7 +27,7 @@ static char *detections_text(const ResultWriter *w, const CocoResult *found, int
   FILE *f = text_open(&text, &size);
   fputc('[', f);
   for (int i = 0; i < n; i++) {
-    record_begin(&name); // for its escapes: {"category":"name"
+    record_begin(&name); // {"category":"name", a record because it escapes strings
     record_str(&name, "category", result_class_name(&w->classes, found[i].category_id));
     fprintf(f, "%s%s,", i ? "," : "", name.text);
     coco_result_write(f, &found[i], w->polygons);
@@ -50,7 +50,7 @@ static bool add_line(ResultWriter *w, const ResultImage *image, const CocoResult
   record_int(&line, "height", image->h);
   record_raw(&line, "detections", detections);
   record_end(&line);
-  line.text[line.len] = '\n'; // in place of the NUL: a line is one write
+  line.text[line.len] = '\n'; // replaces the NUL, so that a line is a single write
   const bool ok = growing_add(&w->lines, line.text, line.len + 1, err);
   free(detections);
   record_free(&line);

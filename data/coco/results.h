@@ -2,7 +2,7 @@
 //
 //   coco   an array of detections, {image_id, category_id, bbox, score, segmentation}, as COCO's evaluation reads it
 //   jsonl  a line per image: {"image_id", "file_name", "width", "height", "detections": [{category, category_id, bbox,
-//          score, segmentation}, …]}; an image without detections has its line, too
+//          score, segmentation}, …]}; an image without detections has a line too
 //
 // Boxes are x y w h in pixels of the image, masks are COCO's compressed runs and, with `polygons`, also polygons. Both
 // files are written as base/growing.h describes: complete after every image, with a temporary name until they are
@@ -13,7 +13,7 @@
 typedef enum ResultFormat { RESULTS_COCO, RESULTS_JSONL } ResultFormat;
 extern const char *const result_formats[]; // for base/cli.h
 
-// A class that a model knows.
+// A class of the model.
 typedef struct ResultClass {
   int64_t id;       // category_id
   const char *name; // NULL or "": no name
@@ -22,7 +22,8 @@ typedef struct ResultClasses {
   const ResultClass *items;
   int n;
 } ResultClasses;
-const char *result_class_name(const ResultClasses *classes, int64_t id); // "" if it is unknown or has none
+// "" if the id is unknown or the class has no name.
+const char *result_class_name(const ResultClasses *classes, int64_t id);
 
 typedef struct ResultImage {
   int64_t id;
@@ -47,10 +48,10 @@ bool results_open(ResultWriter *w, const char *path, ResultFormat format, bool p
 bool results_add(ResultWriter *w, const ResultImage *image, const CocoResult *found, int n, Err *err);
 // FILE's temporary name; for a pipe its own name: what it has received cannot be taken back.
 const char *results_partial(const ResultWriter *w);
-// Renames unfinished results of an earlier run at FILE and returns the new name; NULL: there are none.
+// The name to which unfinished results of an earlier run were renamed; NULL: there were none.
 const char *results_kept(const ResultWriter *w);
-bool results_direct(const ResultWriter *w); // it is a pipe or a device
+bool results_direct(const ResultWriter *w); // FILE is a pipe or a device
 // Completes the file and renames it to FILE. Releases the writer in any case.
 bool results_commit(ResultWriter *w, Err *err);
-void results_keep(ResultWriter *w);  // leaves the partial file
+void results_keep(ResultWriter *w);  // keeps the partial file
 void results_abort(ResultWriter *w); // removes it

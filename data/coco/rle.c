@@ -74,7 +74,7 @@ Rle rle_from_bits(const uint32_t *bits, int h, int w) {
     while (changes != 0) {
       uint32_t bit = (uint32_t)__builtin_ctz(changes);
       uint32_t at = 32 * word + bit;
-      if (at >= pixels) break; // the last word's spare bits may hold anything
+      if (at >= pixels) break; // unused bits of the last word are undefined
       push_run(&b, at - begin);
       begin = at;
       flip = ~flip;
@@ -104,7 +104,7 @@ void rle_to_bytes(const Rle *r, uint8_t *mask) {
 // Polygons, by the arithmetic of exact/polygon.h. Column-major order makes "from there down" a toggle of the runs: two
 // crossings of a column cancel below the lower one.
 
-// Shell's sort, with gaps that shrink by 9/4 (Tokuda). The C library's would allocate.
+// Shellsort with Tokuda's gaps, which shrink by 9/4. The C library's qsort may allocate.
 static void sort(uint32_t *v, size_t n) {
   size_t gap = 1;
   while (gap < n / 3) gap = gap * 9 / 4 + 1;
@@ -173,7 +173,7 @@ static RunWalk walk_begin(const Rle *r) {
 
 static bool walk_value(const RunWalk *w) { return w->run % 2 != 0; }
 
-// Steps both walks over as many pixels as neither changes in, and returns how many; 0 at the end.
+// Advances both walks over the pixels until the next change in either, and returns how many; 0 at the end.
 static uint32_t walk_together(RunWalk *a, RunWalk *b) {
   uint32_t length = MIN(a->left, b->left);
   a->left -= length;
@@ -222,15 +222,16 @@ Rle rle_merge(const Rle *parts, int count, bool intersect) {
 // COCO's string: each run, from the fourth on as the difference from the last run of its colour, in groups of five bits
 // from the lowest, as characters '0' + group, + 32 if another group follows. The last group carries the sign.
 
-size_t rle_string_room(const Rle *r) { return 7 * (size_t)r->n + 1; } // 33 bits make at most seven groups; and the NUL
+// 33 bits need at most seven groups; 1 for the NUL.
+size_t rle_string_room(const Rle *r) { return 7 * (size_t)r->n + 1; }
 
-// Groups of five bits that x and its sign need.
+// The number of five-bit groups that x and its sign need.
 static int groups_of(int64_t x) {
   const uint64_t magnitude = (uint64_t)(x ^ (x >> 63));
   return (68 - __builtin_clzll(magnitude << 1 | 1)) / 5;
 }
 
-// The first four groups are written whether x has them or not: how long a number is cannot be predicted.
+// Always writes the first four groups, needed or not, because a branch on the number's length would be mispredicted.
 static char *write_number(char *to, int64_t x) {
   const int groups = groups_of(x);
   const uint32_t low = (uint32_t)x;
@@ -258,7 +259,7 @@ char *rle_to_string(const Rle *r) {
 // Reads the number at s[*at] and advances past it; false if there is none.
 static bool decode_number(const char *s, size_t len, size_t *at, int64_t *number) {
   int group = s[*at] - '0';
-  if (group >= 0 && group < 32) { // the only group, as most of the time
+  if (group >= 0 && group < 32) { // a single group, the common case
     ++*at;
     *number = (group ^ 16) - 16;
     return true;
@@ -327,10 +328,12 @@ void rle_bbox(const Rle *r, double bbox[4]) {
   uint32_t left = UINT32_MAX, top = UINT32_MAX, right = 0, bottom = 0, x = 0, y = 0; // where the run begins
   bool any = false;
   for (int i = 0; h > 0 && i < r->n; i++) {
-    uint32_t after = y + r->runs[i], columns = after < h ? 0 : after < 2 * h ? 1 : after / h; // division is slow
+    // Avoids a division, which is slow.
+    uint32_t after = y + r->runs[i], columns = after < h ? 0 : after < 2 * h ? 1 : after / h;
     if (i % 2 != 0 && r->runs[i] != 0) {
       uint32_t last = after - columns * h;
-      bool ends = last == 0, wraps = columns > ends; // wraps into the next column: a bottom and a top pixel are in it
+      // Runs that wrap into the next column contain a bottom and a top pixel.
+      bool ends = last == 0, wraps = columns > ends;
       left = MIN(left, x);
       right = MAX(right, x + columns - ends);
       top = MIN(top, wraps ? 0 : y);
@@ -381,7 +384,7 @@ void rle_iou(const Rle *dt, int dts, const Rle *gt, int gts, const uint8_t *crow
   for (int d = 0; d < dts; d++) rle_bbox(&dt[d], boxes + 4 * (size_t)d);
   for (int g = 0; g < gts; g++) rle_bbox(&gt[g], gt_boxes + 4 * (size_t)g);
   bbox_iou(boxes, dts, gt_boxes, gts, crowd, iou);
-  for (int d = 0; d < dts; d++) // masks whose boxes are apart need no walk
+  for (int d = 0; d < dts; d++) // masks with disjoint boxes need no walk
     for (int g = 0; g < gts; g++, iou++)
       if (*iou > 0) *iou = mask_iou(&dt[d], &gt[g], crowd && crowd[g]);
   free(boxes);

@@ -35,11 +35,12 @@ size_t rle_string_room(const Rle *r);
 bool rle_from_string(Rle *r, const char *s, size_t len, int h, int w, Err *err);
 // The same into the caller's memory, with room for as many runs as the string has characters.
 bool rle_decode(uint32_t *runs, int *n, const char *s, size_t len, int h, int w, Err *err);
-bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err); // to h·w pixels, as a mask's runs must
+// Whether the runs sum to h·w pixels, as a mask's must.
+bool rle_adds_up(const uint32_t *counts, int n, int h, int w, Err *err);
 bool rle_from_counts(Rle *r, const uint32_t *counts, int n, int h, int w, Err *err);
 
 uint64_t rle_area(const Rle *r);
-void rle_bbox(const Rle *r, double bbox[4]); // x y w h, as maskApi's rleToBbox
+void rle_bbox(const Rle *r, double bbox[4]); // x y w h, as in maskApi's rleToBbox
 // IoU of every detection with every ground truth, iou[d * gts + g]; with crowd[g] the union is the detection's area.
 void rle_iou(const Rle *dt, int dts, const Rle *gt, int gts, const uint8_t *crowd, double *iou);
 void bbox_iou(const double *dt, int dts, const double *gt, int gts, const uint8_t *crowd, double *iou); // x y w h

@@ -55,7 +55,7 @@ Rle spans_rle(const Spans *s, int h, int w) {
     const Span part = clipped(s->items[i], image);
     if (part.x < 0 || part.x >= w || part.end <= part.y) continue;
     const uint32_t begin = (uint32_t)part.x * (uint32_t)h + (uint32_t)part.y, length = (uint32_t)(part.end - part.y);
-    if (out.n > 0 && begin == at) { // the top of a column behind the bottom of the one before
+    if (out.n > 0 && begin == at) { // at the top of a column; the last span ends at the bottom of the column before
       out.runs[out.n - 1] += length;
     } else {
       out.runs[out.n++] = begin - at;
@@ -111,7 +111,7 @@ int64_t spans_common_area(const Spans *a, const Spans *b, PixelRect within) {
     const Span p = a->items[i], q = b->items[k];
     const Span both = clipped((Span){p.x, MAX(p.y, q.y), MIN(p.end, q.end)}, within);
     if (p.x == q.x) area += MAX(both.end - both.y, 0);
-    if (p.x < q.x || (p.x == q.x && p.end <= q.end)) // the one that ends first can meet nothing more
+    if (p.x < q.x || (p.x == q.x && p.end <= q.end)) // the one that ends first overlaps nothing further
       i++;
     else
       k++;

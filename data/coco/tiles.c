@@ -7,7 +7,7 @@ static int tiles_along(int side, int tile, int shared) {
 }
 
 TilePlan tiles_plan(int h, int w, int tile, double overlap) {
-  static const double ROUNDING = 1e-3; // pixels: a share such as 0.2f is not quite what was typed
+  static const double ROUNDING = 1e-3; // pixels: a fraction such as 0.2 is inexact in floating point
   const int shared = (int)fmax(0, fmin(ceil(overlap * tile - ROUNDING), tile - 1));
   return (TilePlan){.h = h,
                     .w = w,
@@ -19,7 +19,8 @@ TilePlan tiles_plan(int h, int w, int tile, double overlap) {
 
 int tiles_count(const TilePlan *p) { return p->rows * p->columns; }
 
-// Spread evenly and rounded down: neighbours are at most a tile minus the overlap apart, because that is an integer.
+// Begins are spread evenly and rounded down. Neighbours stay at most a tile minus the overlap apart, because that is an
+// integer.
 static int begin_of(int i, int n, int room) { return n == 1 ? 0 : (int)((int64_t)i * room / (n - 1)); }
 
 PixelRect tiles_at(const TilePlan *p, int i) {

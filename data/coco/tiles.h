@@ -1,7 +1,7 @@
-// Processes large images as overlapping tiles, each a network input, and merges what was detected in them.
+// Splits large images into overlapping tiles, each a network input, and merges the tiles' detections.
 //
-// Tiles: as few per axis as have the requested overlap, spread evenly. So anything no longer or wider than the overlap
-// lies whole in one of them.
+// Tiles: as few per axis as the requested overlap allows, spread evenly. So anything no longer or wider than the
+// overlap lies whole in one of them.
 //
 // Merging: greedy by score, like SAHI's non-maximum merging (Akyon, Altinuc, Temizel, "Slicing Aided Hyper Inference
 // and Fine-tuning for Small Object Detection", ICIP 2022): detections of one class are one object if their masks share

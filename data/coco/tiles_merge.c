@@ -9,12 +9,12 @@ typedef struct TileView {
   const CocoResult *from;
   int tile;
   Spans mask;
-  Spans region;     // what it is compared by: the mask or, where that is empty, the box
+  Spans region;     // compared with others: the mask or, if that is empty, the box
   PixelRect extent; // of region and box
   double box[4];    // x1 y1 x2 y2
   int64_t area;     // of region
-  bool whole;       // reaches no side of its tile that the image goes on behind
-  bool taken;       // by an object
+  bool whole;       // touches no side of its tile beyond which the image continues
+  bool taken;       // already part of an object
 } TileView;
 
 typedef struct Views {
@@ -22,12 +22,12 @@ typedef struct Views {
   int tiles, h, w;
   TileView *items; // tile by tile
   int n;
-  int *first; // [tiles + 1]: of each tile
+  int *first; // [tiles + 1] the first view of each tile
 } Views;
 
 // ---- detections -------------------------------------------------------------------------------------------------
 
-// How near to a side of a tile a detection ends that is cut by it, at most: networks are not exact.
+// A detection that ends within this many pixels of a tile's side counts as cut by it, because networks are not exact.
 static int margin(int side) { return (side + 99) / 100; }
 
 static PixelRect pixels_of(const double box[4], PixelRect within) {
@@ -128,7 +128,7 @@ static void take(TiledObject *o, Views *all, int i) {
   all->items[i].taken = true;
 }
 
-// Whether the object has another that the tile has seen whole.
+// Whether the object contains another detection that this tile sees whole.
 static bool has_whole_of(const TiledObject *o, const Views *all, int tile) {
   for (size_t i = 0; i < o->n; i++) {
     const TileView *v = &all->items[o->views[i]];
@@ -137,7 +137,7 @@ static bool has_whole_of(const TiledObject *o, const Views *all, int tile) {
   return false;
 }
 
-// All that match one of the object's, and those that match these.
+// Adds all detections that match one of the object's, and those that match these in turn.
 static void grow(TiledObject *o, Views *all, int seed) {
   o->n = 0;
   take(o, all, seed);
@@ -167,7 +167,8 @@ static CocoResult result_of(const CocoResult *from, const double box[4], const S
 
 static int64_t mask_area(const TileView *v) { return v->mask.n ? v->area : 0; }
 
-// Takes its best detection, which came first, with the box and mask of the largest or of all.
+// The object as a result: its best detection, which was added first, with the box and mask of the largest detection or
+// of all.
 static CocoResult shape(const TiledObject *o, const Views *all) {
   const TileView *best = &all->items[o->views[0]], *largest = best;
   double box[4];

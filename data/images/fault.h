@@ -9,7 +9,7 @@ typedef enum FaultType {
   FAULT_CUT,         // the file is truncated
   FAULT_CORRUPT,     // `text` describes the error
   FAULT_UNSUPPORTED, // `text` says what it is and what to do
-  FAULT_MEMORY,      // there was not enough
+  FAULT_MEMORY,      // out of memory
 } FaultType;
 
 typedef struct ImageFault {
@@ -17,7 +17,7 @@ typedef struct ImageFault {
   char text[128];
 } ImageFault;
 
-// Fills it and returns false, like err_set.
+// Fills *f and returns false, like err_set.
 static inline bool PRINTF_LIKE(3, 4) fault_set(ImageFault *fault, FaultType type, const char *fmt, ...) {
   fault->type = type;
   va_list args;

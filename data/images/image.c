@@ -15,7 +15,7 @@ void image_free(Image *im) {
   *im = (Image){0};
 }
 
-// Names the format of a file that is not an image.
+// Refuses a file that is neither JPEG nor PNG, naming its format if known.
 static bool refuse_other(const uint8_t *bytes, size_t size, ImageFault *fault) {
   const char *what = foreign_file(bytes, size);
   if (!what) what = size == 0 ? "the file is empty; copy or download it again" : "not a JPEG or PNG file; convert it";
@@ -39,7 +39,7 @@ static bool read_header(const uint8_t *bytes, size_t size, int *h, int *w, Image
   return true;
 }
 
-// The likely cause of a refused file, and a solution.
+// Refuses a file with a message: the likely cause and what to do.
 static bool refuse(const char *name, const ImageFault *fault, Err *err) {
   switch (fault->type) {
   case FAULT_CUT:
@@ -81,7 +81,7 @@ int image_orientation(const uint8_t *bytes, size_t size) {
 
 bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
-  uint8_t start[4096]; // holds most headers; long metadata before a JPEG's frame sends us to the whole file
+  uint8_t start[4096]; // enough for most headers; with long metadata before the frame of a JPEG, the whole file is read
   FILE *f = fopen(path, "rb");
   size_t size = f ? fread(start, 1, sizeof start, f) : 0;
   if (f) fclose(f);
@@ -102,7 +102,7 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   return ok;
 }
 
-// Pixels [h, w, 3] to rgb, upright.
+// Writes pixels [h, w, 3] to rgb, rotated upright.
 static void write_upright(uint8_t *rgb, const uint8_t *pixels, int h, int w, int orientation) {
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;

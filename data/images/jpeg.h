@@ -30,14 +30,14 @@ enum {
 typedef struct JpegSegment {
   int marker;
   const uint8_t *body; // after the marker and the two bytes of length
-  size_t size;         // of the body, or of the part of it that the file has
+  size_t size;         // of the body, or of the part of it that is in the file
 } JpegSegment;
 
 typedef enum JpegStep { JPEG_SEGMENT, JPEG_END, JPEG_CUT, JPEG_BAD } JpegStep;
 
 typedef struct JpegFrame {
   int marker; // JPEG_SOF0 … JPEG_SOF15
-  int bits;   // a sample
+  int bits;   // per sample
   int h, w;
 } JpegFrame;
 

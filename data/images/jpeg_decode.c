@@ -10,7 +10,7 @@
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_MAX_DIMENSIONS 65536
-// stb_image's allocator takes no argument, so the thread has to know its own. Scratch memory is zeroed.
+// stb_image's allocator takes no context argument, hence a variable per thread. Scratch memory is zeroed.
 static _Thread_local Scratch *decoding;
 #define STBI_MALLOC(bytes) scratch_take(decoding, bytes)
 #define STBI_REALLOC_SIZED(p, old, bytes) scratch_resize(decoding, p, old, bytes)
@@ -28,12 +28,13 @@ static const char unexplained[] = "malformed";
 
 enum { COMPONENTS = 4, TABLES = 4, STANDARD_TABLES = 2 };
 
-// We walk the segments and hand them to stb_image one by one, because its own walk takes the end of the file for an
-// endless row of zeros, and files without a scan for pictures.
+// The segments are found here and passed to stb_image one by one, because stb_image's own loop reads zeros past the end
+// of a file and accepts files without a scan.
 typedef struct Decoder {
   stbi__jpeg *stb;
-  stbi__context input;                                                 // the segment or scan that stb_image reads
-  size_t beyond;                                                       // zero bytes that it got after the end of that
+  stbi__context input; // the segment or scan that stb_image reads
+  // Zero bytes that it was given after the end of the input.
+  size_t beyond;
   bool has_frame, has_scans, has_quants[TABLES], has_codes[2][TABLES]; // DC, AC
   bool has_scan[COMPONENTS];
   stbi__uint16 quants[COMPONENTS][64]; // of each component, as they were at its first scan
@@ -44,7 +45,7 @@ typedef struct Decoder {
 static int give_zero(void *decoder, char *to, int room) {
   (void)room;
   Decoder *d = decoder;
-  d->input.img_buffer_original = d->input.img_buffer; // stb_image counts what lies between
+  d->input.img_buffer_original = d->input.img_buffer; // stb_image uses the distance between the two
   d->beyond++;
   *to = 0;
   return 1;
@@ -144,7 +145,7 @@ static const uint8_t *scan_end(const uint8_t *p, const uint8_t *end, int *restar
   return end;
 }
 
-// How often the scan restarts: after each interval of MCUs but the last.
+// The number of restarts in the scan: one after each interval of MCUs but the last.
 static int restarts_due(const stbi__jpeg *z) {
   if (!z->restart_interval) return 0;
   const int n = z->order[0];
@@ -177,12 +178,12 @@ static bool need_tables(Decoder *d, int n) {
   return (!dc || need_codes(d, false, z->img_comp[n].hd)) && (!ac || need_codes(d, true, z->img_comp[n].ha));
 }
 
-// stb_image finds a component by its id, and takes one that the scan names twice.
+// stb_image looks components up by id, and accepts a scan that names one twice.
 static bool take_scan_header(Decoder *d, const JpegSegment *s) {
   stbi__jpeg *z = d->stb;
   if (!d->has_frame) return CORRUPT("a scan before the frame header");
   feed(d, s->body - 2, s->size + 2);
-  stbi__g_failure_reason = "a scan names a component that the frame lacks"; // for which stb_image has no words
+  stbi__g_failure_reason = "a scan names a component that the frame lacks"; // for which stb_image gives no reason
   if (!stbi__process_scan_header(z)) return stb_refuses(d);
   stbi__g_failure_reason = unexplained;
   for (int i = 0; i < z->scan_n; i++) {
@@ -213,7 +214,7 @@ static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, cons
   if (d->beyond > (size_t)MAX(z->code_bits, 0) / 8)
     return CORRUPT("the scan at byte %td ends before the last pixel", data - d->bytes);
   if (d->beyond == 0) scan_end(d->input.img_buffer, *at, &left);
-  if (restarts - left < due) // stb_image has given up where it expected one
+  if (restarts - left < due) // stb_image stopped where it expected a restart
     return CORRUPT("misplaced restart markers in the scan at byte %td", data - d->bytes);
   return true;
 }
@@ -243,7 +244,7 @@ static bool take_file(Decoder *d, size_t size) {
   return true;
 }
 
-// As libjpeg takes them (jdapimin.c): JFIF is YCbCr, then Adobe's marker counts, then the names of the components.
+// As in libjpeg (jdapimin.c): JFIF means YCbCr; otherwise Adobe's marker decides, then the components' ids.
 static JpegColors colors_of(const stbi__jpeg *z) {
   const int components = z->s->img_n, adobe = z->app14_color_transform; // -1: none
   if (components == 1) return JPEG_GRAY;

@@ -1,4 +1,4 @@
-// Decodes JPEG files to RGB with stb_image, which is compiled only here: it decodes segments, scans and blocks.
+// Decodes JPEG files to RGB with stb_image, which decodes segments, scans and blocks and is compiled only here.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

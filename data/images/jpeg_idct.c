@@ -3,11 +3,12 @@
 #include <string.h>
 #include "base/basics.h"
 
-// Columns, then rows. Output i and 7 - i of a transform are the sum and the difference of two products, of the even and
-// of the odd inputs. Factors are cosines times 2^13; libjpeg's butterflies multiply out to these.
+// Columns, then rows. Output i and 7 - i of a transform are the sum and the difference of two products, one with the
+// even and one with the odd inputs. The factors are cosines times 2^13, to which libjpeg's butterflies multiply out.
 enum { BLOCK = 8, HALF = 4, FRACTION = 13, KEPT = 2 };          // bits; those kept after the first pass
 enum { FIRST = FRACTION - KEPT, SECOND = FRACTION + KEPT + 3 }; // bits rounded away; a pass is √8 too large
-enum { FIRST_BIAS = 1 << (FIRST - 1), SECOND_BIAS = (1 << (SECOND - 1)) + (128 << SECOND) }; // half; samples' 128
+// 0.5 for rounding; 128 added to samples.
+enum { FIRST_BIAS = 1 << (FIRST - 1), SECOND_BIAS = (1 << (SECOND - 1)) + (128 << SECOND) };
 
 static const int16_t even[HALF][HALF] = { // of inputs 0, 4, 2, 6
     {8192, 8192, 10703, 4433},
@@ -30,7 +31,7 @@ static uint32_t dot(const int16_t factor[HALF], int a, int b, int c, int d) { //
          (uint32_t)factor[3] * (uint32_t)d;
 }
 
-// From each column of `in` to a row of `out`.
+// Transforms each column of `in` into a row of `out`.
 static void transform(const int16_t in[BLOCK][BLOCK], int16_t out[BLOCK][BLOCK], uint32_t bias, int shift) {
   for (int x = 0; x < BLOCK; x++)
     for (int i = 0; i < HALF; i++) {
@@ -59,7 +60,7 @@ void jpeg_idct(uint8_t *samples, int pitch, const int16_t coefficients[64]) {
 #else
 #include <emmintrin.h>
 
-// Of four columns: pairs ab and cd hold their inputs in turn.
+// Dot products of four columns, whose inputs are interleaved in the pairs ab and cd.
 static inline __m128i dots(const int16_t factor[HALF], __m128i ab, __m128i cd) {
   const __m128i f01 = _mm_set1_epi32((uint16_t)factor[0] | factor[1] * (1 << 16));
   const __m128i f23 = _mm_set1_epi32((uint16_t)factor[2] | factor[3] * (1 << 16));
@@ -92,7 +93,7 @@ static inline void transpose(__m128i row[BLOCK]) {
   }
 }
 
-static inline bool is_flat(const __m128i row[BLOCK]) { // one coefficient at most, the mean
+static inline bool is_flat(const __m128i row[BLOCK]) { // only the DC coefficient, if any
   __m128i others = _mm_srli_si128(row[0], sizeof(int16_t));
   for (int i = 1; i < BLOCK; i++) others = _mm_or_si128(others, row[i]);
   return _mm_movemask_epi8(_mm_cmpeq_epi8(others, _mm_setzero_si128())) == 0xffff;
@@ -101,7 +102,7 @@ static inline bool is_flat(const __m128i row[BLOCK]) { // one coefficient at mos
 void jpeg_idct(uint8_t *samples, int pitch, const int16_t coefficients[64]) {
   __m128i row[BLOCK];
   memcpy(row, coefficients, sizeof row);
-  if (is_flat(row)) { // as most blocks of chroma
+  if (is_flat(row)) { // most chroma blocks are
     const int32_t mean = saturate(coefficients[0] * (1 << KEPT)) * even[0][0] + SECOND_BIAS;
     for (int y = 0; y < BLOCK; y++) memset(samples + y * pitch, MIN(MAX(mean >> SECOND, 0), 255), BLOCK);
     return;

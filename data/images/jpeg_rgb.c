@@ -33,13 +33,13 @@ static void widen_sums(const uint16_t *restrict in, int w, uint8_t *restrict out
   out[2 * w - 1] = (uint8_t)((4 * in[w - 1] + 7) >> 4);
 }
 
-// Row y of the picture from a component: `out`, or the component's own row. out and sums have room for a row and what
+// A component's row y at the image's resolution: `out`, or the component's own row. out and sums hold a row plus what
 // the last sample adds.
 static const uint8_t *upsample_row(const JpegPlane *p, int y, uint8_t *out, uint16_t *sums) {
   const int row = y / p->down, below = y % p->down;
   const uint8_t *near = p->at + (ptrdiff_t)row * p->pitch;
   if (p->right == 1 && p->down == 1) return near;
-  const int next = MIN(MAX(below ? row + 1 : row - 1, 0), p->h - 1); // the nearer of the rows beside it
+  const int next = MIN(MAX(below ? row + 1 : row - 1, 0), p->h - 1); // the nearer neighbouring row
   const uint8_t *far = p->at + (ptrdiff_t)next * p->pitch;
   const bool smooth = p->w > 2; // libjpeg repeats narrower rows
   if (p->right == 1 && p->down == 2) {
@@ -59,8 +59,8 @@ static const uint8_t *upsample_row(const JpegPlane *p, int y, uint8_t *out, uint
 
 static inline uint8_t clamp(int16_t v) { return (uint8_t)MIN(MAX(v, 0), 255); }
 
-// 1.402, 0.71414, 0.34414 and 1.772 (T.871, 7) in sixteen bits of fraction, less what is whole: factors of sixteen bits
-// are multiplied several times faster. To planes, because few processors write every third byte.
+// 1.402, 0.71414, 0.34414 and 1.772 (T.871, section 7) as 16-bit fractions without their integer parts: 16-bit factors
+// multiply several times faster. Writes planes, because few processors can store every third byte.
 static void ycc_to_rgb(const uint8_t *const row[3], int w, uint8_t *restrict red, uint8_t *restrict green,
                        uint8_t *restrict blue) {
   const uint8_t *y = row[0], *cb = row[1], *cr = row[2];
@@ -82,7 +82,7 @@ static void interleave(const uint8_t *restrict a, const uint8_t *restrict b, con
   }
 }
 
-// Times black, of which 255 is none; the product is rounded. ycck: the colours are those of the print's complement.
+// Multiplies by black, where 255 is none, and rounds. ycck: the colours are complements.
 static void darken(uint8_t *restrict rgb, const uint8_t *restrict black, int w, bool ycck) {
   for (int i = 0; i < 3 * w; i++) {
     const unsigned t = (ycck ? 255u - rgb[i] : rgb[i]) * black[i / 3] + 128u;
@@ -92,7 +92,7 @@ static void darken(uint8_t *restrict rgb, const uint8_t *restrict black, int w, 
 
 bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch) {
   static const int counts[] = {[JPEG_GRAY] = 1, [JPEG_YCC] = 3, [JPEG_RGB] = 3, [JPEG_CMYK] = 4, [JPEG_YCCK] = 4};
-  enum { BEYOND = 4, MOST = 4 }; // samples of the last, beside its first; components
+  enum { BEYOND = 4, MOST = 4 }; // further pixels of the last sample; components
   const size_t room = (size_t)p->w + BEYOND;
   uint8_t *rows = scratch_take(scratch, (MOST + 3) * room), *colors[3];
   uint16_t *sums = scratch_take(scratch, room * sizeof *sums);

@@ -19,5 +19,5 @@ typedef struct JpegPlanes {
   JpegPlane plane[4];
 } JpegPlanes;
 
-// Writes rgb[h, w, 3]; false if memory is out.
+// Writes rgb[h, w, 3]; false if out of memory.
 bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch);

@@ -17,13 +17,13 @@ typedef struct Encoder {
   size_t n, cap;
   uint32_t pending; // bits not written yet, in the lowest `count`
   int count;
-  uint8_t zigzag[CELLS];   // cell of the block at each place of the file's order
+  uint8_t zigzag[CELLS];   // cell of the block at each position of the file's order
   uint8_t quant[2][CELLS]; // luminance and chrominance, by cell
   float basis[BLOCK][BLOCK];
   Code dc[12], ac[256];
 } Encoder;
 
-// Table K.1 and the corner of K.2 that is not 99.
+// Table K.1, and the corner of table K.2; its other values are 99.
 static const uint8_t luminance[CELLS] = {16, 11, 10, 16, 24,  40,  51,  61,  12, 12, 14, 19, 26,  58,  60,  55,
                                          14, 13, 16, 24, 40,  57,  69,  56,  14, 17, 22, 29, 51,  87,  80,  62,
                                          18, 22, 37, 56, 68,  109, 103, 77,  24, 35, 55, 64, 81,  104, 113, 92,
@@ -32,7 +32,7 @@ static const uint8_t chrominance[4][4] = {{17, 18, 24, 47}, {18, 21, 26, 66}, {2
 
 // ---- tables ---------------------------------------------------------------------------------------------------------
 
-// Codes of a length are consecutive, and those of the next one go on from there (T.81 annex C).
+// Codes of the same length are consecutive, and longer ones continue from there (T.81 annex C).
 static void make_codes(bool ac, Code *codes) {
   uint8_t table[JPEG_TABLE_ROOM];
   jpeg_standard_table(ac, 0, table);
@@ -56,7 +56,7 @@ static void make_tables(Encoder *e, int quality) {
     int y = i / BLOCK, x = i % BLOCK;
     int table[2] = {luminance[i], y < 4 && x < 4 ? chrominance[y][x] : 99};
     for (int k = 0; k < 2; k++) e->quant[k][i] = (uint8_t)MIN(MAX((table[k] * scale + 50) / 100, 1), 255);
-    // row y of the basis: the cosine of frequency y
+    // Row y of the basis: the cosine of frequency y
     e->basis[y][x] = (y ? 0.5f : sqrtf(0.125f)) * cosf((float)M_PI / 16 * (float)((2 * x + 1) * y));
   }
   make_zigzag(e->zigzag);
@@ -75,7 +75,7 @@ static void put_bytes(Encoder *e, const uint8_t *bytes, size_t n) {
   for (size_t i = 0; i < n; i++) put_byte(e, bytes[i]);
 }
 
-// Marker and length of a segment that holds `size` bytes.
+// Writes the marker and length of a segment with `size` bytes of data.
 static void put_segment(Encoder *e, int marker, int size) {
   put_bytes(e, (uint8_t[]){0xff, (uint8_t)marker, (uint8_t)((size + 2) >> 8), (uint8_t)(size + 2)}, 4);
 }
@@ -85,7 +85,7 @@ static void put_bits(Encoder *e, unsigned bits, int count) {
   for (e->count += count; e->count >= 8; e->count -= 8) {
     int byte = e->pending >> (e->count - 8) & 0xff;
     put_byte(e, byte);
-    if (byte == 0xff) put_byte(e, 0); // so that no data look like a marker
+    if (byte == 0xff) put_byte(e, 0); // so that data never look like a marker
   }
 }
 
@@ -97,7 +97,7 @@ static int bits_of(int value) {
   return n;
 }
 
-// A value's low bits; negative ones are written less one, so that their first bit is 0.
+// Writes a value's low bits. Negative values are written minus one, so that their first bit is 0.
 static void put_value(Encoder *e, int value, int bits) {
   put_bits(e, (unsigned)(value < 0 ? value - 1 : value) & ((1u << bits) - 1), bits);
 }
@@ -142,7 +142,7 @@ static void put_block(Encoder *e, const float in[CELLS], const uint8_t *quant, i
   if (run) put_code(e, e->ac[0]);
 }
 
-// An 8 × 8 block of every component, JFIF's YCbCr about 0. Past the edge the last pixel is repeated.
+// Reads an 8 × 8 block of each component: JFIF's YCbCr, centred at 0. Edge pixels are repeated.
 static void take_block(const Image *im, int top, int left, float block[COMPONENTS][CELLS]) {
   for (int i = 0; i < CELLS; i++) {
     int y = MIN(top + i / BLOCK, im->h - 1), x = MIN(left + i % BLOCK, im->w - 1);

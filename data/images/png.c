@@ -24,7 +24,7 @@ static void write_chunk(FILE *f, const char *type, const uint8_t *data, size_t s
   fwrite(tail, 1, sizeof tail, f);
 }
 
-// Of left (a), above (b) and above left (c), the one nearest to a + b - c.
+// Whichever of left (a), above (b) and above left (c) is nearest to a + b - c.
 static int paeth(int a, int b, int c) {
   int pa = abs(b - c), pb = abs(a - c), pc = abs(a + b - 2 * c);
   return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
@@ -44,7 +44,8 @@ static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, si
   return sum;
 }
 
-// Every row as one byte that names its filter and the filtered row, by the heuristic of the specification (12.8).
+// Writes each row as its filter's number and the filtered bytes; filters are chosen by the specification's heuristic
+// (12.8).
 static uint8_t *filter_image(const PngPixels *im, size_t *size) {
   const size_t bpp = (size_t)im->channels * (size_t)im->sample_bytes, stride = (size_t)im->w * bpp;
   uint8_t *out = xmalloc((stride + 1) * im->h), *trial = xmalloc(stride), *zeros = xcalloc(stride, 1);
@@ -66,8 +67,8 @@ static uint8_t *filter_image(const PngPixels *im, size_t *size) {
   return out;
 }
 
-enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; a chunk has so many beside its data
-enum { DEFLATE_BYTES = 268 << 10 };              // that zlib takes to compress, as its manual says
+enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; CHUNK: of a chunk without its data
+enum { DEFLATE_BYTES = 268 << 10 };              // memory of a zlib compressor, from its manual
 static const char keyword[] = "Software";        // its NUL separates it from the text
 
 static void write_image(FILE *f, const PngPixels *im, int level, const char *software) {
@@ -114,7 +115,7 @@ bool png_write_pixels(const char *path, const PngPixels *im, int level, const ch
   if (!f) return err_set(err, "cannot write %s: %s", path, strerror(errno));
   write_image(f, im, level, software);
   const bool failed = ferror(f);
-  int reason = errno; // of a write; what was still to be written may fail, too
+  int reason = errno; // of a write; closing may fail too and change errno
   if (fclose(f) == 0 && !failed) return true;
   if (!failed) reason = errno;
   err_set(err, "cannot write all of %s: %s", path, strerror(reason));

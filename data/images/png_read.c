@@ -5,7 +5,7 @@
 
 enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
 enum { NONE, SUB, UP, AVERAGE, PAETH, FILTER_LAST = PAETH }; // filters of rows
-enum { SIGNATURE = 8, IHDR_SIZE = 13, CHUNK = 12 };          // bytes; a chunk has so many beside its data
+enum { SIGNATURE = 8, IHDR_SIZE = 13, CHUNK = 12 };          // bytes; CHUNK: of a chunk without its data
 
 static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
 
@@ -36,7 +36,7 @@ bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault
   return true;
 }
 
-// Which depths go with which colour is table 11.1 of the standard.
+// The depths allowed for each colour type are in table 11.1 of the standard.
 static bool header_ok(const PngHeader *h, const uint8_t *bytes, ImageFault *fault) {
   static const uint8_t depths[] = {[GRAY] = 1 | 2 | 4 | 8 | 16,
                                    [RGB] = 8 | 16,
@@ -55,10 +55,10 @@ static bool header_ok(const PngHeader *h, const uint8_t *bytes, ImageFault *faul
 
 typedef struct PngFile {
   PngHeader header;
-  uint8_t palette[256][3]; // black from its end on
+  uint8_t palette[256][3]; // entries that the file lacks are black
   bool has_palette;
   const uint8_t *first; // IDAT chunk; the others follow it
-  uint64_t packed_size; // of all IDAT together
+  uint64_t packed_size; // of all IDAT chunks together
 } PngFile;
 
 // Takes one chunk; `last` is the one before it.
@@ -69,7 +69,7 @@ static bool take_chunk(PngFile *f, const Chunk *c, const Chunk *last, ImageFault
     if (!f->first) f->first = c->type - 4;
     f->packed_size += c->size;
   } else if (is(c, "PLTE")) {
-    if (f->header.color != PALETTE) return true; // a suggestion
+    if (f->header.color != PALETTE) return true; // only a suggestion for displays
     if (f->first || c->size == 0 || c->size % 3 || c->size > sizeof f->palette)
       return fault_set(fault, FAULT_CORRUPT, "a palette of %u bytes%s", c->size, f->first ? " after the pixels" : "");
     memset(f->palette, 0, sizeof f->palette);
@@ -128,7 +128,7 @@ static int inflate_chunks(z_stream *z, const PngFile *f, uint8_t *out, size_t wa
       out += room - z->avail_out;
       want -= room - z->avail_out;
     } while (status == Z_OK && (z->avail_in > 0 || z->avail_out == 0));
-    if (status == Z_BUF_ERROR) status = Z_OK; // it wants the next chunk
+    if (status == Z_BUF_ERROR) status = Z_OK; // it needs the next chunk
   }
   return status == Z_STREAM_END && want > 0 ? Z_BUF_ERROR : status;
 }
@@ -146,14 +146,14 @@ static bool inflate_all(const PngFile *f, uint8_t *out, size_t want, Scratch *sc
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-// Of left (a), above (b) and above left (c), the one nearest to a + b - c.
+// Whichever of left (a), above (b) and above left (c) is nearest to a + b - c.
 static inline uint8_t paeth(int a, int b, int c) {
   const int pa = abs(b - c), pb = abs(a - c), pc = abs(a + b - 2 * c);
   const int nearest = pb <= pc ? b : c;
   return (uint8_t)(pa <= pb && pa <= pc ? a : nearest);
 }
 
-// Undoes the filter of a row in place. `up` is the row above, zeros for the first; bpp bytes are a pixel, at least 1.
+// Undoes the filter of a row in place. `up` is the row above, zeros for the first; bpp: bytes per pixel, at least 1.
 static inline void unfilter_pixels(int filter, uint8_t *restrict row, const uint8_t *restrict up, size_t size,
                                    const size_t bpp) {
   const size_t first = MIN(bpp, size);
@@ -169,7 +169,7 @@ static inline void unfilter_pixels(int filter, uint8_t *restrict row, const uint
     for (size_t i = bpp; i < size; i++) row[i] += (uint8_t)((row[i - bpp] + up[i]) / 2);
     break;
   case PAETH:
-    for (size_t i = 0; i < first; i++) row[i] += up[i]; // with nothing to the left, above is the nearest
+    for (size_t i = 0; i < first; i++) row[i] += up[i]; // without left neighbours, Paeth predicts the byte above
     for (size_t i = bpp; i < size; i++) row[i] += paeth(row[i - bpp], up[i], up[i - bpp]);
     break;
   default: break;
@@ -177,7 +177,7 @@ static inline void unfilter_pixels(int filter, uint8_t *restrict row, const uint
 }
 
 static void unfilter_row(int filter, uint8_t *row, const uint8_t *up, size_t size, size_t bpp) {
-  switch (bpp) { // constants make loops that the compiler unrolls
+  switch (bpp) { // constants, so that the compiler unrolls the loops
   case 1: unfilter_pixels(filter, row, up, size, 1); break;
   case 2: unfilter_pixels(filter, row, up, size, 2); break;
   case 3: unfilter_pixels(filter, row, up, size, 3); break;
@@ -192,10 +192,10 @@ static inline void put(uint8_t *to, uint8_t r, uint8_t g, uint8_t b) {
   to[2] = b;
 }
 
-// The w pixels of a row, `step` bytes apart in the picture.
+// Writes the w pixels of a row, `step` bytes apart in the image.
 static void write_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, ptrdiff_t step) {
   const PngHeader *h = &f->header;
-  const int sample = h->bits == 16 ? 2 : 1; // bytes, of which the first is the upper
+  const int sample = h->bits == 16 ? 2 : 1; // bytes per sample, upper byte first
   const int bits = h->bits, top = (1 << MIN(bits, 8)) - 1;
   switch (h->color) {
   case GRAY:
@@ -240,7 +240,7 @@ static size_t row_size(const PngHeader *h, int w) { return ((size_t)w * samples(
 static int pass_w(const PngHeader *h, const PngPass *p) { return (h->w - p->x + p->dx - 1) / p->dx; }
 static int pass_h(const PngHeader *h, const PngPass *p) { return (h->h - p->y + p->dy - 1) / p->dy; }
 
-// With the byte before each row that names its filter. A pass without columns has no rows.
+// Includes the filter byte before each row. A pass without columns has no rows.
 static size_t pass_size(const PngHeader *h, const PngPass *p) {
   return pass_w(h, p) > 0 ? (size_t)pass_h(h, p) * (row_size(h, pass_w(h, p)) + 1) : 0;
 }
@@ -270,7 +270,7 @@ bool png_read(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch,
   const int count = h->interlaced ? COUNT(adam7) : COUNT(whole);
   size_t filtered_size = 0;
   for (int i = 0; i < count; i++) filtered_size += pass_size(h, &passes[i]);
-  enum { DEFLATE_MOST = 1032 }; // bytes that one can stand for
+  enum { DEFLATE_MOST = 1032 }; // the most bytes that a compressed byte can decode to
   if (filtered_size / DEFLATE_MOST > f.packed_size)
     return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes are too few for %d×%d pixels",
                      (unsigned long long)f.packed_size, h->w, h->h);

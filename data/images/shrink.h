@@ -1,4 +1,4 @@
-// Scales photographs down by an integer factor before they are copied to a device that would read few of their pixels.
+// Scales images down by an integer factor before they are copied to a device that would read few of their pixels.
 #pragma once
 #include <stdint.h>
 

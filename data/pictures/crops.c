@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "data/coco/spans.h"
 
-// Also true if there is no such folder, or it is not a folder: creating it then reports the error.
+// Also true if there is no such folder, or it is not a folder; then creating it reports any error.
 static bool is_empty(const char *folder) {
   DIR *dir = opendir(folder);
   if (!dir) return errno == ENOENT || errno == ENOTDIR;
@@ -28,7 +28,7 @@ bool crops_open(Crops *c, const char *folder, bool alpha, const ResultClasses *c
 
 void crops_close(Crops *c) { pictures_close(&c->pictures); }
 
-enum { CLASS_TEXT = 40 }; // bytes: a file's name has room for the image's
+enum { CLASS_TEXT = 40 }; // bytes, so that the image's name fits into the file's name
 
 // Makes a text safe as a part of a file name: characters that are special to a shell, a path or the name itself become
 // '_'.
@@ -41,7 +41,7 @@ static void class_text(const char *name, char text[CLASS_TEXT + 1]) {
   text[n] = 0;
 }
 
-// In integers, whatever the box's values are.
+// Converts to an integer from 0 to `most`, whatever the value.
 static int whole(double x, int most) { return (int)fmax(0, fmin(x, most)); }
 
 static PixelRect rect_of(const CocoResult *r, int h, int w) {
@@ -50,7 +50,7 @@ static PixelRect rect_of(const CocoResult *r, int h, int w) {
                      whole(ceil(b[1] + b[3]), h)};
 }
 
-// The pixels of the rectangle: [h, w, 4], opaque inside the mask, or [h, w, 3].
+// Copies the pixels of the rectangle: [h, w, 4], opaque inside the mask, or [h, w, 3].
 static void cut(const Image *image, PixelRect r, const uint8_t *mask, uint8_t *out) {
   for (int y = r.y1; y < r.y2; y++)
     for (int x = r.x1; x < r.x2; x++) {

@@ -1,6 +1,6 @@
 // Crops: a PNG for each detection, cut out of the image along its box. IMAGE-0001-CLASS.png is named after the image,
 // the detection's position in its results and the class. The names sort like the results and are unique if the images'
-// names are: a class has no dash in them.
+// names are, because CLASS contains no dash.
 #pragma once
 #include "data/coco/results.h"
 #include "data/pictures/pictures.h"

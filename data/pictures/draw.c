@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "data/pictures/font.h"
 
-// Vivid, apart from each other under the common colour blindnesses as far as sixteen can be, neighbours in the list
-// most of all.
+// Sixteen vivid colours, as distinguishable as possible with the common types of colour blindness, neighbours in the
+// list most of all.
 static const Colour palette[] = {{255, 89, 94},  {25, 130, 196}, {255, 202, 58},  {138, 201, 38},
                                  {155, 93, 229}, {255, 146, 76}, {0, 187, 249},   {241, 91, 181},
                                  {0, 175, 145},  {198, 120, 70}, {104, 109, 224}, {220, 230, 80},
@@ -18,7 +18,7 @@ typedef struct Rect {
   float x1, y1, x2, y2;
 } Rect;
 
-// The box in pixels of the drawing, clipped to it; what is not a number becomes 0.
+// The box in pixels of the drawing, clipped to it; NaN becomes 0.
 static Rect item_box(const Image *im, const DrawItem *d, float factor) {
   float w = (float)im->w, h = (float)im->h;
   Rect r = {d->x1 * factor, d->y1 * factor, d->x2 * factor, d->y2 * factor};
@@ -35,9 +35,9 @@ static float overlap(Rect a, Rect b) {
   return w > 0 && h > 0 ? w * h : 0;
 }
 
-// A piecewise cubic kernel by its two parameters: Mitchell and Netravali, "Reconstruction filters in computer
-// graphics", 1988. Pictures take Catmull-Rom; masks a softer one that rounds the staircase and yet keeps a lone pixel
-// above half.
+// A piecewise cubic kernel with two parameters: Mitchell and Netravali, "Reconstruction filters in computer graphics",
+// 1988. Images are enlarged with Catmull-Rom; masks with a softer kernel that smooths staircases but keeps a single
+// pixel above one half.
 typedef struct Kernel {
   float b, c;
 } Kernel;
@@ -118,7 +118,7 @@ static uint8_t *column_distances(const Image *im, const uint8_t *mask, int x0, i
   return distance;
 }
 
-// How much of a pixel's surroundings the mask covers, by the weights 1 2 1 both ways.
+// The fraction of a pixel's neighbourhood that the mask covers, with weights 1 2 1 along both axes.
 static float mask_share(const Image *im, const uint8_t *mask, int y, int x) {
   float sum = 0;
   for (int dy = -1; dy <= 1; dy++) {
@@ -130,8 +130,9 @@ static float mask_share(const Image *im, const uint8_t *mask, int y, int x) {
   return sum;
 }
 
-// Fills the mask and lines it just inside its edge, so that touching instances keep a line each. The line fades by the
-// distance to the nearest pixel outside; pixels just outside take a share of it, which smooths the staircase.
+// Fills the mask and draws its outline just inside the edge, so that touching instances keep separate outlines. The
+// outline fades with the distance to the nearest pixel outside; pixels just outside get a fraction of it, for
+// anti-aliasing.
 static void draw_mask(Image *im, const uint8_t *mask, Rect box, Colour c, float line) {
   int x0 = MAX((int)box.x1 - 1, 0), x1 = MIN((int)box.x2 + 1, im->w);
   int y0 = MAX((int)box.y1 - 1, 0), y1 = MIN((int)box.y2 + 1, im->h), w = x1 - x0;
@@ -170,13 +171,13 @@ static void draw_plate(Image *im, Rect r, float radius, Colour c, float alpha) {
       image_blend(im, y, x, c, alpha * fminf(fmaxf(0.5f - rounded_distance(r, radius, x, y), 0), 1));
 }
 
-// The outline runs inside the box, whose edges are brought onto pixels: a line between two pixels would be a blur.
+// The outline runs inside the box, whose edges are aligned to pixels: a line between two pixels would be blurred.
 static void draw_box(Image *im, Rect r, Colour c, float line) {
   r = (Rect){roundf(r.x1), roundf(r.y1), roundf(r.x2), roundf(r.y2)};
   float radius = fminf(2 * line, fminf(r.x2 - r.x1, r.y2 - r.y1) / 2);
   int margin = (int)ceilf(line + radius);
   for (int y = (int)r.y1; y < (int)r.y2; y++) {
-    bool crossing = y >= (int)r.y1 + margin && y < (int)r.y2 - margin; // only the two upright sides are met here
+    bool crossing = y >= (int)r.y1 + margin && y < (int)r.y2 - margin; // only the two vertical sides cross these rows
     for (int x = (int)r.x1; x < (int)r.x2; x++) {
       if (crossing && x == (int)r.x1 + margin) x = MAX(x, (int)r.x2 - margin);
       float d = rounded_distance(r, radius, x, y);
@@ -191,7 +192,7 @@ typedef struct Layout {
   int num_boxes, num_plates;
 } Layout;
 
-// How much of the objects a plate would hide: the sum over boxes of the share of each that it covers.
+// How much of the objects a plate would hide: the sum of the fractions of boxes that it covers.
 static float hidden_share(const Layout *l, Rect plate) {
   float sum = 0;
   for (int i = 0; i < l->num_boxes; i++) {
@@ -201,8 +202,8 @@ static float hidden_share(const Layout *l, Rect plate) {
   return sum;
 }
 
-// The position at a box, outside its corners or inside, where a label of that size hides least and touches no other.
-// False: there is none, or it would hide too much.
+// Finds the position near the corners of a box, outside or inside, where a label of that size hides least and touches
+// no other label. False: there is none, or it would hide too much.
 static bool place_label(const Image *im, const Layout *l, Rect box, float w, float h, Rect *plate) {
   const float xs[] = {box.x1, box.x2 - w, (box.x1 + box.x2 - w) / 2}, ys[] = {box.y1 - h, box.y1, box.y2, box.y2 - h};
   float least = 0.6f;
@@ -212,7 +213,7 @@ static bool place_label(const Image *im, const Layout *l, Rect box, float w, flo
     Rect at = {x, y, x + w, y + h};
     bool allowed = x >= 0 && y >= 0 && at.y2 <= (float)im->h;
     for (int k = 0; k < l->num_plates; k++) allowed &= overlap(at, l->plates[k]) == 0;
-    float hidden = hidden_share(l, at) + 0.01f * (float)i; // of equals the first: above, at the left
+    float hidden = hidden_share(l, at) + 0.01f * (float)i; // in a tie the first, above left
     if (!allowed || hidden >= least) continue;
     least = hidden;
     *plate = at;
@@ -274,7 +275,7 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
     l.boxes[i] = item_box(im, &items[i], (float)factor);
     order[i] = (ItemOrder){i, area(l.boxes[i])};
   }
-  qsort(order, (size_t)n, sizeof *order, by_key); // large first, so that what is small stays on top
+  qsort(order, (size_t)n, sizeof *order, by_key); // large ones first, so that small ones stay on top
   for (int i = 0; i < n; i++) {
     int k = order[i].item;
     if (items[k].mask) draw_item_mask(im, items[k].mask, factor, item_colour(k), 1.5f * line);

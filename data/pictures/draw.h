@@ -12,5 +12,5 @@ typedef struct DrawItem {
 
 // Draws n items, coloured by index. Small images are enlarged by an integer factor first, so that labels are legible:
 // the image may be larger on return. Labels do not overlap, higher scores take precedence, and they hide as little of
-// the objects as possible; a label for which there is no room is omitted.
+// the objects as possible; a label that does not fit is omitted.
 void draw_overlay(Image *im, const DrawItem *items, int n);

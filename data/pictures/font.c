@@ -1,10 +1,11 @@
 #include "data/pictures/font.h"
 #include <math.h>
 
-// A glyph is a few strokes through points of a grid whose unit is a ninth of the height of capitals. A point is two
-// characters, x and y, in 0 … 9, a … c; y runs downwards: 0 tops of capitals, 3 tops of small letters, 9 baseline,
-// c descenders. A stroke that begins with ~ is a quadratic B-spline with its ends held fast, with @ a closed one: it
-// bends towards its control points as a pen would. One point twice is a dot.
+// A glyph is a few strokes through points of a grid; the unit is a ninth of the height of capitals. A point is two
+// characters, x and y, in 0 … 9, a … c; y increases downwards: 0 is the top of capitals, 3 of small letters, 9 the
+// baseline,
+// c the bottom of descenders. A stroke that begins with ~ is a quadratic B-spline that starts and ends at its first and
+// last points; with @ it is closed. The same point twice is a dot.
 static const char *const glyphs[] = {
     ['!'] = "0006 0909",
     ['"'] = "0002 2022",
@@ -112,7 +113,7 @@ typedef struct Point {
 static int grid_digit(char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; }
 static Point middle(Point a, Point b) { return (Point){(a.x + b.x) / 2, (a.y + b.y) / 2}; }
 
-// Next code point as a glyph's index: ASCII stays, anything longer is a question mark. 0 at the end.
+// The next character: ASCII as it is, any other code point as a question mark. 0 at the end.
 static int next_char(const char **text) {
   unsigned char c = (unsigned char)*(*text)++;
   if (c < 0x80) return c >= ' ' && c <= '~' ? c : c ? '?' : 0;
@@ -147,7 +148,7 @@ typedef struct Pen {
   Colour colour;
 } Pen;
 
-// Coverage of a glyph's pixels before they are blended: its strokes meet without darkening each other.
+// Coverage of a glyph's pixels, collected before blending so that pixels where strokes meet are not blended twice.
 enum { PATCH = 128 };
 typedef struct Patch {
   int x, y, h, w; // pixels of the image
@@ -225,7 +226,7 @@ void font_draw(Image *im, float x, float baseline, float size, Colour c, const c
   Pen pen = {.im = im, .y = baseline - pen_units * size / UNITS, .scale = size / UNITS, .colour = c};
   float at = x + pen_units * pen.scale;
   for (int glyph; (glyph = next_char(&text));) {
-    pen.x = roundf(at - 0.5f) + 0.5f; // upright stems fall on pixel centres and stay sharp
+    pen.x = roundf(at - 0.5f) + 0.5f; // vertical stems lie on pixel centres and stay sharp
     if (glyph != ' ') draw_glyph(&pen, glyph);
     at += ((float)glyph_units(glyph) + gap_units) * pen.scale;
   }

@@ -14,10 +14,10 @@ static inline void image_blend(Image *im, int y, int x, Colour c, float alpha) {
   p[2] = (uint8_t)(p[2] + alpha * (c.b - p[2]) + 0.5f);
 }
 
-// Larger capitals, in pixels, are cut off at the right.
+// Maximum height of capitals in pixels; larger ones are cut off at the right.
 enum { FONT_MAX = 80 };
 // Width in pixels of a line of text whose capitals are `size` pixels tall.
 float font_width(const char *text, float size);
-// Writes the text from pen position (x, baseline) rightwards, clipped to the image. UTF-8: what is not ASCII shows as
-// ?.
+// Writes the text from pen position (x, baseline) rightwards, clipped to the image. UTF-8; characters other than ASCII
+// are drawn as "?".
 void font_draw(Image *im, float x, float baseline, float size, Colour c, const char *text);

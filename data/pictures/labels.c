@@ -23,7 +23,7 @@ bool labels_open(Labels *l, const char *folder, LabelValues values, const Result
 
 void labels_close(Labels *l) { pictures_close(&l->pictures); }
 
-// Samples of 16 bits have their upper byte first.
+// 16-bit samples are stored with the upper byte first.
 static void paint(uint8_t *bytes, int h, int w, int sample_bytes, const Rle *mask, int value) {
   if (mask->h != h || mask->w != w) return;
   Spans spans = spans_of(mask, 0, 0);

@@ -3,7 +3,7 @@
 //   instances  16 bits: a detection's position in the image's results, from 1
 //   classes    its category_id: 8 bits if all ids of the model fit, else 16, for all maps of a run
 //
-// Where masks overlap, the first detection, which has the best score, is in front.
+// Where masks overlap, the first detection, which has the highest score, is on top.
 #pragma once
 #include "data/coco/results.h"
 #include "data/pictures/pictures.h"

@@ -33,8 +33,8 @@ static int compare_stems(const void *a, const void *b) {
   return order ? order : ((const Stem *)a)->position - ((const Stem *)b)->position;
 }
 
-// The first name "stem-N" from *number on that is no file's own. A number is all that follows its last dash, so that
-// names of different stems differ, too.
+// The first name "stem-N" with N ≥ *number that is not the stem of another file. N is everything after the last dash,
+// so that names made from different stems differ too.
 static char *numbered(const Stem *stem, int *number, const Stem *all, int n) {
   for (;; ++*number) {
     char *name = xasprintf("%.*s-%d", stem->length, stem->text, *number);
@@ -113,10 +113,10 @@ void overlays_close(Overlays *o) {
 
 // ---- pictures -----------------------------------------------------------------------------------------------------
 
-// Checks for memory for a copy of the image, for drawing on it and for compressing it, before any is taken: a picture
-// is not worth ending the program for.
+// Checks in advance that there is memory for a copy of the image, for drawing on it and for compressing it, because
+// running out of memory for an overlay should not end the program.
 static bool drawing_fits(const Image *image) {
-  enum { COPY = 3, MASK = 2, FILTERED = 3, PACKED = 4 }; // bytes of a pixel
+  enum { COPY = 3, MASK = 2, FILTERED = 3, PACKED = 4 }; // bytes per pixel
   return memory_suffices((size_t)image->h * (size_t)image->w * (COPY + MASK + FILTERED + PACKED));
 }
 
@@ -127,7 +127,7 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   draw_overlay(&picture, items, n);
   // Not named after the image, whose name may have the maximum length.
   char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
-  unlink(tmp); // of a killed run, or a link
+  unlink(tmp); // left by a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
   if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "cannot write %s: %s", o->path[i], strerror(errno));
   const int reason = errno;

@@ -11,9 +11,9 @@ typedef struct Overlays {
   int rank; // several ranks may write to the folder; their temporary files differ
 } Overlays;
 
-// Names each overlay after its image's file, ending in .png. If files of several folders share a name, the first has it
-// and the others are numbered: x.png, x-2.png, x-3.png, skipping names that other files have. The names depend only on
-// the list.
+// Names each overlay after its image's file, ending in .png. If files of several folders share a name, the first keeps
+// it and the others are numbered: x.png, x-2.png, x-3.png, skipping names that other files have. The names depend only
+// on the list.
 void overlays_open(Overlays *o, const char *folder, const char *const *files, int n);
 // False, naming it, if an overlay would overwrite one of these files, or any other file that is not an overlay: the
 // folder may hold images that are not read, such as another split's.
@@ -25,6 +25,6 @@ bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *fil
 char *overlays_name(const Overlays *o, int i);
 char *overlays_numbered(const char *file, int64_t number);
 // Draws the items over a copy of image i and writes the overlay, replacing a file of that name; a link is replaced, not
-// its target. False if memory is out or it cannot be written; then the old file is kept.
+// its target. False if out of memory or if it cannot be written; then the old file is kept.
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err);
 void overlays_close(Overlays *o);

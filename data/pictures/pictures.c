@@ -44,8 +44,9 @@ static bool is_another(const Pictures *p, const char *path) {
 }
 
 static bool replace(const Pictures *p, const char *path, const PngPixels *pixels, int level, Err *err) {
-  char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank); // the picture's name may be as long as any
-  unlink(tmp);                                                    // of a killed run, or a link
+  // Not named after the picture, whose name may have the maximum length.
+  char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank);
+  unlink(tmp); // left by a killed run, or a link
   bool ok = png_write_pixels(tmp, pixels, level, p->type, err);
   if (ok && rename(tmp, path) != 0) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
   const int reason = errno;

@@ -12,9 +12,10 @@ typedef struct Pictures {
 // Makes the folder if necessary. The type is not copied.
 bool pictures_open(Pictures *p, const char *folder, const char *type, int rank, Err *err);
 // Writes FOLDER/NAME.png, replacing a file of that name; a link is replaced, not its target. False if the existing file
-// is not a picture of the same type, if memory for compressing it is out, or if it cannot be written, with the reason
-// also in errno; then the old file is kept.
+// is not a picture of the same type, if there is not enough memory to compress it, or if it cannot be written, with the
+// reason also in errno; then the old file is kept.
 bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels, int level, Err *err);
-// Memory for a picture that is not worth ending the program for; NULL with a message that names it. Free with free().
+// Allocates memory for a picture; NULL, with a message that names the picture, instead of ending the program. Free with
+// free().
 uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err *err);
 void pictures_close(Pictures *p);

@@ -60,7 +60,7 @@ bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err) {
 
 void thumbnail_close(Thumbnail *t) { image_free(&t->image); }
 
-// Draws over a copy; masks are the items' own.
+// Draws the items over a copy of the thumbnail; frees their masks.
 static Jpeg draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
   Image im = image_alloc(t->image.h, t->image.w);
   Jpeg file;

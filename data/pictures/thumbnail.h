@@ -2,14 +2,14 @@
 #pragma once
 #include "data/batches/dataset.h"
 
-typedef struct Jpeg { // a file in memory
+typedef struct Jpeg { // a JPEG file in memory
   uint8_t *bytes;     // NULL: there is none
   size_t size;
 } Jpeg;
 
 typedef struct Thumbnail {
   Image image;
-  float sx, sy; // of its pixels per pixel of the data set's image
+  float sx, sy; // thumbnail pixels per pixel of the data set's image
 } Thumbnail;
 
 // Reads image i and scales its longer side down to at most `side` pixels; each pixel is the mean of what it covers.

@@ -25,7 +25,7 @@ static Vec3 mix(Vec3 a, Vec3 b, float t) {
 }
 static float difference(Vec3 a, Vec3 b) { return hypotf(hypotf(a.v[0] - b.v[0], a.v[1] - b.v[1]), a.v[2] - b.v[2]); }
 
-// Two colours and a pattern that leads from one to the other.
+// Two colours and a pattern that blends between them.
 typedef enum Pattern { PATTERN_CLOUDS, PATTERN_STRIPES, PATTERN_CHECKS, PATTERN_GRAIN, PATTERNS } Pattern;
 enum { LATTICE = 16 };
 typedef struct Texture {
@@ -87,7 +87,7 @@ typedef struct Figure {
   float corner_x[MAX_CORNERS], corner_y[MAX_CORNERS]; // pixels from the centre
 } Figure;
 
-// Corners on the unit circle or inside it, before the turn: star and cross by their inner corners too.
+// Computes the corners, on or inside the unit circle before the rotation; star and cross have inner corners too.
 static void set_corners(Figure *f, float turn) {
   static const float inner_star = 0.45f, arm = 0.36f; // radius of the notches; half the width of an arm
   static const int corners[SHAPE_CLASSES] = {0, 4, 3, 10, 12, 0};
@@ -138,7 +138,7 @@ static float figure_distance(const Figure *f, float x, float y) {
 static Figure roll_figure(Dice *d, int size) {
   Figure f = {.category = roll_int(d, 0, SHAPE_CLASSES - 1), .parts = 1};
   float side = (float)size;
-  f.radius = side / 16 * powf(4, roll(d, 0, 1)); // each octave of size as likely as another
+  f.radius = side / 16 * powf(4, roll(d, 0, 1)); // every octave of sizes is equally likely
   f.x[0] = roll(d, 0.8f * f.radius, side - 0.8f * f.radius);
   f.y[0] = roll(d, 0.8f * f.radius, side - 0.8f * f.radius);
   set_corners(&f, roll(d, 0, 6.2831853f));
@@ -184,8 +184,8 @@ typedef struct ShapeCanvas {
   int n;
 } ShapeCanvas;
 
-// Puts the figure into the map of owners, or leaves all as it was when it is hardly in the image or would hide more
-// than half of another.
+// Enters the figure into the map of owners; leaves the map unchanged if the figure is hardly inside the image or would
+// hide more than half of another one.
 static bool claim(ShapeCanvas *c, const Figure *f) {
   FigureSpan s = figure_span(f, c->size, 1);
   size_t stride = (size_t)c->size;

@@ -43,10 +43,10 @@ static char *annotation_text(const ShapeInstance *s, int image_id, uint64_t choi
   uint8_t *pixels = xmalloc((size_t)r->h * r->w);
   rle_to_bytes(r, pixels);
   Contours outline;
-  bool whole = contours_trace(&outline, pixels, r->h, r->w); // no hole
+  bool whole = contours_trace(&outline, pixels, r->h, r->w); // false: the mask has a hole
   Encoding encoding = choice % 8 == 0 ? ENCODE_COUNTS : choice % 8 == 1 ? ENCODE_STRING : ENCODE_POLYGONS;
   if (!whole && encoding == ENCODE_POLYGONS) encoding = choice & 8 ? ENCODE_COUNTS : ENCODE_STRING;
-  if (s->crowd) encoding = ENCODE_COUNTS; // as COCO has its crowds
+  if (s->crowd) encoding = ENCODE_COUNTS; // as crowds are in COCO
 
   char *text = NULL;
   size_t size;
@@ -141,7 +141,7 @@ static bool write_split(const ShapesConfig *config, const char *name, int count,
   }
   bool ok = s.failed == count || err_set(err, "%s", s.err.msg);
   if (ok) ok = write_annotations(&s, err);
-  for (int stale = count + 1, gone = 0; ok && gone == 0; stale++) { // of a larger data set that stood here
+  for (int stale = count + 1, gone = 0; ok && gone == 0; stale++) { // of a larger data set that was here before
     char *path = image_path(&s, stale);
     gone = unlink(path);
     free(path);
@@ -156,7 +156,7 @@ static bool write_split(const ShapesConfig *config, const char *name, int count,
 bool shapes_write(const ShapesConfig *c, Err *err) {
   static const char *const parts[] = {"annotations", "train", "val"};
   if (!shapes_folder_take(c, "shapes.json", parts, COUNT(parts), err)) return false;
-  for (int i = 1; i < COUNT(parts); i++) { // annotations come last: where they stand the images are complete
+  for (int i = 1; i < COUNT(parts); i++) { // annotations are written last: if they exist, all images do
     char *path = xasprintf("%s/annotations/instances_%s.json", c->dir, parts[i]);
     unlink(path);
     free(path);

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "data/batches/detection_limit.h"
 
-enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // objects of a category; names in one sentence; images in a run
+enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // few objects; most names in a sentence; least images of a run
 
 static void PRINTF_LIKE(2, 3) hurt(Advice *a, const char *fmt, ...) {
   CHECK(a->num_hurts < COUNT(a->hurts));
@@ -182,14 +182,15 @@ static int suit_size(const Split *t) {
   return round32(stored * fmin(fmax(2 * need * (double)s->scale50, 1), 2));
 }
 
-// The fewest canvases that pad nearly as little as the most.
+// The fewest canvases whose padding is nearly as small as with the maximum number.
 static int suit_canvases(const Survey *s, int asked) {
   int n = 1;
   while (s->padding[n - 1] > s->padding[MAX_CANVASES - 1] + 0.05) n++;
   return MAX(n, asked);
 }
 
-// As many images as have the pixels of torchvision's batch, two of 800 x 1333, but at least 20 batches an epoch.
+// The batch size with about the pixels of torchvision's batch, two images of 800 x 1333, but with at least 20 batches
+// per epoch.
 static int suit_batch(const Split *t, int size) {
   const double grow = (double)size / t->data.resize.size;
   double largest = 1;
@@ -200,13 +201,13 @@ static int suit_batch(const Split *t, int size) {
   return batch;
 }
 
-// 0: the default of 12 epochs suits; more if these would show the network fewer images than SHOWN.
+// 0: the default of 12 epochs is enough; otherwise as many epochs as show the network SHOWN images.
 static int suit_epochs(const Dataset *d) {
   const int epochs = (SHOWN + d->num_images - 1) / d->num_images;
   return epochs > 12 ? epochs : 0;
 }
 
-// "" where the usual limit does.
+// "" if the default limit is enough.
 static const char *suit_detections(const Split *t, const Split *v, char flag[32]) {
   const int most = MAX(t->data.max_objects, v ? v->data.max_objects : 0);
   *flag = '\0';
@@ -219,7 +220,7 @@ static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empt
   a->batch = suit_batch(t, size);
   const Resize *r = &t->data.resize;
   char longer[32] = "";
-  if (r->max_size != r->size * 5 / 3) // which is what --size alone makes it
+  if (r->max_size != r->size * 5 / 3) // the default that follows from --size
     snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
   bool empty = keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images;
   char length[32] = "";

@@ -19,7 +19,8 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   if (!s->open) return;
   mask_forms_check(&s->data.coco, &s->stop);
   const CategoryList known = train && train->open ? dataset_categories(&train->data) : (CategoryList){0};
-  if (known.n) dataset_take_categories(&s->data, &known, &s->stop); // where it cannot, it is shown as it is
+  // If they do not match, the split is shown with its own.
+  if (known.n) dataset_take_categories(&s->data, &known, &s->stop);
   if (!train && s->data.coco.num_categories == 0 && coco_has_categories(&s->data.coco, &s->stop))
     err_set(&s->stop, "%s: no categories to train on; list them in \"categories\"", s->data.coco.path);
   survey_take(&s->survey, &s->data);
@@ -129,7 +130,7 @@ static int category_at(const Diagnosis *f, const CocoCategory *c) {
   return i;
 }
 
-// Those of both splits, the ones with most objects first.
+// The categories of both splits, those with most objects first.
 static void find_categories(Diagnosis *f, const Checkup *c) {
   const Split *of[FOUND_SPLITS] = {&c->train, &c->val};
   int known[FOUND_SPLITS];
@@ -143,7 +144,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
         f->categories++;
         *to = (FoundCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
       }
-      to->count[s] = MAX(to->count[s], 0) + of[s]->survey.category[k].objects; // an id may come again
+      to->count[s] = MAX(to->count[s], 0) + of[s]->survey.category[k].objects; // ids may be repeated
       if (s > 0) continue;
       to->images = of[s]->survey.category[k].images;
       to->size = (double)of[s]->survey.category[k].size;

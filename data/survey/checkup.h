@@ -20,5 +20,5 @@ typedef struct Checkup { // the results
 
 void checkup_take(Checkup *c, const CheckupOptions *o);
 void checkup_free(Checkup *c);
-// The findings; the caller adds the command and its note. Free before the checkup.
+// Fills in the diagnosis; the caller adds the command and its note. Free it before the checkup.
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o);

@@ -72,7 +72,7 @@ static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_objec
          bit(DEFECT_BOX_EMPTY, !is_object && !a->crowd && a->category >= 0);
 }
 
-// Whether the two boxes, x1 y1 x2 y2, overlap by less than half of what both cover.
+// Whether the IoU of two boxes, x1 y1 x2 y2, is below one half.
 static bool apart(const double a[4], const double b[4]) {
   double w = fmin(a[2], b[2]) - fmax(a[0], b[0]), h = fmin(a[3], b[3]) - fmax(a[1], b[1]);
   double both = fmax(w, 0) * fmax(h, 0);
@@ -107,7 +107,7 @@ static uint32_t mask_defects(const Coco *c, const CocoAnn *a, const CocoImage *i
   return bit(DEFECT_BOX_APART, true);
 }
 
-// Thin polygons are within the image and cover no pixel of it.
+// Whether the mask covers no pixel, as a thin polygon can.
 static bool covers_no_pixel(const Coco *c, const CocoAnn *a, const CocoImage *im) {
   Scratch scratch = {0};
   Rle mask;
@@ -116,7 +116,7 @@ static bool covers_no_pixel(const Coco *c, const CocoAnn *a, const CocoImage *im
   return none;
 }
 
-typedef struct Room { // for the objects of an image
+typedef struct Room { // buffers for the objects of an image
   TwiceObject *object;
   size_t cap;
   bool *is_copy; // [coco.num_anns]
@@ -164,7 +164,7 @@ static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
   }
   char *path = dataset_path(d, i);
   size_t size;
-  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // a pipe would be waited for
+  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
   if (bytes) {
     look->turned = image_orientation((const uint8_t *)bytes, size) > 1;
     f->file_key[i] = file_key(bytes, size);
@@ -238,7 +238,7 @@ static void begin(Defects *f, const Coco *c) {
   f->of_type[DEFECT_NO_IMAGE] = (DefectCount){c->unknown_image, c->unknown_image_ann, -1};
 }
 
-// Of the first `images` but for those left out, which may be NULL.
+// Examines the annotations of the first `images` images, except those in left_out, which may be NULL.
 static void look_at_all_annotations(Defects *f, int images, const bool *left_out, float extra) {
   Room room = {.is_copy = xcalloc((size_t)f->coco->num_anns, sizeof *room.is_copy)};
   for (int i = 0; i < images; i++)

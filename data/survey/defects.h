@@ -13,7 +13,7 @@ typedef enum Defect {
   DEFECT_CROWD,       // marked as a crowd but taken as an object
   DEFECT_BOX_EMPTY,   // its box has no area inside the image
   DEFECT_BOX_BEYOND,  // its box reaches more than a pixel beyond the image
-  DEFECT_BOX_APART,   // its box and its mask are in different places
+  DEFECT_BOX_APART,   // its box and its mask do not match
   DEFECT_TWICE,       // duplicate: same image and category, nearly the same box and mask
   DEFECT_MASK_NONE,   // the annotation has no mask
   DEFECT_MASK_BAD,    // all or part of the mask cannot be read
@@ -32,10 +32,11 @@ typedef struct DefectInfo {
   const char *what;      // "boxes that reach …"
   const char *treatment; // what training does
   const char *scored;    // what an evaluation does; NULL: the same
-  const char *of;        // what DefectCount.id is of: "annotation", "image", "category"
+  const char *of;        // what DefectCount.id identifies: "annotation", "image", "category"
 } DefectInfo;
 extern const DefectInfo defect_info[DEFECTS];
-const char *defect_treatment(Defect defect, bool scored); // what is done about it, there
+// How it is treated in training or, if scored, in an evaluation.
+const char *defect_treatment(Defect defect, bool scored);
 
 typedef struct DefectCount {
   int count;
@@ -49,7 +50,7 @@ typedef struct Defects {
   uint32_t *of_image; // [coco.num_images] bit 1 << Defect for the image and its annotations
   uint32_t *of_ann;   // [coco.num_anns] likewise
   char **reason;      // [coco.num_images] why the file cannot be used; NULL if it can, or was not read
-  int corners;        // number of DEFECT_BOX_APART that fit if read as x1 y1 x2 y2
+  int corners;        // number of DEFECT_BOX_APART whose box matches if read as x1 y1 x2 y2
   int turned;         // image files with an EXIF orientation
   uint64_t *file_key; // [num_images] equal for equal files: size and CRC of the bytes; 0 if it was not read
   double decode_ms;   // median time for an image on one core; 0 if none was decoded

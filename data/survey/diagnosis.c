@@ -65,7 +65,7 @@ static void print_categories(FILE *out, const Diagnosis *f) {
     line_print(out, "  %-32s %10s %10s", "class", f->split[0].name, other);
   else
     line_print(out, "  %-24s %10s %10s %10s %10s", "category", "objects", "in images", "median px", other);
-  int listed = 0, known = 0; // of training
+  int listed = 0, known = 0; // of the training split
   for (int i = 0; i < f->categories; i++) {
     const FoundCategory *c = &f->category[i];
     if (c->count[0] < 0) continue;

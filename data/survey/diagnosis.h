@@ -1,4 +1,4 @@
-// The doctor's findings on a data set of any type: the terminal and the page show them in the same sentences.
+// The doctor's results for a data set of any type: the terminal and the page show the same sentences.
 #pragma once
 #include <stdio.h>
 #include "data/survey/histograms.h"
@@ -12,7 +12,7 @@ typedef struct Said { // "images", "91; without an object: 1"
 typedef struct FoundSplit {
   char *name; // NULL: there is no such split
   char *stop; // why training would stop; NULL: it would not
-  // For a split that could be opened:
+  // If the split could be opened:
   const Dataset *data; // NULL: it could not be opened
   Said said[8];        // statistics
   int num_said;
@@ -33,7 +33,7 @@ typedef struct FoundWrong {
   int split; // -1: concerns both splits
   int count;
   char *what, *treatment;
-  char *detail[3]; // lines: the first example, possible causes; NULL: no more
+  char *detail[3]; // the first example and possible causes, a line each; ends with NULL
 } FoundWrong;
 
 typedef struct DefectTypes { // types of defects that an image can have, for filtering images
@@ -48,7 +48,7 @@ typedef struct Diagnosis { // zero-initialise
   char *unseen;            // what was not examined: " in the annotations; …"; NULL: nothing was left out
   bool sound;              // training can start and nothing is wrong
   FoundSplit split[FOUND_SPLITS];
-  char *absent;            // says that there is no evaluation split; may be NULL
+  char *absent;            // message that there is no evaluation split; may be NULL
   FoundCategory *category; // in the order in which they are listed
   int categories;
   FoundWrong *wrong;
@@ -63,7 +63,7 @@ typedef struct Diagnosis { // zero-initialise
 // Adds a line of statistics to the split.
 void found_say(FoundSplit *s, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void found_wrong(Diagnosis *f, int split, const char *what, int count, const char *treatment);
-void found_detail(Diagnosis *f, const char *fmt, ...) PRINTF_LIKE(2, 3); // adds a detail to the last finding
+void found_detail(Diagnosis *f, const char *fmt, ...) PRINTF_LIKE(2, 3); // adds a detail to the last defect
 void found_hurt(Diagnosis *f, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void diagnosis_print(FILE *out, const Diagnosis *f);
 void diagnosis_free(Diagnosis *f); // does not free the data sets

@@ -11,7 +11,7 @@ void examination_take(Examination *e, const char *split, bool scored, const Data
   if (d->type != &objects_with_masks) return;
   defects_find(&e->defects, d, scored ? DEPTH_HEADERS : DEPTH_ANNOTATIONS, NULL);
   if (train) defects_find_shared(&e->defects, d, train);
-  for (int i = 0; scored && i < d->num_images; i++) // said here, and not again when it is read
+  for (int i = 0; scored && i < d->num_images; i++) // reported here, not again when it is read
     if (e->defects.reason[d->image[i]]) atomic_store(&d->reported[i], 1);
 }
 
@@ -54,7 +54,7 @@ static void write_rows(FILE *f, const Examination *e, int image, int64_t id, uin
     if (defects & 1) write_row(f, e, k, image, id, k == DEFECT_FILE ? e->defects.reason[image] : NULL);
 }
 
-// What the reader drops: of these the first is known.
+// Lists what the reader dropped, of which only the first example is known.
 static void write_dropped(FILE *f, const Examination *e) {
   for (int k = 0; k < DEFECTS; k++) {
     const DefectCount *found = &e->defects.of_type[k];
@@ -96,7 +96,7 @@ bool examination_write(const Examination *e, int n, const char *path, Err *err) 
 void examination_list(const Examination *e, int n, const char *path) {
   Err err;
   if (!examination_any(e, n))
-    unlink(path); // of a run before
+    unlink(path); // left by an earlier run
   else if (examination_write(e, n, path, &err))
     line_print(stderr, "defects in the data are listed in %s", path);
   else

@@ -19,9 +19,10 @@ void examination_print(const Examination *e, FILE *out);
 // For --strict: false if a ground truth has a defect, with a message that names the first, the number of types and what
 // to do.
 bool examination_passes(const Examination *e, Err *err);
-// Whether any of n has a defect.
+// Whether any of the n examinations has a defect.
 bool examination_any(const Examination *e, int n);
 // Writes the rows of data/batches/bad_images.h for n examinations to a file.
 bool examination_write(const Examination *e, int n, const char *path, Err *err);
-// The same for a run's folder, in which there is no such file without a defect; says where it is, or why it is not.
+// The same for a run's folder, where no file is written if there is no defect; prints where it is, or why it could not
+// be written.
 void examination_list(const Examination *e, int n, const char *path);

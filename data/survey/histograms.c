@@ -53,7 +53,8 @@ void histograms_take(Histograms *h, const Dataset *d, bool objects) {
     take_sizes(h, d, i);
     if (count) value[n++] = count;
   }
-  for (int i = 0; i < left_out; i++) value[n++] = 0; // left_out has all of them, also those that are kept
+  // Left_out counts all images without objects, even if they are kept.
+  for (int i = 0; i < left_out; i++) value[n++] = 0;
   if (objects) h->per_image = tally(value, n);
   free(value);
 }

@@ -22,6 +22,6 @@ typedef struct Histograms {
   Tally image;            // images by the square root of height · width, as stored, rounded
 } Histograms;
 
-// `objects`: they have boxes in images resized by d->resize.
+// `objects`: the images have boxes and are resized by d->resize.
 void histograms_take(Histograms *h, const Dataset *d, bool objects);
 void histograms_free(Histograms *h);

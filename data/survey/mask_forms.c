@@ -12,7 +12,7 @@ const char *const seg_form_texts[SEG_FORMS] = {
     [FORM_FRACTIONS] = "polygons with coordinates from 0 to 1; COCO's are in pixels",
 };
 
-// Whether nothing of the annotation's segmentation can be used. False without one.
+// Whether the annotation has a segmentation of which no part can be used.
 static bool unusable(const CocoAnn *a, const CocoImage *im, SegForm *form) {
   const int *e = a->extent;
   *form = a->form;

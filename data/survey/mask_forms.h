@@ -14,7 +14,7 @@ typedef struct MaskForms {
 } MaskForms;
 
 MaskForms mask_forms(const Coco *c);
-// The form of more than half of the unusable ones, otherwise FORM_OTHER.
+// The form of more than half of the unusable masks; FORM_OTHER if there is none.
 SegForm mask_forms_most(const MaskForms *f);
 // False if most masks cannot be used, naming the form, the first annotation and what to do.
 bool mask_forms_check(const Coco *c, Err *err);

@@ -12,7 +12,7 @@ typedef struct SharedFile {
   int64_t bytes;
   int h, w;
   int set, image; // 0: of a, 1: of b; usable image
-  bool read;      // another set has a file of that length and size
+  bool read;      // the other set has a file of that length and size
   uint64_t key;
 } SharedFile;
 
@@ -50,7 +50,7 @@ static void read_file(void *of, int i, int thread) {
   if (!s->read) return;
   char *path = dataset_path(f->set[s->set], s->image);
   size_t size;
-  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // a pipe would be waited for
+  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
   if (bytes) s->key = file_key(bytes, size);
   free(bytes);
   free(path);

@@ -4,10 +4,10 @@
 #include "base/alloc.h"
 #include "nn/batch.h"
 
-// An object on its way to the medians: sorted by label, then size.
+// An object's label and size; sorted by label, then size, to get medians.
 typedef struct Sized {
   int label;
-  float size; // root of the box's area, pixels at the training size
+  float size; // square root of the box's area, pixels at the training size
 } Sized;
 
 static int compare_floats(const void *a, const void *b) {

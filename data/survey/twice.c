@@ -25,7 +25,7 @@ static double box_iou(const float a[4], const float b[4]) {
   return both / (of_a + of_b - both);
 }
 
-// Number by number, which nearly all copies are.
+// Whether all coordinates are equal, as in nearly all copies.
 static bool same_polygons(const Coco *c, const CocoAnn *a, const CocoAnn *b) {
   if (a->type != SEG_POLYGONS || b->type != SEG_POLYGONS || a->parts != b->parts) return false;
   for (int p = 0; p < a->parts; p++) {
