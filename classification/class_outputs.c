@@ -43,7 +43,7 @@ static void close_results(Engine *e) {
 
 // ---- the pipeline -----------------------------------------------------------------------------------------------
 
-// Probabilities are the network's own last node.
+// Only copies: probabilities are the network's last node.
 static void queue(Engine *e, const Network *n) {
   (void)e;
   (void)n;

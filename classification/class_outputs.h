@@ -27,7 +27,7 @@ typedef struct ClassRow {
   int top[TOP_CLASSES]; // -1 past the last class
   float prob[TOP_CLASSES];
 } ClassRow;
-// Of the image at an index of the batch.
+// The classes of the image at an index of the batch.
 ClassRow classify_row(const Engine *e, const Classified *c, int position);
 
 // Engine.results.
@@ -35,7 +35,7 @@ typedef struct ClassSlot {
   void *probs; // page-locked, real [images, classes]
   const Batch *batch;
   double started;
-  void *mark; // reached when the probabilities are there
+  void *mark; // reached when the probabilities have arrived
 } ClassSlot;
 typedef struct Classifier {
   size_t bytes;                      // of one slot's probabilities

@@ -14,7 +14,7 @@ bool class_results_spare(const char *path, FileSet *inputs, Err *err) {
   return ok;
 }
 
-// For the messages of failures from here on.
+// Sets the context of messages of failures from here on.
 static void tell_context(const ClassResults *r) {
   if (r->images)
     die_context("%.200s holds the classes of %d images", r->lines.partial ? r->lines.partial : r->path, r->images);

@@ -23,6 +23,6 @@ bool class_results_begin(ClassResults *r, const char *path, int total, Err *err)
 void class_results_add(ClassResults *r, const char *file, const char *truth, const maskrcnn_classes *classes);
 // Call when all images are done: gives the file its final name. Exits on failure.
 void class_results_commit(ClassResults *r);
-// Call when they are not and will not be: reports what is left, and where.
+// Call when the run ends early: reports which files are left, and where.
 void class_results_keep(ClassResults *r);
 void class_results_abort(ClassResults *r); // no image was done, so nothing is left behind

@@ -68,7 +68,7 @@ static void add_picture(const Dataset *d, const Classification *c, int image, Ev
   const char *file = d->coco.images[d->image[image]].file_name, *number = d->gray && file ? strrchr(file, '#') : NULL;
   char truth[CLASS_NUMBER], found[CLASS_NUMBER];
   Thumbnail t;
-  if (!thumbnail_open(&t, d, image, SIDE, NULL)) return; // it was read a moment ago
+  if (!thumbnail_open(&t, d, image, SIDE, NULL)) return; // unlikely: it was read a moment ago
   out->picture[out->pictures++] = (ReportPicture){
       .group = "Most confident errors",
       .file = file ? xstrdup(number ? number : file) : xasprintf("number %d", d->image[image]),

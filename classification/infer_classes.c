@@ -47,7 +47,7 @@ static void fit(InferOptions *o, const ModelConfig *config) {
 
 // ---- the data set -----------------------------------------------------------------------------------------------
 
-// Repeats training's split: a fraction of --data, drawn with the seed of the run that made the weights.
+// Repeats the split of training: a fraction of --data, drawn with the seed of the run that made the weights.
 static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoint *c) {
   const char *run = ckpt_find_meta(c, "run");
   double fraction = 0, seed = -1;
@@ -59,7 +59,7 @@ static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoi
   to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
 }
 
-// With the model's classes, matched by name.
+// Opens the data set; its classes are matched with the model's by name.
 static void open_data(Sink *sink, Dataset *d) {
   Err err;
   const InferRun *run = sink->run;
@@ -148,7 +148,7 @@ static void close_sink(Sink *sink) {
   free(s);
 }
 
-// ---- named images ---- ------------------------------------------------------------------------------------------
+// ---- named images ------------------------------------------------------------------------------------------
 
 static void take(Sink *sink, const Decoded *image, const void *results, int in_batch) {
   const maskrcnn_classes *c = networks_result(results, in_batch)->classes;
@@ -161,7 +161,7 @@ static void take(Sink *sink, const Decoded *image, const void *results, int in_b
 
 // ---- images of a data set ---- ----------------------------------------------------------------------------------
 
-// The image's index in the data set, and the labels and probabilities of its most probable classes.
+// Packs the image's index in the data set, and the labels and probabilities of its most probable classes.
 static void pack(Sink *sink, int image, const maskrcnn_result *result, ByteBuffer *to) {
   const maskrcnn_classes *c = result->classes;
   const size_t n = (size_t)of(sink)->guesses;

@@ -16,7 +16,7 @@ typedef struct ByteReader { // the unread rest of a buffer
   const char *at;
   size_t left;
 } ByteReader;
-// False if that much is not there; then nothing more can be read.
+// False if fewer bytes are left; then nothing more can be read.
 bool byte_reader_take(ByteReader *u, void *to, size_t bytes);
 // The next bytes as a separate reader.
 bool byte_reader_part(ByteReader *u, ByteReader *part, size_t bytes);

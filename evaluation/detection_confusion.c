@@ -7,7 +7,7 @@
 
 static const double OVERLAP = 0.5;
 
-// Returns the index of `least` among them.
+// Chooses the scores; returns the index of `least` among them.
 static int choose_scores(ReportScores *s, double least) {
   int index = 0;
   for (int i = 1; i < 20; i++) s->score[s->n++] = i / 20.0;
@@ -21,7 +21,7 @@ static int choose_scores(ReportScores *s, double least) {
 
 static double highest_score(const CocoResults *found) {
   double highest = NAN;
-  for (int i = 0; i < found->n; i++) highest = fmax(highest, found->items[i].score); // a NaN counts for nothing
+  for (int i = 0; i < found->n; i++) highest = fmax(highest, found->items[i].score); // ignores NaN
   return highest;
 }
 
@@ -43,7 +43,7 @@ static double f1_at(const ReportScores *s, int classes, int index) {
   return f1;
 }
 
-// The score with the best F1, the lowest of equal ones; NaN: no detection reaches any.
+// The score with the best F1, the lowest in a tie; NaN: no detection reaches any score.
 static double best_score(const ReportScores *s, int classes) {
   double best = NAN, best_f1 = -1;
   for (int i = 0; i < s->n && s->score[i] <= s->highest; i++) {
@@ -61,7 +61,7 @@ void detection_confusion(const Coco *view, const CocoResults *found, double leas
   ReportScores s = {.highest = highest_score(found), .least = least};
   const int index = choose_scores(&s, least);
   s.count = eval_confusion(view, found, EVAL_BBOX, s.score, s.n, OVERLAP, &err);
-  if (!s.count) return; // what cannot be matched has not been scored either
+  if (!s.count) return; // nothing can be matched, so there are no scores either
   s.opens_at = best_score(&s, n + 1);
   char **name = xcalloc((size_t)n + 1, sizeof *name);
   for (int i = 0; i < n; i++) name[i] = xstrdup(view->categories[i].name ? view->categories[i].name : "");

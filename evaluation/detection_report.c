@@ -6,14 +6,15 @@
 #include "data/pictures/thumbnail.h"
 #include "evaluation/detection_confusion.h"
 
-enum { SHOWN = 6, SIDE = 440, MOST_DRAWN = 40 }; // images of each kind; pixels of the longer side; best detections
+// Images of each group; pixels of the longer side; best detections drawn.
+enum { SHOWN = 6, SIDE = 440, MOST_DRAWN = 40 };
 static const double OVERLAP = 0.5;
 
 // ---- categories -----------------------------------------------------------------------------------------------------
 
 enum { OBJECTS, BOX_AP, BOX_AP50, MASK_AP, MASK_AP50, MASK_AR, PRECISION, RECALL };
 static const char *const columns[] = {"objects",   "box AP",  "box AP50",  "mask AP",
-                                      "mask AP50", "mask AR", "precision", "recall"}; // the last two at a score
+                                      "mask AP50", "mask AR", "precision", "recall"}; // the last two at the least score
 
 static double defined(double value) { return value < 0 ? NAN : value; }
 
@@ -67,11 +68,11 @@ static void fill_categories(const Scores *s, const int *index, double score, Eva
 // ---- precision over recall ------------------------------------------------------------------------------------------
 
 static void add_curve(ReportChart *p, const char *label, const double precision[EVAL_RECALLS]) {
-  if (precision[0] < 0) return; // no ground truth defines it
+  if (precision[0] < 0) return; // not defined by any ground truth
   const ReportCurve *c = report_curve_add(p, label, EVAL_RECALLS);
   for (int i = 0; i < EVAL_RECALLS; i++) {
     c->x[i] = i / (double)(EVAL_RECALLS - 1);
-    c->y[i] = round(1e5 * precision[i]) / 1e5; // for people, short
+    c->y[i] = round(1e5 * precision[i]) / 1e5; // short, because it is only drawn
   }
 }
 
@@ -82,7 +83,7 @@ static void add_overall(ReportCharts *to, const char *title, const EvalSummary *
   for (int c = 0; c < EVAL_CURVES; c++) add_curve(p, label[c], s->precision[s->num_categories][c]);
 }
 
-// Categories in the order of the table, whose indices are `place`.
+// Fills the chart of the categories in the order of the table, given by `index`.
 static void fill_precision(const Scores *s, const int *index, EvaluationReport *out) {
   add_overall(&out->charts, "Boxes, all categories", &s->bbox);
   add_overall(&out->charts, "Masks, all categories", &s->segm);
@@ -96,7 +97,7 @@ static void fill_precision(const Scores *s, const int *index, EvaluationReport *
 
 // ---- quality of images ----------------------------------------------------------------------------------------------
 
-// x1 y1 x2 y2; `whole`: the share of a's area instead of the union's.
+// IoU of boxes x1 y1 x2 y2; `whole`: the intersection as a fraction of a's area instead.
 static double overlap(const double a[4], const double b[4], bool whole) {
   const double w = fmin(a[2], b[2]) - fmax(a[0], b[0]), h = fmin(a[3], b[3]) - fmax(a[1], b[1]);
   const double both = w > 0 && h > 0 ? w * h : 0;
@@ -156,7 +157,7 @@ ImageQuality image_quality(const Dataset *d, int i, const CocoResult *const *fou
     }
   }
   q.fn = objects - q.pairs;
-  q.quality = sum / (q.pairs + 0.5 * q.fp + 0.5 * q.fn); // NaN where there is nothing
+  q.quality = sum / (q.pairs + 0.5 * q.fp + 0.5 * q.fn); // NaN without objects and detections
   free(taken);
   return q;
 }
@@ -196,7 +197,7 @@ static Grouped group(const Dataset *d, const Evaluation *v, double score) {
   return g;
 }
 
-// The worst first; of equal ones that with more mistakes, or fewer objects that were found.
+// The worst first; ties by more mistakes, then by fewer detected objects.
 static int by_quality(const void *a, const void *b) {
   const ImageQuality *p = a, *q = b;
   if (p->quality != q->quality) return (p->quality > q->quality) - (p->quality < q->quality);
@@ -204,7 +205,7 @@ static int by_quality(const void *a, const void *b) {
   return wrong ? wrong : pairs ? pairs : p->image - q->image;
 }
 
-// How many detections of image i reach a score.
+// The number of detections of image i that reach a score.
 static int reaching(const Grouped *g, int i, double score) {
   int n = 0;
   while (g->first[i] + n < g->first[i + 1] && g->result[g->first[i] + n]->score >= score) n++;
@@ -217,7 +218,7 @@ static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const G
   const int first = g->first[q->image], all = g->first[q->image + 1] - first, n = reaching(g, q->image, score);
   const char *file = d->coco.images[d->image[q->image]].file_name;
   Thumbnail t;
-  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (ReportPicture){0}; // it could be read a moment ago
+  if (!thumbnail_open(&t, d, q->image, SIDE, NULL)) return (ReportPicture){0}; // unlikely: it was read a moment ago
   char drawn[80] = "";
   if (!n && all) snprintf(drawn, sizeof drawn, "; none reaches %g, so those ≥ %g are drawn", score, lower);
   const ReportPicture p = {.group = type,
@@ -235,7 +236,7 @@ static const char worst_group[] =
     "Worst images (quality: mean IoU of the matches, lowered by misses and false positives)";
 
 static void fill_pictures(const Dataset *d, const Evaluation *v, double score, EvaluationReport *out) {
-  const double lower = out->scores.n ? fmin(score, out->scores.opens_at) : score; // of a NaN the other
+  const double lower = out->scores.n ? fmin(score, out->scores.opens_at) : score; // NaN yields the other value
   Grouped g = group(d, v, lower);
   ImageQuality *all = xmalloc((size_t)d->num_images * sizeof *all);
   int n = 0;

@@ -5,8 +5,8 @@
 
 // Fills `out`, zeroed: categories by ascending mask AP, precision over recall, the confusion of boxes
 // (evaluation/detection_confusion.h), and the images with the lowest and the highest quality. Precision, recall and
-// quality ignore detections below `least`. If an image has none of that score, those from out->scores.opens_at on are
-// drawn if that is lower, and the caption says so.
+// quality ignore detections below `least`. If an image has none with that score, those with a score of at least
+// out->scores.opens_at are drawn if that is lower, and the caption says so.
 //
 // The quality of an image is sum(IoU of pairs) / (pairs + false positives / 2 + false negatives / 2), the panoptic
 // quality of Kirillov et al. (CVPR 2019) with boxes for segments: a pair is a detection and an object of its category
@@ -19,5 +19,5 @@ typedef struct ImageQuality {
   int pairs, fp, fn; //
   double quality;    // NaN: neither objects nor detections
 } ImageQuality;
-// The quality of image i, with its detections of at least that score.
+// The quality of image i, with its detections whose score is at least `least`.
 ImageQuality image_quality(const Dataset *d, int i, const CocoResult *const *found, int n);

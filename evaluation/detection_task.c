@@ -20,10 +20,10 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
   return NULL;
 }
 
-// AP is -1 if there is no object, which is not a score.
+// AP is -1 if there is no object; that is undefined, not a score.
 static double defined(double stat) { return stat < 0 ? NAN : stat; }
 
-// With the limit of COCO's figures where the model's is a larger one.
+// Formats the scores in a line, with COCO's limit on detections if the model's is larger.
 static void say_scores(const Evaluation *v, int max_dets, char *text, size_t size) {
   const EvalSummary *bbox = &v->scores.bbox, *segm = &v->scores.segm;
   char limit[64] = "";

@@ -4,16 +4,16 @@
 #include "base/alloc.h"
 
 enum {
-  TOGETHER = 8, // batches of a rank in an exchange where nothing has to be settled
+  TOGETHER = 8, // batches per rank and exchange if `settle` is NULL
   MAX_AHEAD = 8
 };
 
 typedef enum ExchangeEnd { EXCHANGE_FULL, EXCHANGE_LAST, EXCHANGE_STOPPED, EXCHANGE_FAILED } ExchangeEnd;
 
-// A rank's message in an exchange: this; for each batch its ExchangeBatch and what compute packed; for a failure, its
-// text.
+// The head of a rank's message in an exchange. It is followed by an ExchangeBatch and the packed results for each
+// batch, and by the text of a failure, if any.
 typedef struct ExchangeHead {
-  ExchangeEnd end; // why there are no more batches
+  ExchangeEnd end; // why no batches are left batches
   int batches;
 } ExchangeHead;
 typedef struct ExchangeBatch {
@@ -25,9 +25,9 @@ typedef struct DistributeState {
   Comm *comm;
   const Dataset *d;
   const BatchWork *work;
-  Loader *loader; // NULL: it could not be opened, which `failed` tells
+  Loader *loader; // NULL: it could not be opened; `failed` says why
   Err failed;     // of this rank
-  // Batches that were started and not packed, the oldest first:
+  // Batches that were started and are not packed yet, oldest first:
   const Batch *started[MAX_AHEAD];
   int ahead;
   bool ended; // there are no more
@@ -37,10 +37,10 @@ typedef struct DistributeState {
   // On rank 0:
   CommPart *part; // [world]
   ExchangeHead *head;
-  ByteReader *rest; // of each part
+  ByteReader *rest; // unread rest of each part
   // On every rank:
   int64_t *before; // [world] images before the batch of that rank in this exchange; -1: it was not unpacked
-  int64_t images;  // on rank 0: that were read so far
+  int64_t images;  // on rank 0: images read so far
 } DistributeState;
 
 // ---- a rank's part ------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ static const Batch *take_oldest(DistributeState *v) {
   return oldest;
 }
 
-// Computes the next batch, or says why there is none. A failure comes after the batches before it.
+// Computes the next batch, or says why there is none. A failure is reported after the batches before it.
 static ExchangeEnd compute_batch(DistributeState *v) {
   if (v->loader && asked_to_stop(v)) return EXCHANGE_STOPPED;
   start_ahead(v);
@@ -156,7 +156,7 @@ static ExchangeEnd unpack_exchange(DistributeState *v, Err *err) {
   return end;
 }
 
-// Gathers and unpacks.
+// Gathers and unpacks the results of an exchange.
 static ExchangeEnd end_exchange_on_0(DistributeState *v, Err *err) {
   v->part[0] = (CommPart){v->mine.data, v->mine.bytes};
   const bool gathered = comm_gather(v->comm, v->mine.data, v->mine.bytes, v->part);
@@ -171,7 +171,7 @@ static ExchangeEnd end_exchange_on_0(DistributeState *v, Err *err) {
 
 // ---- all ranks ----------------------------------------------------------------------------------------------------
 
-// Rank 0's decision.
+// Ends an exchange; every rank gets rank 0's decision.
 static ExchangeEnd end_round(DistributeState *v, Err *err) {
   ExchangeEnd end = EXCHANGE_FULL;
   if (comm_rank(v->comm) == 0)

@@ -20,8 +20,8 @@ typedef struct BatchWork {
   // On rank 0: unpacks what compute packed, in order. False if the data are malformed.
   bool (*unpack)(void *context, ByteReader *reader);
   // On the rank that computed it: called after rank 0 has unpacked the batch; `before` images were read before it on
-  // all ranks. With it, an exchange has one batch of every rank; without (NULL), several, since ranks wait for each
-  // other.
+  // all ranks. With it, an exchange has one batch of every rank; without (NULL), several, because ranks wait for each
+  // other in each exchange.
   void (*settle)(void *context, const Batch *batch, int64_t before);
   bool (*stopped)(void); // asked before each batch is packed, as is comm_stop_asked; NULL: never
 } BatchWork;

@@ -1,4 +1,4 @@
-// distribute_batches with an engine's own pipeline.
+// distribute_batches with an engine's own inference pipeline.
 #pragma once
 #include "engine/engine.h"
 #include "evaluation/distribute.h"

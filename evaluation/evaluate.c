@@ -11,8 +11,8 @@ typedef struct Evaluating {
   Engine *engine;
   const Dataset *d;
   Evaluation *out;
-  BatchDetections found; // in the last batch
-  CocoResult *results;   // of an image, while it is packed
+  BatchDetections found; // of the last batch
+  CocoResult *results;   // of the image being packed
   size_t room;
 } Evaluating;
 
@@ -120,7 +120,7 @@ void evaluation_free(Evaluation *v) {
 }
 
 Coco evaluate_view(const Dataset *d, const Evaluation *v) {
-  Coco view = d->coco; // some could not be read, or --limit left them out
+  Coco view = d->coco; // without images that could not be read or that --limit excludes
   view.num_images = 0;
   view.own_ids = true;
   view.images = xmalloc((size_t)d->num_images * sizeof *view.images);

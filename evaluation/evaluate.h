@@ -6,7 +6,7 @@
 
 extern const struct Task task_detection; // evaluation/detection_task.c
 
-#define LIMIT_SCORE 0.5 // less is cut off without harm
+#define LIMIT_SCORE 0.5 // detections with lower scores may be cut off without harm
 
 typedef struct Scores {
   EvalSummary bbox, segm;
@@ -19,14 +19,15 @@ typedef struct Evaluation {
   int images;        // number of images read
   int left_out;      // images of the split that could not be read
   int limit;         // on detections per image; 0: images that reach it are not counted
-  int at_limit;      // images with so many, of scores of at least LIMIT_SCORE
+  int at_limit;      // images with that many detections of at least LIMIT_SCORE
   Scores scores;     // set once the task has scored
 } Evaluation;
 
 // An empty evaluation; `gathers`: on the rank that collects the results. Free with evaluation_free.
 void evaluation_begin(Evaluation *v, const Dataset *d, bool gathers);
-void evaluation_add(Evaluation *v, int image, CocoResult *found, int n); // an image; takes `found`, malloc'ed
-// All images that could be read have been added: the data set learns which could not, on any rank.
+// Adds an image; takes ownership of `found`, malloc'ed.
+void evaluation_add(Evaluation *v, int image, CocoResult *found, int n);
+// Called when all images that could be read have been added: marks the others in the data set as bad, on any rank.
 void evaluation_end(const Evaluation *v, const Dataset *d);
 
 // Runs inference over the whole data set, with whose shapes the engine was opened, distributed over the engine's ranks:
@@ -39,7 +40,7 @@ void evaluation_free(Evaluation *v);
 // The ground truth of the images that were read, its annotations renumbered: a shallow copy whose `images` the caller
 // frees.
 Coco evaluate_view(const Dataset *d, const Evaluation *v);
-// Scores the detections against that.
+// Scores the detections against that ground truth.
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err);
 void scores_free(Scores *s);
 bool scores_defined(const Scores *s); // whether there was an object: otherwise AP is undefined

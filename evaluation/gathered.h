@@ -6,6 +6,6 @@
 
 // Packs an image and its detections.
 void gathered_put(ByteBuffer *to, int image, const CocoResult *found, int n);
-// Unpacks them in the same order. False if the data are malformed, or `image` is out of range; then nothing needs to be
-// freed. *found: n results, malloc'ed, which own their masks.
+// Unpacks an image and its detections, in the same order. False if the data are malformed, or `image` is out of range;
+// then nothing needs to be freed. *found: n results, malloc'ed, which own their masks.
 bool gathered_take(ByteReader *from, int images, int *image, CocoResult **found, int *n);

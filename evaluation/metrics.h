@@ -15,7 +15,7 @@ typedef struct Metrics { // scores of an evaluation
   int images;        // images that were scored
   int left_out;      // images of the split that could not be read
   int64_t set;       // data_identity_number of what was scored (data/batches/data_identity.h); 0: unknown
-  int max_dets;      // detections per image and category that the scores are of, at most; 0: of a classifier
-  char note[256];    // what else people should know, one line; "": nothing
+  int max_dets;      // limit on detections per image and category; 0: a classifier
+  char note[256];    // a line with anything else worth knowing; "": nothing
 } Metrics;
 void metrics_add(Metrics *m, const char *name, double value);

@@ -60,7 +60,7 @@ void report_free(EvaluationReport *r) {
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-// A string in JSON: that of an object with one member, without the rest of the object.
+// Writes a JSON string: takes it from an object with one member.
 static void write_string(FILE *f, const char *text) {
   Record r = {0};
   record_begin(&r);
@@ -152,7 +152,7 @@ static void write_scores(FILE *f, const ReportScores *s, const Confusion *c) {
   fputc(']', f);
 }
 
-// Counts of a cell up to the last that is not 0; false, writing nothing, if all are 0.
+// Writes a cell's counts up to the last that is not 0; false, writing nothing, if all are 0.
 static bool write_cell(FILE *f, const char *comma, int truth, int found, const int64_t *count, int scores) {
   while (scores > 0 && !count[scores - 1]) scores--;
   if (!scores) return false;
@@ -192,7 +192,7 @@ static void write_confusion(FILE *f, const Confusion *c, const ReportScores *s) 
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
-typedef struct PictureNames { // of the files of a report, below its folder; NULL: none
+typedef struct PictureNames { // names of a report's files, relative to its folder; NULL: none
   char *truth, *found;
 } PictureNames;
 
@@ -227,12 +227,12 @@ static bool is_one_of(const PictureNames *names, int n, const char *name) {
   for (int i = 0; i < n; i++) {
     const char *const both[] = {names[i].truth, names[i].found};
     for (int k = 0; k < 2; k++)
-      if (both[k] && !strcmp(both[k] + sizeof RUN_PICTURES, name)) return true; // behind the folder and its slash
+      if (both[k] && !strcmp(both[k] + sizeof RUN_PICTURES, name)) return true; // after the folder and its slash
   }
   return false;
 }
 
-// Whether it is the name of a picture of ours.
+// Whether this is the name of a picture of the series.
 static bool is_of_series(const char *name, const char *series) {
   const char *end = strrchr(name, '-');
   return !strncmp(name, series, strlen(series)) && end && (!strcmp(end, "-truth.jpg") || !strcmp(end, "-found.jpg"));

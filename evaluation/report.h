@@ -18,7 +18,7 @@ typedef struct ReportCurve { // precision over recall
   double *x, *y;
   int n;
 } ReportCurve;
-typedef struct ReportChart { // on the same axes
+typedef struct ReportChart { // curves on the same axes
   char *title;
   ReportCurve curve[REPORT_CURVES];
   int n;
@@ -66,13 +66,14 @@ void report_free(EvaluationReport *r);
 typedef struct ReportFile {
   const char *folder, *name;      // "evaluation.json"
   const char *series, *stem;      // pictures are named STEM-01-truth.jpg; all of a series begin with `series`
-  const Record *head;             // begun: members that come first
-  const Metrics *before, *scores; // before NULL: none
+  const Record *head;             // a record with the members that come first
+  const Metrics *before, *scores; // before: NULL: none
 } ReportFile;
 // Writes FOLDER/pictures/… and then FOLDER/NAME as a whole, and removes earlier pictures of the series. Numbers that
 // are not finite are null.
 //   of `head`; images, left_out; rule
-//   metrics     {name: value}, null where no ground truth defines one; in older files values are text, and -1 is that
+//   metrics     {name: value}, null where no ground truth defines one; in older files values are text, and -1 is
+// undefined
 //   columns     names of the values of a category
 //   categories  [[name, value, …]]
 //   panels, category_panels  [{title, x, unit, curves: [[label, [x …], [y …]]]}]
@@ -80,7 +81,7 @@ typedef struct ReportFile {
 //               Of a detector {background, names, scores, report_score, opens_at, highest_score, objects, cells:
 //               [[truth, found, [how often at each score]]]}: `scores` ascends, the others are as in ReportScores,
 //               `objects` counts them by category, the background left out. Zeros at the end of a cell's list are left
-//               out: what is missing there is 0.
+//               out.
 //   pictures    [[group, file, caption, truth, found]]: names of files below FOLDER, found null where there is one
 //               picture
 bool report_write(const ReportFile *f, const EvaluationReport *r, Err *err);

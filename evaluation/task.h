@@ -7,12 +7,12 @@
 enum { MAX_TASK_CURVES = 8, MAX_TASK_BEST = 2 };
 
 typedef struct Task {
-  const char *curve_title, *curve_unit; // of the panel with these curves:
+  const char *curve_title, *curve_unit; // title and unit of the panel with these curves:
   struct {
     const char *metric, *label;
   } curve[MAX_TASK_CURVES]; // metrics that are drawn over steps; ends with an empty name
   struct {
-    const char *metric, *name; // of its file
+    const char *metric, *name; // metric, and the name of its file
   } best[MAX_TASK_BEST];       // metrics by which a run's best weights are kept; larger is better
   // Runs inference over the whole data set, whose categories are the engine's and with whose shapes it was opened, on
   // `threads` decoder threads, distributed over the engine's ranks. Rank 0 has the results; the others get empty

@@ -6,7 +6,7 @@
 #include "data/batches/data_identity.h"
 #include "engine/identity.h"
 
-// Of every value in the file, so that the same name on two hosts is no proof.
+// A digest of every value in the file, because equal names on two hosts prove nothing.
 static uint64_t weights_key(const Checkpoint *c) {
   uint64_t key = 0;
   for (size_t i = 0; i < c->num_tensors; i++) {
@@ -21,7 +21,7 @@ static uint64_t weights_key(const Checkpoint *c) {
   return key;
 }
 
-// What all ranks must have in common for the results to be those of one rank.
+// What all ranks must have in common, so that the results are those of a single rank.
 static char *agreement(const InferOptions *o, const ModelConfig *config, const Checkpoint *c, const Dataset *d) {
   Record j = {0};
   char value[512];

@@ -18,7 +18,7 @@ void batches_begin(BatchQueue *q, const Batch *batch) {
     each[n] = &image[n];
     n++;
   }
-  // The message already has the reason: a handle's thread is part of this program.
+  // Prints the message without a prefix: it already names the reason.
   if (!queue_begin(q, batch->canvas, each, n, (void *)batch, &err)) die(EXIT_RUN, "%s", err.msg);
   free(each);
   free(image);

@@ -7,16 +7,16 @@
 #include "inference/networks.h"
 #include "lib/inspect.h"
 
-typedef struct Rounds { // over a data set
+typedef struct Rounds { // repeated passes over a data set
   maskrcnn *handle;
-  const Engine *engine; // inside it; changes only while something is under way
+  const Engine *engine; // the handle's; changes only while a batch is in flight
   BatchQueue *queue;
   const Dataset *d;
   LoaderOptions options;
-  Loader *loader; // NULL: the next batch begins a round
-  char *text;     // of the masks of a batch
+  Loader *loader; // NULL: the next batch starts a new pass
+  char *text;     // memory for the strings of a batch's masks
   size_t room;
-  int64_t counter[MAX_COUNTERS]; // of all batches before
+  int64_t counter[MAX_COUNTERS]; // counters of all previous batches
 } Rounds;
 
 // ---- results ----------------------------------------------------------------------------------------------------
@@ -25,8 +25,8 @@ static Rle rle_of(const maskrcnn_rle *m) {
   return (Rle){.h = m->height, .w = m->width, .n = m->num_counts, .runs = (uint32_t *)m->counts};
 }
 
-// Writes the COCO strings of an image's masks, one after the other, into reused memory; returns the pixels of all
-// masks. Single-threaded: the loader uses the other cores, and waiting for one of them would take longer than the work.
+// Writes the COCO strings of an image's masks, one after the other, into reused memory; returns the total of their
+// pixels. Single-threaded: the loader uses the other cores, and waiting for one would take longer than the work.
 static double write_strings(Rounds *r, const maskrcnn_detections *found) {
   size_t need = 0, at = 0;
   double pixels = 0;
@@ -43,7 +43,7 @@ static double write_strings(Rounds *r, const maskrcnn_detections *found) {
   return pixels;
 }
 
-// Classes are finished as the handle hands them out.
+// Converts a batch's results; classes need no conversion.
 static void finish_batch(Rounds *r, BenchStep *out) {
   QueuedBatch *b = batches_next(r->queue);
   for (int i = 0; i < b->images; i++) {
@@ -71,7 +71,7 @@ static const Batch *next_batch(Rounds *r, Err *err) {
   while (r->loader || (r->loader = loader_open(r->d, &r->options, err))) {
     const Batch *batch = loader_next(r->loader, err);
     if (batch || err->msg[0]) return batch;
-    loader_close(r->loader); // a handle has copied what is under way
+    loader_close(r->loader); // the handle has copied the batches in flight
     r->loader = NULL;
   }
   return NULL;

@@ -17,7 +17,7 @@ typedef struct SetRun {
   InferImages images;
   Sink *sink;
   BatchQueue queue;
-  QueuedBatch *batch; // of this rank, that was packed last
+  QueuedBatch *batch; // the batch that this rank packed last
   Speed speed;
 } SetRun;
 
@@ -34,7 +34,7 @@ static void take_next(SetRun *s, const Batch *batch) {
   CHECK(!batch || s->batch->owner == batch);
 }
 
-// Packs a batch: its time, and the type's results of its images.
+// Packs a batch: its time, and the results of its images.
 static void compute(void *context, const Batch *batch, ByteBuffer *to) {
   SetRun *s = context;
   take_next(s, batch);
@@ -63,7 +63,7 @@ static bool unpack(void *context, ByteReader *from) {
 static void settle(void *context, const Batch *batch, int64_t before) {
   SetRun *s = context;
   for (int i = 0, n = 0; i < batch->images; i++) {
-    if (batch->index[i] < 0) continue; // it could not be read
+    if (batch->index[i] < 0) continue; // the image could not be read
     const Image pixels = batches_image(batch, i);
     s->task->draw(s->sink, batch->index[i], &pixels, networks_result(s->batch->results, n++), before++);
   }
@@ -71,9 +71,9 @@ static void settle(void *context, const Batch *batch, int64_t before) {
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
-// Every rank has this result; rank 0 prints it.
+// Ends the program with an error that every rank has; rank 0 prints it.
 _Noreturn static void give_up(SetRun *s, const Err *err) {
-  if (s->sink->rank > 0) comm_barrier(s->run->job->comm); // ends with the first rank
+  if (s->sink->rank > 0) comm_barrier(s->run->job->comm); // ends after rank 0
   if (!s->sink->done) s->task->abort(s->sink);
   die_unforeseen("%s", err->msg);
 }
@@ -127,20 +127,21 @@ static void plan_outputs(SetRun *s) {
   free(files);
 }
 
-// On the rank's own device; waits for the other ranks, so that the first batch is no one's alone.
+// Opens the network on the rank's own device; waits for the other ranks, so that they start the first batch together.
 static Networks *open_networks(SetRun *s, maskrcnn **handle) {
   const Job *job = s->run->job;
   maskrcnn_status status;
   Err err;
   Networks *h = networks_of_set(s->run, s->d, s->task->top(s->run, s->d));
   *handle = networks_ordinary(h, &status, &err);
-  if (status == MASKRCNN_BAD_DEVICE) device_close(device_open(job->device, &err)); // it says so by itself
+  // The failure ends the program with its own message.
+  if (status == MASKRCNN_BAD_DEVICE) device_close(device_open(job->device, &err));
   if (!*handle) die(err_exit(&err), "%s", err.msg);
   comm_barrier(job->comm);
   return h;
 }
 
-// All that ranks have in common is set up before they are forked.
+// Sets up everything that ranks share before they are forked.
 int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *wanted) {
   Err err;
   Dataset d;

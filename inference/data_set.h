@@ -1,5 +1,5 @@
-// ./infer --data: runs a data set, distributed over ranks, of which rank 0 prints and has the results, or with
-// --benchmark a record.
+// ./infer --data: runs a data set, distributed over ranks. Rank 0 writes the results or, with --benchmark, prints a
+// record.
 #pragma once
 #include "inference/infer_task.h"
 

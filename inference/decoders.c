@@ -15,26 +15,26 @@ struct Decoders {
   DecodersOptions o;
   pthread_t *thread; // [threads]
   int threads;
-  pthread_mutex_t lock; // guards all below
+  pthread_mutex_t lock; // guards everything below
   pthread_cond_t changed;
   bool stop;
   SlotState *state; // [o.ahead] image p is in slot p % o.ahead
   Decoded **slot;   // [o.ahead]
-  int64_t named;    // images that the sources have named
-  int64_t admitted; // images whose pixels have been given room, in order, or that need none
+  int64_t named;    // number of number of images taken by the consumer that the sources have named
+  int64_t admitted; // number of images that, in order, have got memory for pixels or need none
   int64_t taken;    // images
-  bool naming;      // a thread is at the sources
-  bool idle;        // … which waits for the next line of a list
-  bool ended;       // there are no more
+  bool naming;      // a thread is reading the sources
+  bool idle;        // and waits for the next line of a list
+  bool ended;       // no images are left
   bool failed;
   Err why;
-  size_t bytes;   // of pixels that are not given back
-  PixelPool pool; // of those that were; with `bytes` within o.bytes
-  int64_t read;   // images that threads are done with
-  double busy;    // seconds that these took them, waiting left out
+  size_t bytes;   // of pixels that are not released
+  PixelPool pool; // released pixel memory; together with `bytes` at most o.bytes
+  int64_t read;   // number of images that threads have finished
+  double busy;    // seconds spent on these, without waiting
 };
 
-// How long a thread waits for a list before it looks whether it is to stop.
+// Seconds that a thread waits for a list before it checks whether it should stop.
 static const double PATIENCE = 0.05;
 
 // ---- threads ----------------------------------------------------------------------------------------------------
@@ -71,8 +71,8 @@ static Decoded *take_name(Decoders *d) {
   return NULL;
 }
 
-// Waits for room for pixels, which is given to images in order: so only earlier images hold room, and these are always
-// taken and released eventually. NULL if the thread should stop, no pixels are wanted, or memory is out.
+// Waits for memory for pixels, which images get in order: so only earlier images hold memory, and these are always
+// taken and released eventually. NULL if the thread should stop, no pixels are wanted, or memory runs out.
 static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited) {
   const double begun = now_seconds();
   SlotState *state = &d->state[image->number % d->o.ahead];
@@ -93,7 +93,7 @@ static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited)
   return rgb;
 }
 
-// Whatever it finds, the image has been admitted when it returns, which it `waited` for.
+// Reads an image. In any case the image has been admitted when it returns; the time waited is added to `waited`.
 static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *waited, Err *err) {
   int h = 0, w = 0;
   size_t size = 0;
@@ -138,7 +138,7 @@ static void *decode(void *decoders) {
   return NULL;
 }
 
-// ---- whoever takes them -----------------------------------------------------------------------------------------
+// ---- the consumer -----------------------------------------------------------------------------------------
 
 static DecodersState look(const Decoders *d) {
   if (d->taken == d->named) {

@@ -8,7 +8,7 @@ typedef struct Decoded {
   char *path;
   Image image;  // upright; rgb NULL: it cannot be read, or its pixels were released
   Err *wrong;   // why it cannot be read; NULL: it can
-  size_t bytes; // bytes that it counts for
+  size_t bytes; // bytes counted against the limit
 } Decoded;
 
 typedef struct DecodersOptions {
@@ -26,7 +26,7 @@ Decoders *decoders_open(Sources *s, const DecodersOptions *options, Err *err);
 typedef enum DecodersState {
   DECODERS_IMAGE,
   DECODERS_BUSY, // the next image is being decoded
-  DECODERS_FULL, // it has to wait until pixels are released
+  DECODERS_FULL, // the next image must wait until pixels are released
   DECODERS_IDLE, // the writer of the list has not named it yet
   DECODERS_END,
   DECODERS_FAIL, // the sources cannot be read, with a message
@@ -36,7 +36,7 @@ DecodersState decoders_next(Decoders *d, double wait, Decoded **out, Err *err);
 // Releases the pixels of an image that was taken.
 void decoders_drop_pixels(Decoders *d, Decoded *image);
 void decoders_free(Decoders *d, Decoded *image);
-// Images per second that the threads would yield if they never had to wait for room or names, estimated from those
+// Images per second that the threads would yield if they never had to wait for memory or names, estimated from those
 // decoded so far. 0: none was decoded.
 double decoders_yield(Decoders *d);
 void decoders_close(Decoders *d); // stops the threads; all images that were taken must have been freed

@@ -6,5 +6,6 @@
 
 // False with a message if it is one of the input files.
 bool defect_list_spares(const InferOptions *o, FileSet *inputs, Err *err);
-// Writes the defects found, if any; images that turn out bad later are added. Prints a message if it cannot be written.
+// Writes the data set's defects, if any; images that turn out bad later are added. Prints a message if it cannot be
+// written.
 void defect_list_open(const InferOptions *o, const Dataset *d, const Examination *e);

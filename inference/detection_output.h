@@ -6,7 +6,7 @@
 
 enum { SHOWN_PERCENT = 50 }; // the score from which overlays show detections; results have many with lower scores
 
-typedef struct ResultForm { // of the result file
+typedef struct ResultForm { // options of the result file
   ResultFormat format;
   bool polygons;
   ResultClasses classes;
@@ -21,7 +21,7 @@ typedef struct DetectionOutput {
   int images, total; // images done and their total; 0: unknown
   double begun;      // when the result file was begun
   double shown;      // when progress was last printed
-  bool elsewhere;    // another rank writes the results
+  bool elsewhere;    // rank 0 writes the results
 } DetectionOutput;
 
 // Names the outputs of `n` images with these files, of which at most `pictures` are drawn into `folder`. False if one
@@ -34,9 +34,9 @@ bool detection_output_begin(DetectionOutput *f, const ResultForm *form, Err *err
 void detection_output_follow(DetectionOutput *f, int rank);
 // For messages of failures from here on: the current activity ("" = none), and what is left behind.
 void detection_output_context(const DetectionOutput *f, const char *what);
-// Adds to the result file. Exits if that fails.
+// Adds an image's detections to the result file. Exits if that fails.
 void detection_output_record(DetectionOutput *f, const ResultImage *image, const CocoResult *found, int n);
-// Whether image number `before`, from 0, is among the first ones, which are drawn.
+// Whether image number `before`, counted from 0, is among the first ones, which get an overlay.
 bool detection_output_pictures(const DetectionOutput *f, int64_t before);
 // Draws the overlay of image i, with its detections by descending score. One that cannot be written is left out and
 // counted.
@@ -51,7 +51,7 @@ void detection_output_leave_out(const char *what, const Err *err, int reason);
 int detection_output_shown(const DrawItem *items, int n); // number of detections that an overlay shows: the first ones
 // All images are done: gives the result file its final name. Exits on failure.
 void detection_output_commit(DetectionOutput *f);
-// They are not and will not be: reports what is left, and where.
+// For a run that ends early: reports which files are left, and where.
 void detection_output_keep(DetectionOutput *f);
 void detection_output_abort(DetectionOutput *f); // no image was done, so nothing is left behind
-void detection_output_leave(DetectionOutput *f); // after detection_output_follow, whatever happens to the results
+void detection_output_leave(DetectionOutput *f); // after detection_output_follow, regardless of the results

@@ -23,14 +23,15 @@
 typedef struct DetectionSink {
   Sink sink; // first, so that its address is the sink's
   ResultForm form;
-  ResultClass *classes; // that the form lists
-  ResultChoice choice;  // of results and pictures alike
+  ResultClass *classes; // listed in the result form
+  ResultChoice choice;  // for results and number of pictures alike
   DetectionOutput output;
   Extras extras;
-  Evaluation all;       // of a data set; on the first rank
-  Examination examined; // of what is scored against
-  int at_limit;         // images of which one, or a tile, has as many detections as the limit
-  int looked_at;        // images
+  Evaluation all;       // of a data set; on rank 0
+  Examination examined; // of the ground truth
+  // Number of images checked for that with as many detections as the limit, in one tile or in the whole image.
+  int at_limit;
+  int looked_at; // images
 } DetectionSink;
 
 static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
@@ -59,7 +60,7 @@ static void take_folder(const InferOptions *o) {
   free(images);
 }
 
-// The first rank takes the folder for all. Other hosts may have one of their own, for overlays.
+// Rank 0 takes the folder for all ranks. Other hosts may have their own, for overlays.
 static void share_folder(const InferRun *run) {
   Err err;
   const int rank = run->job->launch.rank;
@@ -68,7 +69,7 @@ static void share_folder(const InferRun *run) {
   if (rank > 0 && !dirs_make(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
-// The objects of the data set get the model's categories.
+// Maps the data set's objects to the model's categories.
 static void take_categories(const InferRun *run, Dataset *d) {
   Err err;
   const CategoryList known = categories_of_model(run->category, model_names(run->config), run->o->weights);
@@ -77,7 +78,7 @@ static void take_categories(const InferRun *run, Dataset *d) {
   if (run->job->launch.rank == 0) dataset_print_notes(d, stderr);
 }
 
-// The ground truth to score against.
+// Examines the ground truth.
 static void examine(DetectionSink *s, const Dataset *d) {
   Err err;
   const InferOptions *o = s->sink.run->o;
@@ -145,7 +146,7 @@ static void report_defects(const DetectionSink *s, const Dataset *d) {
   defect_list_open(s->sink.run->o, d, &s->examined);
 }
 
-// Where objects are as many as detections can be.
+// Notes images with as many objects as the limit on detections.
 static void say_limit(const InferRun *run, const Dataset *d) {
   char *text = detection_limit_data(d, run->config->detections);
   if (text) line_print(stderr, "%s: %s", run->o->split, text);
@@ -202,7 +203,7 @@ static void close_sink(Sink *sink) {
   free(s);
 }
 
-// ---- what was found ---------------------------------------------------------------------------------------------
+// ---- results ---------------------------------------------------------------------------------------------
 
 // The detections of an image or a tile, as result files have them; masks are borrowed. The caller frees them.
 static CocoResult *results_of(const Sink *sink, int64_t image_id, const maskrcnn_detections *d) {
@@ -223,7 +224,7 @@ static CocoResult *results_of(const Sink *sink, int64_t image_id, const maskrcnn
   return result;
 }
 
-// As overlays show them. The caller frees them.
+// The detections as overlays show them. The caller frees them.
 static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n) {
   DrawItem *item = xcalloc((size_t)n, sizeof *item);
   const double extra = (double)s->sink.run->config->box_extra;
@@ -240,7 +241,8 @@ static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n
   return item;
 }
 
-// n by descending score; where the last one is below --score, none that was wanted is cut off.
+// Whether an image's n detections, by descending score, reach the limit. If the last one is below --score, no requested
+// detection is cut off.
 static bool reaches_limit(const Sink *sink, const CocoResult *found, int n) {
   return n >= sink->run->config->detections && found[n - 1].score >= (double)sink->run->o->score;
 }
@@ -275,7 +277,7 @@ static bool looks(const Sink *sink) {
   return s->extras.cuts || detection_output_pictures(&s->output, s->output.images);
 }
 
-// An image of a list is known only now.
+// Whether the image comes from a list, so that it was not known in advance.
 static bool is_listed(const Sink *sink) { return sink->images->n == 0; }
 
 static void draw_image(DetectionSink *s, const Decoded *image, const DrawItem *item, int n) {
@@ -293,7 +295,7 @@ static void write_extras(DetectionSink *s, const Decoded *image, const CocoResul
   free(name);
 }
 
-// Those of an image that are wanted.
+// Writes the requested detections of an image.
 static void take_found(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
   DetectionOutput *f = &s->output;
   DrawItem *item = items_of(s, found, n);
@@ -349,7 +351,7 @@ static void record(DetectionSink *s, int i, const CocoResult *found, int n) {
   free(wanted);
 }
 
-// Of n detections those that training scores, too; the others are freed.
+// Keeps those of n detections that training also scores; frees the others.
 static int keep_scored(const InferRun *run, CocoResult *found, int n) {
   int kept = 0;
   for (int i = 0; i < n; i++)

@@ -20,12 +20,12 @@ typedef struct InferRun { // constants of a run
   bool (*draw)(const char *folder, Err *err); // draws the page of the scores; NULL: none
 } InferRun;
 
-typedef struct InferImages { // the images for which a sink is opened
+typedef struct InferImages { // describes the images for which a sink is opened
   const Dataset *set;        // of a data set; NULL: named images
   const char *const *file;   // [n] file names as given
-  int n;                     // 0: unknown, they come one by one
-  bool each_named;           // rather than found in folders or a list
-  FileSet inputs, outputs;   // files that the run reads, and files that it writes, which a list must not name
+  int n;                     // 0: unknown
+  bool each_named;           // every image is named on the command line, none comes from a folder or a list
+  FileSet inputs, outputs;   // files that the run reads; files that it writes, which a list must not name
 } InferImages;
 
 // Sink: receives a run's results. Each type's struct begins with this.
@@ -33,11 +33,11 @@ typedef struct Sink {
   const InferRun *run;
   InferImages *images;
   int rank;
-  int done;   // images whose results it has; on rank 0
+  int done;   // number of images with results; on rank 0
   int failed; // pictures that could not be written
 } Sink;
 
-// All of these exit on failure, unless they say otherwise.
+// All functions exit on failure, unless stated otherwise.
 typedef struct InferTask {
   const char *results; // a batch's results, in tables: "masks", "classes"
   // Called once the model is known: refuses options that do not apply to its type, and fills in what depends on the
@@ -55,15 +55,15 @@ typedef struct InferTask {
   bool (*looks)(const Sink *s);
   void (*take)(Sink *s, const Decoded *image, const void *results, int in_batch);
 
-  // For a data set: packs the result of an image for rank 0; takes it there, in order, and returns which image it is,
-  // false if the data are malformed. Then, on the rank that computed it, draws the image, before which `before` images
-  // were read; NULL: nothing is drawn.
+  // For a data set: `pack` packs the result of an image for rank 0; `take` receives it there, in order, and sets the
+  // image's index; false if the data is malformed. Then `settle`, on the rank that computed it, draws the image, before
+  // which `before` images were read; NULL: nothing is drawn.
   void (*pack)(Sink *s, int image, const maskrcnn_result *result, ByteBuffer *to);
   bool (*unpack)(Sink *s, ByteReader *from, int *image);
   void (*draw)(Sink *s, int image, const Image *pixels, const maskrcnn_result *result, int64_t before);
 
   void (*commit)(Sink *s); // all images are done
-  void (*keep)(Sink *s);   // they are not and will not be: reports what is left, and where
+  void (*keep)(Sink *s);   // the run ends early: reports which files are left, and where
   void (*abort)(Sink *s);  // no image was done, so nothing is left behind
   void (*score)(Sink *s);  // for a data set that is complete, on rank 0
   void (*close)(Sink *s);

@@ -15,10 +15,10 @@ typedef struct NamedRun {
   Sink *sink;
   Networks *networks;
   Speed speed;
-  int bad; // images
+  int bad; // number of unusable images
 } NamedRun;
 
-// This error would affect every image.
+// Ends the program with an error that would affect every image.
 static NORETURN void refuse(NamedRun *r, int code, const char *message) {
   if (!r->sink->done) r->task->abort(r->sink);
   die(code, "%s", message);
@@ -57,7 +57,7 @@ static void visit_time(void *context, int group, int images, double seconds) {
 
 // ---- a run ------------------------------------------------------------------------------------------------------
 
-// Returns how many images are named, those of a list not among them.
+// Returns the number of images named, without those of a list.
 static int find_images(NamedRun *r) {
   Err err;
   const InferOptions *o = r->run->o;
@@ -73,7 +73,7 @@ static int find_images(NamedRun *r) {
   return named;
 }
 
-// Returns whether all images were visited.
+// Processes all images; false if it stopped early.
 static bool stream(NamedRun *r, int batch) {
   Err err;
   const StreamVisitor visitor = {
@@ -106,7 +106,7 @@ int named_images_run(const InferRun *run, const InferTask *task) {
   const int batch = start_batch_of(run->o, named, sources_has_list(r.sources));
   if (!folder_take(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
   task->begin(r.sink);
-  setvbuf(stdout, NULL, _IOLBF, 0); // lines go out as images are done, to pipes, too
+  setvbuf(stdout, NULL, _IOLBF, 0); // flushes every line, also to pipes
   const bool complete = stream(&r, batch);
   const int images = r.sink->done;
   if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list of images on standard input is empty");

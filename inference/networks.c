@@ -9,37 +9,37 @@
 
 // A result handed out by the runner: of a batch, or of all batches of an image's tiles.
 typedef struct HandedOut {
-  int each;                  // images of a piece, the last one's apart
-  int n;                     // that are there
+  int each;                  // images per piece; the last one may have fewer
+  int n;                     // number of pieces
   maskrcnn_results *piece[]; // in order; owned
 } HandedOut;
 
-enum { TILES = 0 }; // tag of a batch of tiles: others' are their addresses
+enum { TILES = 0 }; // tag of a batch of tiles; other batches use their addresses
 
 struct Networks {
   const InferOptions *o;
   const char *device;
   int top;            // classes of an image that results name; 0: all
   float min_score;    // of a detection
-  CanvasSet canvases; // of ordinary images: a group each
-  int64_t pixels;     // of an ordinary image, at most
+  CanvasSet canvases; // for ordinary images, a group for each canvas
+  int64_t pixels;     // largest ordinary image
   maskrcnn *many;     // NULL: not open
-  int batch;          // images that it computes at a time
-  bool whole_batches; // which memory has to suffice for, instead of half of them
-  int queue;          // images that it takes
+  int batch;          // images that the handle computes at a time
+  bool whole_batches; // memory must suffice for whole batches, rather than halving them
+  int queue;          // capacity of the handle's queue, in images
   maskrcnn *single;
   Canvas single_canvas;
   int64_t single_pixels;
   HandedOut *tiles; // of the image that is computed in tiles
   bool (*stopped)(void);
-  Speed *speed;           // NULL: nobody is told of openings
-  bool told;              // which device it is
+  Speed *speed;           // is told of openings; NULL: nothing is
+  bool told;              // the device was printed
   maskrcnn_status failed; // why nothing more can be computed
 };
 
 // ---- groups -----------------------------------------------------------------------------------------------------
 
-// An image's group is its canvas; images without a canvas are one group, and so are those that are cut into tiles.
+// An image's group is its canvas; images without a canvas form one group, and tiled images another.
 static int groups(const Networks *h) { return h->canvases.n + 2; }
 static bool is_ordinary(const Networks *h, int group) { return group < h->canvases.n; }
 static int single_group(const Networks *h) { return h->canvases.n; }
@@ -88,7 +88,7 @@ static maskrcnn_status open_handle(Networks *h, maskrcnn **handle, int batch, in
   options.top = (size_t)h->top;
   options.queue = h->queue;
   options.max_pixels = pixels;
-  options.canvases = s->square ? NULL : size; // a square is the model's own
+  options.canvases = s->square ? NULL : size; // with a square input, the canvas is the model's own
   options.num_canvases = s->square ? 0 : s->n;
   const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
   if (status == MASKRCNN_OK)
@@ -131,7 +131,7 @@ const maskrcnn_result *networks_result(const void *results, int i) {
   return p->piece[i / p->each]->images[i % p->each];
 }
 
-// Takes the oldest that the handle has.
+// Takes the handle's oldest results.
 static QueueState take_next(Networks *h, BatchQueue *q, bool wait, Err *err) {
   maskrcnn_results *results;
   if (!h->many) return QUEUE_EMPTY;
@@ -159,7 +159,7 @@ static void release(void *context, void *results) {
 
 // ---- many images ------------------------------------------------------------------------------------------------
 
-// Opens it for h->batch images at a time, halving the number until memory suffices.
+// Opens the handle for h->batch images at a time, halving the number until memory suffices.
 static maskrcnn_status open_many(Networks *h, Err *err) {
   for (;; h->batch /= 2) {
     const maskrcnn_status status = open_handle(h, &h->many, h->batch, h->pixels, &h->canvases, err);
@@ -168,7 +168,7 @@ static maskrcnn_status open_many(Networks *h, Err *err) {
   }
 }
 
-// Waits for what it has.
+// Waits for all results of the handle.
 static bool empty_many(Networks *h, BatchQueue *q, Err *err) {
   QueueState state;
   do state = take_next(h, q, true, err);
@@ -176,7 +176,7 @@ static bool empty_many(Networks *h, BatchQueue *q, Err *err) {
   return state == QUEUE_EMPTY;
 }
 
-// Reopens it for half as many images, to leave memory for larger ones.
+// Reopens the handle for half as many images, to free memory for larger ones.
 static maskrcnn_status halve(Networks *h, BatchQueue *q, Err *err) {
   fprintf(stderr, "%s; continuing with a batch of %d\n", err->msg, h->batch / 2);
   if (!empty_many(h, q, err)) return MASKRCNN_DEAD;
@@ -197,7 +197,7 @@ static maskrcnn_status submit(Networks *h, BatchQueue *q, const maskrcnn_image *
   }
 }
 
-// A batch of the queue.
+// Submits a batch of the queue.
 static maskrcnn_status submit_batch(Networks *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
   const uint64_t tag = (uint64_t)(uintptr_t)b;
   maskrcnn_status status = have_many(h, err);
@@ -237,7 +237,7 @@ static maskrcnn_status run_single(Networks *h, BatchQueue *q, QueuedBatch *b, co
 
 // ---- tiles ------------------------------------------------------------------------------------------------------
 
-// All tiles of an image, which are parts of its rows and not copied; they have one size. malloc'ed.
+// All tiles of an image, which are all of the same size and point into its rows. malloc'ed.
 static maskrcnn_image *cut_tiles(const TilePlan *plan, const maskrcnn_image *image) {
   const int n = tiles_count(plan);
   const int64_t pitch = 3 * (int64_t)image->width;
@@ -250,7 +250,7 @@ static maskrcnn_image *cut_tiles(const TilePlan *plan, const maskrcnn_image *ima
   return tiles;
 }
 
-// Every two seconds that an image takes.
+// Prints progress every two seconds.
 static void show_tiles(double *shown, int done, int all) {
   static const double SECONDS = 2;
   const double now = now_seconds();
@@ -259,7 +259,7 @@ static void show_tiles(double *shown, int done, int all) {
   *shown = now;
 }
 
-// In batches, so that a request to stop is noticed between them. h->tiles counts all that are submitted.
+// Submits tiles in batches, so that a request to stop is noticed between them. h->tiles counts all submitted pieces.
 static maskrcnn_status submit_tiles(Networks *h, BatchQueue *q, const maskrcnn_image *tiles, int n, Err *err) {
   maskrcnn_status status = MASKRCNN_OK;
   const int each = h->tiles->each, batches = (n + each - 1) / each;
@@ -316,7 +316,7 @@ static bool start(void *context, BatchQueue *q, QueuedBatch *b, const Image *con
   else
     status = submit_batch(h, q, b, images, err);
   free(images);
-  // There may be memory for others, and others may be images that it takes; all else is the same for all of them.
+  // Lack of memory and unsupported images concern only these images; any other failure concerns all images.
   const bool theirs_alone = status == MASKRCNN_NO_MEMORY || status == MASKRCNN_BAD_IMAGE;
   if (theirs_alone) queue_done(q, b, NULL, err);
   if (!theirs_alone) h->failed = status;

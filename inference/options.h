@@ -98,5 +98,5 @@ typedef struct InferOptions {
 
 // Exits with one line if the options contradict each other.
 InferOptions infer_options(int argc, char **argv);
-// Exits if --out is that folder of images.
+// Exits if --out is the folder of input images.
 void infer_spare_folder(const InferOptions *o, const char *images);

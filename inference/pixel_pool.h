@@ -13,8 +13,8 @@ typedef struct PixelPool {
   size_t bytes; // of all spares
 } PixelPool;
 
-// At least that many bytes; `room` receives the size: the smallest spare that is at most an eighth larger, otherwise
-// new memory. NULL if memory is out.
+// Returns at least `bytes` bytes, the size in `room`: the smallest spare that is at most an eighth larger, otherwise
+// new memory. NULL if out of memory.
 uint8_t *pixel_pool_take(PixelPool *p, size_t bytes, size_t *room);
-void pixel_pool_give(PixelPool *p, uint8_t *rgb, size_t room); // keeps it; NULL is allowed
+void pixel_pool_give(PixelPool *p, uint8_t *rgb, size_t room); // keeps it for reuse; NULL is allowed
 void pixel_pool_shrink(PixelPool *p, size_t bytes); // frees spares, the oldest first, down to that many bytes

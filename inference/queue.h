@@ -7,10 +7,10 @@
 typedef struct QueuedBatch {
   void *owner; // the caller's data
   int group, images;
-  double begun, seconds; // now_seconds(); time until it was handed out
+  double begun, seconds; // start: now_seconds(); time until it was handed out
   void *results;         // the runner's; NULL: none of its images can be computed, for a reason that concerns only them
   Err *why;              // that reason
-  bool dropped;          // neither of them: a stop was requested
+  bool dropped;          // a stop was requested: neither results nor a reason
   int left;              // images whose results are still unread: counted by the owner
   struct QueuedBatch *next;
 } QueuedBatch;
@@ -50,10 +50,10 @@ bool queue_full(const BatchQueue *q); // no more batches can be begun
 QueuedBatch *queue_begin(BatchQueue *q, int group, const Image *const *image, int n, void *owner, Err *err);
 // A finished batch; `wait`: waits for one. The caller releases it.
 QueueState queue_next(BatchQueue *q, bool wait, QueuedBatch **done, Err *err);
-void queue_release(BatchQueue *q, QueuedBatch *b); // and its results; NULL is allowed
+void queue_release(BatchQueue *q, QueuedBatch *b); // releases a batch and its results; NULL is allowed
 // Releases everything that is done and not handed out, before the runner closes.
 void queue_free(BatchQueue *q);
 
 // For the runner: the batch has its results, or NULL and the reason.
 void queue_done(BatchQueue *q, QueuedBatch *b, void *results, const Err *why);
-void queue_dropped(BatchQueue *q, QueuedBatch *b); // it has none
+void queue_dropped(BatchQueue *q, QueuedBatch *b); // the batch was dropped and has no results

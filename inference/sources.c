@@ -10,26 +10,26 @@
 #include "base/command.h"
 #include "base/file.h"
 
-typedef struct Folder { // its images, of which `next` and those behind it are not handed out
+typedef struct Folder { // images of a folder; those from `next` on are not handed out yet
   char **file;          // [n]
   int n, next;
 } Folder;
 
 struct Sources {
-  char **file; // [files] of arguments and folders, in order; NULL: the list stands here
+  char **file; // [files] of arguments and folders, in order; NULL: the position of the list
   int files, next;
   const char **named; // [num_named] those that are not NULL
   int num_named;
-  int list;   // where lines come from; -1: no list
-  bool ended; // it has no more
-  char end;   // of a name: newline or NUL
-  bool begun; // something was read, which has told
-  char *line; // what was read of it and is not handed out: [used] of [room]
+  int list;   // file descriptor of the list; -1: no list
+  bool ended; // the list has ended
+  char end;   // terminator of a name: newline or NUL
+  bool begun; // something was read, so that `end` is known
+  char *line; // text that was read and is not handed out: [used] of [room]
   size_t used, room;
-  Folder listed; // that the list has named last
+  Folder listed; // the folder that the list named last
 };
 
-// ---- what there is ----------------------------------------------------------------------------------------------
+// ---- folders ----------------------------------------------------------------------------------------------
 
 static void add(Sources *s, char *path) {
   s->file = xrealloc(s->file, (size_t)(s->files + 1) * sizeof *s->file);
@@ -46,7 +46,7 @@ static int is_image(const struct dirent *entry) {
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-// Sorted by name. NULL, with a message, if there is none.
+// The images of a folder, sorted by name. NULL, with a message, if there is none.
 static char **images_of(const char *folder, int *n, Err *err) {
   struct dirent **entry;
   *n = scandir(folder, &entry, is_image, by_bytes);
@@ -130,7 +130,7 @@ static char *take_line(Sources *s) {
   if (!end && (!s->ended || !s->used)) return NULL;
   size_t length = end ? (size_t)(end - s->line) : s->used;
   const size_t taken = MIN(length + 1, s->used);
-  if (s->end == '\n' && length && s->line[length - 1] == '\r') length--; // a list that was written under Windows
+  if (s->end == '\n' && length && s->line[length - 1] == '\r') length--; // a list written on Windows
   char *line = xmalloc(length + 1);
   memcpy(line, s->line, length);
   line[length] = '\0';
@@ -139,8 +139,8 @@ static char *take_line(Sources *s) {
   return line;
 }
 
-// Examines what was read last. File names contain no NUL: if the list's first name ends in one, all do, and names may
-// contain newlines.
+// Checks the text that was read last. File names contain no NUL: if the list's first name ends in one, all do, and
+// names may contain newlines.
 static bool check_piece(Sources *s, const char *piece, size_t n, Err *err) {
   const bool nul = n && memchr(piece, '\0', n);
   if (!s->begun) s->end = nul ? '\0' : '\n';
@@ -150,7 +150,7 @@ static bool check_piece(Sources *s, const char *piece, size_t n, Err *err) {
                       "as find -print0 does");
 }
 
-// More of the list, waiting `wait` seconds for it at most.
+// Reads more of the list, waiting at most `wait` seconds.
 static SourceState read_list(Sources *s, double wait, Err *err) {
   enum { PIECE = 4096 };
   struct pollfd ready = {.fd = s->list, .events = POLLIN};

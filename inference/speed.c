@@ -52,7 +52,7 @@ void speed_print(Speed *s, int batch, int under_way) {
     printf("  no batches remain after warm-up: give more images or a smaller --batch\n");
     return;
   }
-  const Latency all = latency_summary(s->ms, s->n); // sorts them
+  const Latency all = latency_summary(s->ms, s->n); // sorts s->ms
   printf("  %-10s %12s\n", "", "ms");
   printf("  %-10s %12.2f\n", "average", all.mean);
   for (int i = 0; i < COUNT(percent); i++)

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include "data/batches/canvas.h"
 
-// Batches of a shape that are queued kernel by kernel, then recorded, before they are replayed; shapes: canvases, and
-// images that have their own.
+// WARM_UP: the first batches of a shape, which are queued kernel by kernel and then recorded, before later ones are
+// replayed. SPEED_SHAPES: canvases, and one for images with a handle of their own.
 enum { WARM_UP = 2, SPEED_SHAPES = MAX_CANVASES + 1 };
 
 typedef struct Speed {
@@ -23,7 +23,7 @@ typedef struct Speed {
 } Speed;
 
 void speed_begin(Speed *s, int ranks, const char *results); // borrowed
-void speed_opened(Speed *s, double seconds); // records an opening of the model that took so long; may be called again
+void speed_opened(Speed *s, double seconds); // records the time of opening the model; may be called repeatedly
 // Records that a batch of a shape is done, and the time since its pixels were handed over.
 void speed_batch(Speed *s, int shape, int images, double seconds);
 // Prints start-up, rate and latencies of batches of `batch` images, `under_way` of them at a time; nothing if no batch

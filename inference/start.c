@@ -19,7 +19,8 @@ int start_batch_of(const InferOptions *o, int named, bool list) {
 }
 
 Decoders *start_decoders(const InferOptions *o, Sources *sources, int images, int batch) {
-  // Bytes, out of the remaining memory: two batches, and what sixteen threads decode at 24 megapixels each.
+  // The limit on decoded pixels in bytes: two batches and sixteen images of 24 megapixels, and at most an eighth of the
+  // remaining memory.
   static const size_t MOST = (size_t)5 << 29, PART = 8;
   Err err;
   DecodersOptions options = {.threads = o->threads ? o->threads : parallel_cores()};

@@ -8,7 +8,7 @@ typedef struct Waiting { // an image that was taken and not visited
   Decoded *image;
   int group;
   double since;       // when it was taken
-  QueuedBatch *batch; // NULL: it waits for one, or cannot be read
+  QueuedBatch *batch; // NULL: the image waits for a batch, or cannot be read
   int in_batch;
   bool done;
 } Waiting;
@@ -19,13 +19,13 @@ typedef struct Stream {
   const StreamVisitor *visitor;
   Waiting *ring; // [room] image number i is at i % room
   int room;
-  int64_t first, last; // images that wait: first … last - 1
-  int *waiting;        // [groups] of them that have no batch yet
-  const Image **image; // of a batch that begins
+  int64_t first, last; // waiting images: first … last - 1
+  int *waiting;        // [groups] number of these that have no batch yet
+  const Image **image; // of the batch being started
 } Stream;
 
 static const double PATIENCE = 0.5; // seconds that an image waits for a full batch
-static const double MOMENT = 1e-3;  // seconds between two looks at decoders and network, where both are at work
+static const double MOMENT = 1e-3;  // seconds between two checks of decoders and network while both are busy
 
 static int largest_batch(const Runner *r) {
   int most = 1;
@@ -41,7 +41,7 @@ static Waiting *at(const Stream *s, int64_t i) { return &s->ring[i % s->room]; }
 
 // ---- visits -----------------------------------------------------------------------------------------------------
 
-// An image of a batch has been visited.
+// Called when an image of a batch has been visited.
 static void let_go(Stream *s, QueuedBatch *b) {
   if (--b->left == 0) queue_release(s->queue, b);
 }
@@ -63,7 +63,7 @@ static void visit(Stream *s) {
 
 // ---- batches ----------------------------------------------------------------------------------------------------
 
-// The longest waiting images of the group, as many as a batch takes.
+// Starts a batch of the group's longest waiting images.
 static bool start_batch(Stream *s, int group, Err *err) {
   const Runner *r = &s->queue->runner;
   const StreamVisitor *v = s->visitor;
@@ -94,7 +94,7 @@ static bool take_batch(Stream *s, bool wait, bool *took, Err *err) {
   CHECK(state != QUEUE_EMPTY);
   *took = state == QUEUE_DONE;
   if (!*took) return state != QUEUE_FAILS;
-  if (b->dropped) return true; // never done: the stream ends in front of its images
+  if (b->dropped) return true; // never done: the stream ends before its images
   if (b->results && s->visitor->took) s->visitor->took(s->visitor->context, b->group, b->images, b->seconds);
   for (int64_t i = s->first; i < s->last; i++)
     if (at(s, i)->batch == b) at(s, i)->done = true;
@@ -107,8 +107,8 @@ static const Waiting *longest_waiting(const Stream *s) {
   return NULL;
 }
 
-// The group whose batch should start, or -1. A partial batch is only started with `partly`: nothing more can be taken
-// at the moment. `pressed`: nor will be, unless a batch starts.
+// The group whose batch should start, or -1. With `partly`, when nothing more can be taken at the moment, also a
+// partial batch; `pressed`: nothing more can be taken until a batch starts.
 static int choose_group(const Stream *s, bool partly, bool pressed) {
   const Runner *r = &s->queue->runner;
   const Waiting *oldest = longest_waiting(s);
@@ -190,7 +190,7 @@ bool stream_run(Decoders *d, BatchQueue *queue, const StreamVisitor *visitor, Er
   bool ok = true, stopped = false;
   err->msg[0] = 0;
   while (ok && !(stopped = is_stopped(&s)) && !(state == DECODERS_END && s.first == s.last)) ok = turn(&s, &state, err);
-  const bool works = ok || state == DECODERS_FAIL; // the network
+  const bool works = ok || state == DECODERS_FAIL; // whether the network works
   settle(&s, works);
   free(s.ring);
   free(s.waiting);

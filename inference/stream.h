@@ -3,7 +3,7 @@
 //
 // An image waits for others of its group, so that batches are full, but not for long: a partial batch is started when
 // the network is idle, when memory or slots for waiting images are used up, or when an image has waited for half a
-// second. So batches are as full as the network is busy, and if the writer of a list pauses, all images so far are
+// second. So batches are full while the network is busy, and if the writer of a list pauses, all images so far are
 // still processed.
 #pragma once
 #include "inference/decoders.h"
@@ -14,7 +14,7 @@ typedef struct StreamVisitor {
   void *context;
   // Whether an image's pixels must be kept until it is visited; NULL: never.
   bool (*keeps)(void *context, const Decoded *image);
-  // In order: an image with its batch's results and its index there; or the reason why it cannot be used.
+  // In order: an image with its batch's results and its index in the batch; or the reason why it cannot be used.
   void (*image)(void *context, const Decoded *image, const void *results, int in_batch);
   void (*bad)(void *context, const Decoded *image, const Err *why);
   // A batch of a group is done, `seconds` after its pixels were handed over.

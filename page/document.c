@@ -9,7 +9,7 @@ static void write_text(FILE *f, const char *const *line) {
   for (; *line; line++) fputs(*line, f);
 }
 
-// Writes text, escaped for an element.
+// Writes text, escaped as the content of an HTML element.
 static void write_escaped(FILE *f, const char *text) {
   for (; *text; text++) {
     if (*text == '<')

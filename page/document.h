@@ -15,7 +15,8 @@ typedef struct Document {
 bool document_name_fits(const char *path, Err *err);
 // Writes the page's head and begins its facts, whose JSON the caller writes with document_json.
 bool document_begin(Document *d, const char *path, const char *title, Err *err);
-// Writes JSON, or a part of it. "<", which JSON has only in strings, is escaped, so that no text can end the script.
+// Writes JSON, or a part of it. "<", which occurs in JSON only within strings, is escaped, so that no string can end
+// the script element.
 void document_json(Document *d, const char *json, size_t size);
 void document_jsons(Document *d, const char *json); // up to its NUL
 // Ends the facts, adds the scripts (texts of page/page_files.h, ended by NULL), and replaces the file at the path

@@ -103,7 +103,7 @@ static void read_numbers(Json *j, LogFacts *l, int point) {
       }
       Column *c = column_of(l, key, i);
       const double value = json_number(j);
-      if (!j->failed) column_take(c, point, value); // 1e400 is not a number here
+      if (!j->failed) column_take(c, point, value); // not for values such as 1e400
     }
 }
 

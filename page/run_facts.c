@@ -23,7 +23,7 @@ static void fault_add(Faults *f, const char *text) {
 
 // ---- files ----------------------------------------------------------------------------------------------------------
 
-// The text of a file if it is complete JSON; NULL if there is none, or with a fault. Caller frees.
+// The text of a file if it is complete JSON; NULL if there is no such file, or it is faulty. Caller frees.
 static char *read_json(const char *path, size_t *size, Faults *faults) {
   Err err;
   Json j;
@@ -139,7 +139,7 @@ static char *real_folder(const char *path) {
 static char *relative_path(const char *to, const char *page) {
   char *from = real_folder(page), *real = realpath(to, NULL), *path = xstrdup("");
   const char *a = from, *b = real ? real : to;
-  size_t same = 0; // length of the common part, up to a slash
+  size_t same = 0; // length of the common part, ending in a slash
   for (size_t i = 0;; i++) {
     if ((!a[i] || a[i] == '/') && (!b[i] || b[i] == '/')) same = i;
     if (!a[i] || a[i] != b[i]) break;

@@ -4,7 +4,7 @@
 
 // ---- progressions -------------------------------------------------------------------------------------------------
 
-// The number of terms between b, which follows a, and `last` in a geometric progression; -1: `last` is not on it.
+// The number of terms between b, which follows a, and `last` in a geometric progression; -1: `last` is not part of it.
 static int between_by_factor(int a, int b, int last) {
   const int factor = b / a;
   int n = -1;
@@ -13,7 +13,7 @@ static int between_by_factor(int a, int b, int last) {
   return b == last ? n : -1;
 }
 
-// The same, each so much more than the one before.
+// The same for an arithmetic progression.
 static int between_by_difference(int a, int b, int last) {
   const int step = b - a;
   return step > 0 && last > b && (last - b) % step == 0 ? (last - b) / step - 1 : -1;

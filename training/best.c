@@ -39,10 +39,10 @@ static double value_of(const Metrics *m, const char *name) {
   return NAN;
 }
 
-// In logs of older versions -1 is an undefined one.
+// In logs of older versions, -1 means undefined.
 static bool is_defined(double value) { return value >= 0; }
 
-// The values of an evaluation after `step`, of all metrics.
+// Takes the values of all metrics of an evaluation after `step`.
 static void take_values(Best *b, const double *value, int64_t step) {
   bool defined = false, gain = false;
   for (int k = 0; k < best_count(b); k++) {
@@ -62,13 +62,13 @@ static char *file_of(const Best *b, int k) { return xasprintf("%s/%s.safetensors
 
 // ---- what was there before --------------------------------------------------------------------------------------
 
-// What the curve has at a step; *at walks along with the steps. 0: an older record does not say.
+// The curve's value at a step; *at advances with the steps. 0: an older record does not have it.
 static double value_at(const Curve *c, int *at, double step) {
   while (*at < c->n && c->x[*at] < step) ++*at;
   return *at < c->n && c->x[*at] == step ? c->y[*at] : 0;
 }
 
-// Whether scores of it are compared. With a more complete one the best restarts.
+// Whether scores on this set are compared. A more complete set resets the best.
 static bool take_set(Best *b, const ScoredSet *of) {
   const SetChange change = scored_set_take(&b->set, of);
   for (int k = 0; change == SET_MORE_COMPLETE && k < MAX_TASK_BEST; k++) b->of[k].value = b->of[k].kept = -DBL_MAX;
@@ -76,7 +76,7 @@ static bool take_set(Best *b, const ScoredSet *of) {
   return change != SET_OTHER;
 }
 
-// The values of the log's evaluations, one after another.
+// Takes the values of the log's evaluations in order.
 static void take_log(Best *b, const Curve *curve) {
   const int n = best_count(b);
   int at[3] = {0};
@@ -111,12 +111,12 @@ static void read_file(Best *b, Json *j) {
         set = json_int(j);
       else
         b->of[k].kept = json_number(j);
-    if (!b->set.set) b->set.set = set; // the log is older
+    if (!b->set.set) b->set.set = set; // the log is of an older version
     if (set && set != b->set.set) b->of[k].kept = -DBL_MAX;
   }
 }
 
-// A missing file makes room for the next.
+// If a file of the best is missing, the next evaluation writes it, whatever its score.
 static void forget_lost(Best *b) {
   for (int k = 0; k < best_count(b); k++) {
     char *path = file_of(b, k);
@@ -198,7 +198,8 @@ static bool write_file(const Best *b, Err *err) {
   return ok;
 }
 
-// The file first: if the program is killed in between, the same evaluation writes it again.
+// Links the file first, then writes best.json: if the program is killed in between, the same evaluation writes it
+// again.
 bool best_keep(const Best *b, unsigned which, const char *from, Err *err) {
   bool ok = true;
   for (int k = 0; ok && k < best_count(b); k++) {

@@ -6,17 +6,17 @@
 
 // What an evaluation was scored on, by its record in the log.
 typedef struct ScoredSet {
-  int64_t set;          // Metrics.set; 0: nothing says
+  int64_t set;          // Metrics.set; 0: unknown
   int images, left_out; // Metrics.images, left_out
 } ScoredSet;
 
 typedef enum SetChange {
   SET_SAME,
-  SET_MORE_COMPLETE, // as many images as before in all, of which more could be read
+  SET_MORE_COMPLETE, // the same set, of which more images could be read
   SET_OTHER,         // other images or annotations: not compared
 } SetChange;
 
-#define BEST_SET "scored_set" // the keys of the log
+#define BEST_SET "scored_set" // keys of the log
 #define SET_IMAGES "images"
 #define SET_LEFT_OUT "left_out"
 
@@ -28,13 +28,13 @@ typedef struct Best {
   const Task *task;
   const char *folder;
   struct {
-    double value; // the best in the log so far; before the first, below every value
-    double kept;  // the value of the file, which may be from the course of the run before a rollback
+    double value; // the best in the log so far; -∞ before the first
+    double kept;  // the value of the file, which may date from before a rollback
     int64_t step; // the file's step
   } of[MAX_TASK_BEST];
   int64_t warmup;   // warm-up steps, whose evaluations do not count as
   int without_gain; // consecutive evaluations without improvement
-  ScoredSet set;    // what all of these were scored on
+  ScoredSet set;    // the set on which all of these were scored
 } Best;
 
 enum { BEST_CURVES = MAX_TASK_BEST + 3 };
@@ -48,7 +48,8 @@ SetChange best_set(const Best *b, const Metrics *m);
 // Takes the metrics of an evaluation after `step`. Returns which files its weights should replace, as bits. An
 // undefined metric is no improvement, and an evaluation with only undefined metrics is not counted.
 unsigned best_take(Best *b, const Metrics *m, int64_t step);
-// Gives the file `from`, for which best_take returned bits, the names of the best. False with the reason also in errno.
+// Links the file `from`, for which best_take returned bits, under the names of the best. False with the reason also in
+// errno.
 bool best_keep(const Best *b, unsigned which, const char *from, Err *err);
 // "best-bbox, best-segm": the names of the bits.
 void best_names(const Best *b, unsigned which, char *text, size_t size);

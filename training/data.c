@@ -15,7 +15,7 @@ bool train_on_gray(const TrainSpec *o, const ModelConfig *c) {
 
 float train_view(const TrainSpec *o, const ModelConfig *c) { return train_on_gray(o, c) ? 1 : c->view; }
 
-// A folder with data for other models: this model's data would be looked for in vain.
+// Refuses a folder whose data is for other models.
 static void refuse_other(const TrainSpec *o, const Source *own) {
   for (int i = 0; models[i]; i++) {
     const Source *other = models[i]->source;
@@ -50,7 +50,7 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .keep_empty = o->keep_empty,
               .patience = STORAGE_PATIENCE,
               .limit = o->limit,
-              .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}, // those leave no files
+              .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}, // these write no files
       .view = train_view(o, c),
       .val_fraction = o->val_fraction,
       .split_seed = (uint64_t)o->split_seed};

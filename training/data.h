@@ -5,12 +5,12 @@
 #include "models/config.h"
 #include "training/options.h"
 
-// Checks that the data exist where the options say, before anything else is done.
+// Checks that the data exists where the options say, before anything else is done.
 void train_find_data(const TrainSpec *o, const ModelConfig *c);
 // Opens the training data and, if it returns true, the evaluation data. A data set without an evaluation split is
 // accepted unless evaluation was requested.
 bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val);
-// Whether the data are grey images of one size in memory, rather than image files.
+// Whether the data is grey images of one size in memory, rather than image files.
 bool train_on_gray(const TrainSpec *o, const ModelConfig *c);
 // The fraction of an image that a classifier sees in evaluation, for this type of data: ModelConfig.view.
 float train_view(const TrainSpec *o, const ModelConfig *c);

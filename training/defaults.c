@@ -9,7 +9,7 @@
 
 static const Learning *learning_of(const TrainSpec *o) { return &model_of(&o->config)->learning; }
 
-// The source of a value of that row: the model, if it differs from the usual default.
+// The source of a value: the model, if the value differs from the usual default.
 static OptionSource learned_from(bool as_usual) { return as_usual ? FROM_DEFAULT : FROM_MODEL; }
 static const Learning *usual_learning(void) {
   ModelConfig usual;
@@ -54,7 +54,7 @@ OptionSource settle_max_size(void *values, const void *basis) {
   return o->from.size == FROM_GIVEN ? FROM_DEFAULT : FROM_MODEL;
 }
 
-// The model's, evenly spaced up to its size.
+// The model's number of sizes, evenly spaced up to its own.
 OptionSource settle_sizes(void *values, const void *basis) {
   TrainSpec *o = values;
   const ModelConfig *c = &o->config;
@@ -224,7 +224,7 @@ static const SgdFactors norms_without_decay = {.rate = {1, 1, 1, 1}, .decay = {1
 static const SgdFactors biases_apart = {.rate = {1, 2, 1, 2}, .decay = {1, 0, 1, 0}};
 
 static const Optimisation by_conventions[] = {
-    [CONVENTIONS_TORCHVISION] = {.warmup = 1000, .warmup_factor = 1e-3}, // and at most the first epoch
+    [CONVENTIONS_TORCHVISION] = {.warmup = 1000, .warmup_factor = 1e-3}, // at most the first epoch
     [CONVENTIONS_DETECTRON2] = {.warmup = 1000, .warmup_factor = 1e-3, .factors = &norms_without_decay},
     [CONVENTIONS_MLPERF] = {.warmup = 500, .warmup_factor = 1 / 3.0, .factors = &biases_apart},
 };
@@ -254,7 +254,7 @@ OptionSource settle_moments(void *values, const void *basis) {
 }
 
 OptionSource settle_lr(void *values, const void *basis) {
-  static const double adam_rate = 1e-3; // whatever the batch
+  static const double adam_rate = 1e-3; // for any batch size
   TrainSpec *o = values;
   const Basis *b = basis;
   const Learning *l = learning_of(o);

@@ -7,7 +7,7 @@ typedef struct Basis {
   int ranks;         // 0: not known yet
   int64_t per_epoch; // steps; 0: not known yet
   bool idx;          // the data are IDX files
-  bool help;         // for --help: what depends on the data is left open
+  bool help;         // for --help: defaults that depend on the data are not resolved
 } Basis;
 
 // Each sets the option after which it is named, in a TrainSpec, from a Basis.
@@ -20,9 +20,9 @@ extern OptionSettle settle_model, settle_norm, settle_trainable_layers, settle_s
 // The learning settings of a model by its conventions; if none were requested, by rules that suit any data set, batch
 // size and length (docs/training.md).
 typedef struct Optimisation {
-  int warmup; // steps, but at most
+  int warmup; // warm-up steps, limited by warmup_share
   int warmup_epochs;
-  int warmup_share; // this fraction of the run, 1 / warmup_share; 0 = no limit
+  int warmup_share; // warm-up takes at most 1 / warmup_share of the run; 0 = no limit
   double warmup_factor;
   const SgdFactors *factors; // NULL: the same for all parameters
 } Optimisation;

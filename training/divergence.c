@@ -7,7 +7,7 @@
 #include "base/record.h"
 #include "base/text.h"
 
-// A NaN without its sign, which printf would show.
+// Removes the sign of a NaN, which printf would show.
 static double plain(double value) { return isnan(value) ? NAN : value; }
 
 void divergence_take(Divergence *d, const Model *m, const Dataset *data, int images, int64_t step, double rate,
@@ -36,7 +36,8 @@ void divergence_gather(Divergence *d, Comm *comm) {
   free(part);
 }
 
-// The checkpoint to continue from: one of RESUME_…, where RESUME_NO is the beginning. -1: none is good.
+// The checkpoint to continue from, one of RESUME_…; RESUME_NO: start again from the beginning. -1: no checkpoint is
+// good.
 static int good_checkpoint(const Divergence *d, const RunFiles *f) {
   if (f->older >= 0) return RESUME_PREVIOUS;
   if (f->newest < 0) return RESUME_NO;
@@ -78,7 +79,7 @@ static const char *next_word(const char *p) {
 
 static bool is_option(const char *word) { return !strncmp(word, "--", 2); }
 
-// Whether one of the options, "--lr 0.1 --amend", has the word's name.
+// Whether `options`, such as "--lr 0.1 --amend", include the option that the word names.
 static bool names_one_of(const char *options, const char *word) {
   const size_t n = strcspn(word, "= ");
   for (const char *p = options; *p; p = next_word(p))
@@ -86,7 +87,7 @@ static bool names_one_of(const char *options, const char *word) {
   return false;
 }
 
-// The command without these options, then with their new values. Every value that is a separate word belongs to an
+// The command without these options, followed by their new values. Every value that is a separate word belongs to an
 // option: ./train has no other arguments.
 static char *replace_options(const char *command, const char *options) {
   char *text;

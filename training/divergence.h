@@ -16,7 +16,7 @@ void divergence_take(Divergence *d, const Model *m, const Dataset *data, int ima
                      const StepResult *r);
 // On rank 0: gathers the images of all ranks. Every rank calls it.
 void divergence_gather(Divergence *d, Comm *comm);
-// One line: what was not finite, where, and which checkpoints exist.
+// Prints one line: what was not finite, where, and which checkpoints exist.
 void divergence_explain(const Divergence *d, const RunFiles *f, Err *out);
 // The command that continues with half the rate from the older checkpoint or, without one, starts again: the run's own
 // command with the changed options replaced. Caller frees.
@@ -25,7 +25,7 @@ char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles
 // the beginning. False if the existing checkpoint has already begun to diverge.
 bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next);
 
-// The number of rollbacks and the current rate, as a non-zero number: before the first checkpoint at that rate no file
-// has them.
+// The number of rollbacks and the current rate, as a non-zero number: until the first checkpoint at that rate, no file
+// records them.
 int64_t rollback_note(int times, float lr);
 void rollback_of_note(int64_t note, int *times, float *lr);

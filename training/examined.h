@@ -5,7 +5,7 @@
 
 typedef struct TrainExamined {
   Examination split[2]; // training split, evaluation split
-  int n;                // that were looked at
+  int n;                // number of splits examined
 } TrainExamined;
 
 // val may be NULL. With --strict a defect in the evaluation data ends the program.

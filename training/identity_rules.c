@@ -7,7 +7,7 @@ void identify_split(Record *j, const Option *row, const void *values, const void
   if (o->val_fraction > 0) option_record(j, row->key, row, o);
 }
 
-// The sides as training draws from them, blanks between.
+// The sizes from which training draws, separated by spaces.
 void identify_sizes(Record *j, const Option *row, const void *values, const void *basis) {
   const Sizes *s = &((const TrainSpec *)values)->shorter_sides;
   char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each
@@ -16,7 +16,7 @@ void identify_sizes(Record *j, const Option *row, const void *values, const void
   record_str(j, row->key, text);
 }
 
-// Checkpoints of SGD do not name it.
+// The default, SGD, is not stored in checkpoints.
 void identify_optimizer(Record *j, const Option *row, const void *values, const void *basis) {
   (void)basis;
   if (((const TrainSpec *)values)->optimizer != OPTIMIZER_SGD) option_record(j, row->key, row, values);
@@ -26,14 +26,14 @@ void identify_adam(Record *j, const Option *row, const void *values, const void 
   identify_optimizer(j, row, values, basis);
 }
 
-// With all its digits.
+// The learning rate with all its digits.
 void identify_lr(Record *j, const Option *row, const void *values, const void *basis) {
   (void)values;
   record_num(j, row->key, ((const Schedule *)basis)->base);
 }
 
-// Phases, if there are any, at the session's rate. Classifier runs started by older versions have a cosine that falls
-// from the first step: they continue with another schedule only with --amend.
+// Phases, if there are any, scaled to the session's rate. Classifier runs of older versions have a cosine that falls
+// from the first step; they continue with another schedule only with --amend.
 void identify_schedule(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
   const Schedule *s = basis;
@@ -44,8 +44,8 @@ void identify_schedule(Record *j, const Option *row, const void *values, const v
   free(phases);
 }
 
-// What sums over ranks depend on: NCCL's blocks, and for how many multiprocessors wgrad splits its sums in which node.
-// As numbers, because checkpoints store numbers for names.
+// What determines the order of sums over ranks: NCCL's thread blocks, and for how many multiprocessors wgrad splits its
+// sums in which node. Options with words are stored as numbers.
 void identify_reduction(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
   (void)basis;

@@ -1,7 +1,7 @@
 #include "training/loading.h"
 #include "data/batches/sampler.h"
 
-// If phases say which epochs are augmented, the others are not.
+// If phases mark augmented epochs, the others are not augmented.
 static void choose_augmentation(const TrainSpec *o, LoaderOptions *l) {
   l->augment = (Augment){o->rotate, o->shift, o->shear, o->zoom, o->crop};
   if (!o->phase_list.n) return;

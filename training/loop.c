@@ -18,7 +18,7 @@ static int spare_cores(const TrainingRun *r) {
   return r->engine.dev->gpu ? MAX(cores - decoders - 1, 0) : 0;
 }
 
-// For failures from here on that cannot be foreseen.
+// Sets the context of messages of unforeseen failures from here on.
 static void say_where(TrainingRun *r, int64_t step) {
   r->at = step;
   comm_at(r->comm, step);
@@ -38,7 +38,7 @@ static bool evaluation_due(const TrainingRun *r, int64_t step) {
   return r->val && step < r->steps && r->o.eval_every > 0 && step % r->o.eval_every == 0;
 }
 
-// A failure of something that runs concurrently with the steps.
+// Ends the run if something that runs concurrently with the steps failed.
 static void expect(const TrainingRun *r, bool ok, const Err *err) {
   if (!ok) die(EXIT_RUN, "%s; %s", err->msg, r->files.kept);
 }
@@ -55,7 +55,7 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   const Task *task = r->engine.model->task;
   double start = now_seconds();
   Metrics losses = {0};
-  params_refresh(&r->engine.params); // folds and joins, which steps leave as they were
+  params_refresh(&r->engine.params); // folded and merged parameters, which steps do not update
   void *results = NULL;
   if (!r->o.val_loss || validate_run(&r->engine, r->val, r->o.threads, interrupted, &losses, &err))
     results = task->collect(&r->engine, r->val, r->o.threads, interrupted, &err);
@@ -85,12 +85,12 @@ static StepOptions step_options(const TrainingRun *r, int64_t step) {
                        .batchless = *r->trouble.msg};
 }
 
-// With fp16, gradients that overflow are part of finding the loss scale; the step changed nothing but that.
+// With fp16, overflowing gradients are part of finding the loss scale; such a step changes only the scale.
 static bool may_skip(const TrainingRun *r, const StepResult *s) {
   return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->scale[0] >= 1;
 }
 
-// Whether a step, counted from 1, went wrong for good; then the run ends.
+// Whether a step, counted from 1, diverged; then the run ends.
 bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
   if (s->finite || may_skip(r, s)) return false;
   r->diverged = true;
@@ -140,11 +140,11 @@ void train_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
   if (more) train_stage(r, loader);
 }
 
-// Ranks agree on it in a step, and say so in its result.
+// Ranks agree to stop within a step; its result says so.
 static bool told_to_stop(const TrainingRun *r) { return r->comm ? r->asked : interrupted() || *r->trouble.msg; }
 
-// Whether evaluations have been without a gain for as long as --patience allows. Scores are waited for, so that a run
-// ends at the same step whatever the machine.
+// Whether there was no improvement for as many evaluations as --patience allows. Waits for scores, so that a run ends
+// at the same step on any machine.
 static bool out_of_patience(TrainingRun *r) {
   Err err;
   if (!r->o.patience) return false;
@@ -156,7 +156,7 @@ static bool out_of_patience(TrainingRun *r) {
   return true;
 }
 
-// Whether an evaluation has reached the run's targets. Scores are waited for, as above.
+// Whether an evaluation has reached the run's targets. Waits for scores, as above.
 static bool targets_met(TrainingRun *r) {
   Err err;
   TimeToTarget t = {0};
@@ -171,7 +171,7 @@ static bool targets_met(TrainingRun *r) {
 
 static bool ended_by_scores(TrainingRun *r) { return out_of_patience(r) || targets_met(r); }
 
-// When a run resumes at a step where an evaluation was due but has no record. False if a stop was requested.
+// Evaluates when a run resumes at a step whose evaluation was due but has no record. False if a stop was requested.
 static bool evaluate_again(TrainingRun *r, int64_t step) {
   Err err;
   if (run_leads(r)) expect(r, files_reuse(&r->files, &err), &err);
@@ -197,39 +197,40 @@ static void report_phase(TrainingRun *r, int64_t step) {
   report(r, &(RunStanding){.state = RUN_GOES_ON, .step = step});
 }
 
-// A void step has changed only fp16's scale, which is restored, and running statistics, which cannot be: the state
-// before it is saved, if there is no older one.
+// A void step has changed fp16's scale, which is restored, and running statistics, which cannot be restored; so the
+// state before the step is saved, unless an older checkpoint exists.
 static void save_before_void(TrainingRun *r, int64_t done) {
   engine_set_scale(&r->engine, r->scale);
   const bool saved = run_leads(r) && files_last(&r->files) == done;
   if (!saved && !config_batch_norm(&r->engine.config)) save(r, done, false);
 }
 
-// A first batch that one rank does not have ends the run before it begins.
+// Stages the first batch; the run ends before it begins if a rank has none.
 static bool stage_first(TrainingRun *r, Loader *loader) {
   if (train_stage(r, loader)) return true;
   if (r->comm) die(err_exit(&r->trouble), "%s", r->trouble.msg);
   return false;
 }
 
-// Before a step is started.
+// Called before a step is started: times the parts of some steps.
 static void time_parts(TrainingRun *r, int64_t done) {
   if (step_parts_before(&r->step_parts, &r->engine, done - r->first, r->last - r->first)) write_record(r, done);
 }
 
-// The steps of this call, and what is due between them. A checkpoint comes before an evaluation, which may take long,
-// or fail.
+// Makes the steps of this call, and whatever is due between them. A checkpoint comes before an evaluation, which may
+// take long, or fail.
 static Outcome make_steps(TrainingRun *r, Loader *loader) {
   Err err;
   const TrainSpec *o = &r->o;
-  const bool punctual = o->from.checkpoint_every == FROM_GIVEN; // rather than once the one before it is written
+  const bool punctual = o->from.checkpoint_every == FROM_GIVEN; // … rather than as soon as the previous one is written
   const bool scored = run_as_first(r, run_leads(r) && r->files.log.evaluated >= r->first); // before this call
   if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
   bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
   if (r->first < r->last && !stop) stop = !stage_first(r, loader);
   int64_t done = r->first;
-  bool due = false; // a checkpoint of the run's own accord, which waits for the one before it, where steps are short
-  while (done < r->last && !stop) { // told to stop between two steps, it ends after the next one, which is saved
+  bool due = false; // a checkpoint by default, which is postponed while the previous one is being written
+  // a stop requested between two steps takes effect after the next one, which is saved.
+  while (done < r->last && !stop) {
     time_parts(r, done);
     train_step(r, loader, done, done + 1 < r->last);
     done++;
@@ -256,7 +257,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
 }
 
-// Rank 0 counts bad training images that other ranks have met, too; for evaluation it is told after each exchange.
+// Adds the bad training images of other ranks on rank 0; for evaluation each exchange includes them.
 static void gather_bad_images(TrainingRun *r) {
   const Dataset *d = r->train;
   const int n = d->num_images, world = comm_world(r->comm);
@@ -317,11 +318,11 @@ static void finish(TrainingRun *r, Outcome outcome) {
     line_print(stderr, "done: %s", f->final);
 }
 
-// Any rank's trouble ends the run, once the pending state is saved.
+// Ends the run if any rank reports trouble, once the pending state is saved.
 static void end_by_trouble(TrainingRun *r) {
   comm_broadcast_bytes(r->comm, r->files.kept, sizeof r->files.kept);
   if (*r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, r->files.kept);
-  comm_barrier(r->comm); // the others end here with the rank that has it
+  comm_barrier(r->comm); // the others end here, together with the rank in trouble
 }
 
 // Reports what changes from here on, as text and in the log.
@@ -335,7 +336,7 @@ static void record_amendments(TrainingRun *r) {
   log_note(&r->files.log, "amended at step %lld: %s", (long long)r->first, changes);
 }
 
-// The ranks, for whoever wonders later why a run was fast or slow.
+// Records the ranks, to explain the speed of a run later.
 static void record_ranks(TrainingRun *r) {
   if (!r->comm) return;
   CollectiveFacts facts;
@@ -361,7 +362,7 @@ static void open_files(TrainingRun *r) {
     die(EXIT_USAGE, "%s", err.msg);
   if (r->first)
     log_note(&r->files.log, "resuming %s at step %lld of %lld", r->o.out, (long long)r->first, (long long)r->steps);
-  if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->start.lr)); // the files have gone back
+  if (r->rollbacks) job_leave(r->job, rollback_note(r->rollbacks, r->start.lr)); // the files have been rolled back
   record_amendments(r);
   record_ranks(r);
   if (!run_record_read(r, r->first, &err)) die(EXIT_USAGE, "%s", err.msg);
@@ -375,7 +376,7 @@ Outcome train_run(TrainingRun *r, Loader *loader) {
   if (run_leads(r)) open_files(r);
   interrupt_catch();
   const Outcome outcome = make_steps(r, loader);
-  die_first(NULL, NULL); // nothing goes on beside it from here
+  die_first(NULL, NULL); // nothing runs concurrently from here on
   comm_last(r->comm, NULL, NULL);
   gather_bad_images(r);
   if (run_leads(r)) finish(r, outcome);

@@ -1,4 +1,4 @@
-// The loop of a training run: its steps, and what is due between them.
+// The loop of a training run: its steps, and evaluations, checkpoints and records between them.
 #pragma once
 #include "training/run.h"
 

@@ -1,5 +1,6 @@
 // The specification of a run of ./train: one table of its options, from which everything else follows: the parser,
-// --help, what run.json and --plan show, what --amend may change, what a resumed run and the ranks of a run must share.
+// --help, what run.json and --plan show, what --amend may change, what a resumed run and the ranks of a run must have
+// in common.
 //
 // A row has: type, name, default, range or choices, unit and one sentence (base/cli.h), and optionally
 //   .needs     the models that it applies to, traits of models/model.h; others refuse it
@@ -20,13 +21,13 @@
 #include "training/batch_list.h"
 #include "training/phases.h"
 
-#define MOST_BETA 0.9999999f               // 1 would leave a moment unchanged
+#define MOST_BETA 0.9999999f               // with 1, a moment would never change
 extern const char *const schedule_names[]; // "step", … as Decay
 // Values of TrainSpec.resume and .on_divergence, as the enumerators below.
 extern const char *const resume_names[], *const divergence_names[];
 enum { RESUME_NO, RESUME_LAST, RESUME_PREVIOUS };
 enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
-enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
+enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
 
 // clang-format off
 #define TRAIN_OPTIONS(X)                                                                                               \
@@ -223,8 +224,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // of eval_every
     "results are the same")
 // clang-format on
 
-// Made once, in main, and constant after that. No value means "choose one": what depends on model, data or conventions
-// has been resolved, and `from` has its source.
+// Made once, in main, and constant after that. All values are resolved, including defaults that depend on model, data
+// or conventions; `from` has their sources.
 typedef struct TrainSpec {
   OPTION_FIELDS(TRAIN_OPTIONS)
   ModelConfig config;        // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
@@ -233,6 +234,6 @@ typedef struct TrainSpec {
   double rate;               // from `lr`, with all its digits
   bool made_up;              // --benchmark uses random images
   BatchList batch_sizes;     // from `batches`
-  int64_t per_epoch;         // steps; 0: the data are not open yet
+  int64_t per_epoch;         // steps; 0: the data is not open yet
   char *command, *own_sizes; // the command line, quoted for a shell; the value of `sizes` if it was not given; owned
 } TrainSpec;

@@ -4,9 +4,9 @@
 #include "base/record.h"
 #include "base/text.h"
 
-enum { MOST_EPOCHS = 100000 }; // of a phase
+enum { MOST_EPOCHS = 100000 }; // longest phase
 
-// One phase at *at, which moves past it.
+// Parses one phase at *at, and advances *at past it.
 static bool parse_phase(const char **at, Phase *p) {
   static const char augment[] = "+augment";
   char *end;

@@ -15,12 +15,12 @@ typedef struct Phases { // none: n = 0
   Phase phase[MAX_PHASES];
 } Phases;
 
-// False, with a message that says what was expected where. Augmented phases must be adjacent.
+// False, with a message that names the position and what was expected there. Augmented phases must be adjacent.
 bool phases_parse(Phases *p, const char *text, Err *err);
-// In the form that is parsed, with rates times `factor`; malloc'ed.
+// The phases in the form that phases_parse reads, with rates multiplied by `factor`; malloc'ed.
 char *phases_text(const Phases *p, double factor);
 int phases_epochs(const Phases *p); // of all phases
 // The epochs, from 0, in which images are augmented: from `*from` to before `*until`; none: both 0.
 void phases_augmented(const Phases *p, int64_t *from, int64_t *until);
-// The rates of a run with so many steps an epoch; `base` is the first phase's rate, which scales the others.
+// The schedule of a run with per_epoch steps per epoch; `base` is the first phase's rate, and scales the others.
 Schedule phases_schedule(const Phases *p, double base, int64_t per_epoch);

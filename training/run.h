@@ -12,29 +12,30 @@
 
 // From opened data to closed files. All ranks run it; only rank 0 has files and prints.
 typedef struct TrainingRun {
-  const TrainSpec o; // its texts belong to main
+  const TrainSpec o; // its strings belong to main
   SessionStart start;
   DrawFolder *draw;
   int rollbacks; // number of rollbacks before this session
   double left;   // the rate of the previous session, which diverged
   Job *job;
-  Comm *comm; // the job's; NULL: a single rank
+  Comm *comm; // borrowed from the job; NULL: a single rank
   const Model *model;
   Engine engine;
-  Dataset *train, *val;                  // val NULL: nothing to evaluate on
+  Dataset *train, *val;                  // val NULL: no evaluation data
   const TrainExamined *examined;         // both splits; n is 0 if nothing is trained
-  double build_seconds;                  // of the engine
+  double build_seconds;                  // of opening the engine
   int64_t steps, first, last, per_epoch; // of the whole run; of this call
   int64_t done;                          // when the loop ended
   Schedule schedule;
-  char *identity;       // what a resumed run must share
-  char *trained_on;     // what its weights know: data/batches/data_identity.h; NULL: it leaves none
+  char *identity; // what a resumed run must share
+  // The data that its weights were trained on: data/batches/data_identity.h; NULL: the run writes no weights.
+  char *trained_on;
   Record amended;       // what --amend changed
-  RunFiles files;       // rank 0's
+  RunFiles files;       // used on rank 0
   int64_t at;           // the current step, for messages
-  Err trouble;          // ends the run once its state is saved, such as images that cannot be read; "" = nothing
+  Err trouble;          // an error, such as unreadable images, that ends the run once its state is saved; "" = none
   bool asked;           // all ranks have agreed to stop
-  bool is_void;         // … or to end, because one has no batch
+  bool is_void;         // all ranks have agreed to end because one has no batch
   double scale[3];      // from engine_get_scale, after the last step that was not void
   StepParts step_parts; // for run.json
   Record results;       // results so far, for run.json: an object
@@ -46,5 +47,5 @@ typedef enum Outcome { RUN_COMPLETE, RUN_STOPPED, RUN_DIVERGED } Outcome;
 
 // Whether this rank has the files and prints.
 bool run_leads(const TrainingRun *r);
-// Rank 0's decision; every rank calls it.
+// Returns rank 0's decision on every rank; every rank calls it.
 bool run_as_first(const TrainingRun *r, bool decision);

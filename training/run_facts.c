@@ -96,7 +96,7 @@ static bool record_kept(Record *j, const char *path, const char *const *names, i
     while ((key = json_key(&in))) {
       int k = 0;
       while (k < n && strcmp(key, names[k])) k++;
-      json_peek(&in); // behind blanks
+      json_peek(&in); // after white space
       const char *begin = in.at;
       json_skip(&in);
       if (k == n || in.failed) continue;
@@ -152,7 +152,7 @@ static void add_warning(RecordList *l, const char *fmt, ...) {
   record_list_add(l);
 }
 
-// A split's defects, as reported when the run began, and those that appeared since.
+// Adds a split's defects: those reported when the run began, and those that appeared since.
 static void warn_of_data(RecordList *l, const char *use, const Examination *e, const Dataset *d) {
   const int bad = dataset_bad_images(d);
   for (int k = 0; e && k < DEFECTS; k++) {

@@ -1,5 +1,5 @@
-// What run.json says about a run's last session besides its results: data and their defects, the curves in the log, how
-// a step's time is spent, memory.
+// What run.json says about a run's last session besides its results: data and its defects, the curves in the log, how a
+// step's time is spent, memory.
 #pragma once
 #include "base/record.h"
 #include "training/run.h"
@@ -9,7 +9,8 @@
 //   warnings            [{text}]; `warning` first, NULL: none
 //   panels              [{title, unit, log, noisy, metrics, curves: [{key, label}]}]: members of the log that belong
 //                       on the same axes; log: their ordinate is logarithmic; metrics: they are scores
-//   timed_steps, parts  [{name, forward, backward}], seconds: means of so many steps. A session that was too short to
-//                       be timed keeps what the run's record says of the one before
+//   timed_steps, parts  [{name, forward, backward}], seconds: means of timed_steps steps. A session that is too short
+// to
+//                       be timed keeps the values of the previous session
 //   memory              [{name, place, bytes}]: the plan
 void run_facts_record(Record *j, const TrainingRun *r, const char *warning, const char *repair);

@@ -11,12 +11,12 @@
 #include "base/run_folder.h"
 #include "training/numbered.h"
 
-static const double PATIENCE = 30; // seconds, for a disk that is full
+static const double PATIENCE = 30; // seconds to retry on a full disk
 
 // ---- whether a checkpoint is good -------------------------------------------------------------------------------
 
-// A loss more than ten times the largest of a run's first ten steps: the weights before it have begun to diverge, and
-// so has the checkpoint that holds them. The first step after a checkpoint shows it.
+// False for a loss more than ten times the largest of a run's first ten steps: the weights before it, and the
+// checkpoint that holds them, have begun to diverge. The first step after a checkpoint shows it.
 static bool is_usual(RunFiles *f, double loss) {
   enum { FIRST = 10, FACTOR = 10 };
   const bool usual = f->seen == 0 || loss <= FACTOR * f->usual_loss;
@@ -34,7 +34,7 @@ static void judge(RunFiles *f, int64_t step, double loss) {
   if (step == files_last(f) + 1) f->newest_is_good = good;
 }
 
-// The log up to where the run continues: losses and, if the run evaluates, the best so far.
+// Reads the log up to where the run continues: losses and, if the run evaluates, the best so far.
 static bool read_log(RunFiles *f, const Task *task, Err *err) {
   const char *key[1 + BEST_CURVES] = {"loss"};
   Curve curve[COUNT(key)] = {0};
@@ -69,7 +69,8 @@ void files_free(RunFiles *f) {
 
 static bool begins_with(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
-// The temporary files of kept files: checkpoint-00001200.safetensors.tmp, best-bbox.safetensors.tmp, best.json.tmp.
+// Removes temporary files of a killed run: checkpoint-00001200.safetensors.tmp, best-bbox.safetensors.tmp,
+// best.json.tmp.
 static void clean_further_names(const char *folder) {
   DIR *dir = opendir(folder);
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
@@ -115,7 +116,7 @@ static int64_t step_of(const char *path) {
   return step;
 }
 
-// The previous checkpoint replaces the last, or the target of a symbolic link there.
+// Replaces the last checkpoint, or the target of a symbolic link there, by the previous one.
 static bool go_back(const RunFiles *f, Err *err) {
   char *target = realpath(f->checkpoint, NULL);
   const bool ok = file_link(f->previous, target ? target : f->checkpoint, err);
@@ -146,7 +147,7 @@ static void forget_later(const RunFiles *f, int64_t first) {
 
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err) {
   f->run = run;
-  if (rolled_back && !go_back(f, err)) return false; // before the log is cut: it holds what leads to a checkpoint
+  if (rolled_back && !go_back(f, err)) return false; // before the log is cut, so that it always covers the checkpoint
   forget_later(f, first);
   find_checkpoints(f);
   f->newest_is_good = true;
@@ -175,7 +176,8 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   log_commit(&f->log);
 }
 
-// Gives the evaluated state, once it is written, the names of the best. If the disk is full, retries until `deadline`.
+// Links the evaluated state, once it is written, under the names of the best. If the disk is full, retries until
+// `deadline`.
 static bool keep_best(RunFiles *f, double deadline, Err *err) {
   if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
   char names[128];
@@ -228,7 +230,7 @@ static bool explain(const RunFiles *f, const Err *why, Err *err) {
 // running: a run that ends before it is done repeats it when it resumes.
 static bool log_complete(const RunFiles *f) { return !f->scoring.under_way || f->scoring.step >= f->saver.state.step; }
 
-// Begins to write the state that was taken, if its log is complete. On a temporary failure retries until `deadline`.
+// Starts writing the state that was taken, if its log is complete. On a temporary failure retries until `deadline`.
 static bool begin_writing(RunFiles *f, double deadline, Err *err) {
   Err why;
   if (!f->saver.under_way || f->saver.writing || !log_complete(f)) return true;
@@ -244,7 +246,7 @@ static bool begin_writing(RunFiles *f, double deadline, Err *err) {
   return true;
 }
 
-// The state that was taken is on disk.
+// Called when the state that was taken is on disk.
 static void set_newest(RunFiles *f) {
   if (f->rotates && f->newest >= 0) f->older = f->newest;
   f->newest = f->saver.state.step;
@@ -268,7 +270,7 @@ void files_wait(RunFiles *f) {
   if (saver_ready(&f->saver) && f->saver.ok) set_newest(f);
 }
 
-// Further names of the state after `step`.
+// Sets the further names of the state after `step`.
 static void set_links(RunFiles *f, int64_t step, bool evaluated) {
   int n = 0;
   free(f->numbered);
@@ -282,13 +284,13 @@ bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) 
   if (!end_save(f, err) || (evaluated && !(end_scoring(f, err) && settle_best(f, err)))) return false;
   set_links(f, step, evaluated);
   f->rotates = f->newest_is_good;
-  f->newest_is_good = true; // until the next step tells
+  f->newest_is_good = true; // until the next step's loss is known
   saver_take(&f->saver, e, &(RunState){.step = step, .run = f->run, .trained_on = f->trained_on});
   return begin_writing(f, INFINITY, err);
 }
 
 bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
-  CHECK(!f->saver.under_way); // the snapshot is its
+  CHECK(!f->saver.under_way); // the snapshot is in use by the saver
   RunState state = {.step = step, .run = f->run, .trained_on = f->trained_on};
   state_take(e, &state);
   return state_write(e, &state, &(StateFile){.path = f->final}, err);

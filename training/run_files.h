@@ -22,12 +22,12 @@ typedef struct RunFiles { // zero-initialise
   const char *links[3]; // all its further names
   bool rotates;         // the last checkpoint becomes `previous`
   Best best;
-  unsigned best_due;     // bits of best_take whose files wait for the state to be written
+  unsigned best_due;     // bits of best_take whose files are due once the state is written
   int64_t newest, older; // steps of checkpoint and previous; -1 = none
-  bool newest_is_good;   // as far as the next step shows: a bad one does not become `previous`
+  bool newest_is_good;   // judged by the next step's loss: a bad checkpoint does not become `previous`
   double usual_loss;     // the largest loss of the first steps
   int seen;              // number of these steps so far
-  char kept[512];        // for messages: what a failure leaves behind
+  char kept[512];        // for messages: which files a failing run leaves behind
 } RunFiles;
 
 // Sets the paths. The folder's name must outlive them.
@@ -40,7 +40,7 @@ bool files_lock(const RunFiles *f, Err *err);
 // which replaces it; -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err);
 
-// The record of a step.
+// Logs the record of a step.
 void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, const StepResult *s);
 // Takes the state after `step`, whose records are in the log, and writes it while steps continue; first finishes a save
 // in progress. It is written once earlier evaluations have their scores in the log, also without blocking steps. The
@@ -49,7 +49,7 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
 bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err);
 // Whether a save is in progress for which files_save would have to wait.
 bool files_saving(const RunFiles *f);
-// The state from which the run continues is that of an evaluation.
+// Uses the checkpoint from which the run continues as the state of an evaluation.
 bool files_reuse(RunFiles *f, Err *err);
 // Scores the results of an evaluation after `step`, which began at `start`, on `cores` cores while steps continue, or
 // synchronously if that is 0; first finishes scoring in progress. `before` as in scoring_start.

@@ -24,7 +24,7 @@ static int64_t count_parameters(const Params *p) {
 
 static void record_run(Record *j, const TrainingRun *r, const RunStanding *s) {
   const TrainSpec *o = &r->o;
-  record_str(j, "state", s->state); // the first: so a reader knows a record of this form
+  record_str(j, "state", s->state); // first, so that readers recognise this form
   record_str(j, "model", o->model);
   record_str(j, "data", o->data);
   record_str(j, "device", r->engine.dev->description);
@@ -65,7 +65,7 @@ bool run_record_write(const TrainingRun *r, const RunStanding *s, Err *err) {
   record_begin(&j);
   record_run(&j, r, s);
   const bool ok = file_begin(&f, path, err);
-  if (ok) fprintf(f.f, "%s,%s\n", j.text, r->results.text + 1); // one object of the members of both
+  if (ok) fprintf(f.f, "%s,%s\n", j.text, r->results.text + 1); // one object with the members of both
   record_free(&j);
   free(path);
   return ok && file_commit(&f, err);

@@ -1,5 +1,5 @@
-// run.json: a run in one object, written at its beginning, at the end of each phase and at its end: data and model,
-// settings, machine, and results so far.
+// run.json: one JSON object that describes a run, written at its beginning, at the end of each phase and at its end:
+// data and model, settings, machine, and results so far.
 #pragma once
 #include "base/run_folder.h"
 #include "training/run.h"
@@ -13,7 +13,7 @@ typedef struct RunStanding {
   int64_t step;        // the run's current step
 } RunStanding;
 
-// Whether a phase ends after so many steps, or, without phases, the run.
+// Whether a phase or, without phases, the run ends after `step` steps.
 bool run_record_phase_ends(const TrainingRun *r, int64_t step);
 // Reads the run's results up to `step` from its log, for which nothing may be in progress.
 bool run_record_read(TrainingRun *r, int64_t step, Err *err);
@@ -22,6 +22,6 @@ bool run_record_read(TrainingRun *r, int64_t step, Err *err);
 //   step, steps, complete; batch, world, per_epoch
 //   parameters     trained or not
 //   build_seconds  opening the device, building and planning the graphs, taking memory; of this process
-//   what record_origin has; settings: every option with where it comes from, as settings_record has them
-//   what training/run_facts.h and training/run_results.h say
+//   the members of record_origin; settings: every option with its source, as settings_record writes them
+//   the members of training/run_facts.h and training/run_results.h
 bool run_record_write(const TrainingRun *r, const RunStanding *s, Err *err);

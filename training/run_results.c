@@ -17,7 +17,7 @@ typedef struct RunLog {
   Curve curve[LOG_CURVES];
   int curves;
   RunSessions sessions;
-  int64_t amended; // the step after which what the run is made with has changed last; 0: it has not
+  int64_t amended; // the step after which --amend or a rollback last changed the run; 0: never
 } RunLog;
 
 static void note_amendment(void *amended, int64_t step, const char *changes) {
@@ -38,7 +38,7 @@ static bool read_log(RunLog *l, const TrainingRun *r, Err *err) {
   return ok;
 }
 
-// How long a step took: since the one before it or, in a session that begins with it, since its log was opened.
+// The time of a step: since the step before it or, for a session's first step, since its log was opened.
 static double step_seconds(const RunLog *l, int i) {
   const Curve *c = &l->curve[LOG_SECONDS];
   const bool follows = i > 0 && run_sessions_before(&l->sessions, (int64_t)c->x[i]) ==
@@ -66,8 +66,8 @@ static double mean_of(const double *x, int n) {
   return sum / n;
 }
 
-// The typical one of so many intervals: the median of means over several, because results are also read together before
-// a checkpoint; the mean if there are few.
+// The typical interval: the median of means over several, because results are also read together before a checkpoint;
+// the mean if there are few.
 static double typical_of(double *each, int n) {
   enum { WINDOW = 12, FEW = 3 };
   const int windows = n / WINDOW;
@@ -77,8 +77,8 @@ static double typical_of(double *each, int n) {
   return (each[(windows - 1) / 2] + each[windows / 2]) / 2;
 }
 
-// The steps after `first` up to `last`: their sum and the typical time, NaN without any: of those without an evaluation
-// or, if half of them or more have one, the mean of all.
+// The total and the typical time of the steps after `first` up to `last`; NaN without steps. The typical time is of
+// steps without an evaluation or, if half of them or more have one, the mean of all.
 static void time_steps(const RunLog *l, int64_t first, int64_t last, double *sum, double *typical) {
   const Curve *c = &l->curve[LOG_SECONDS];
   double *each = xmalloc((size_t)MAX(c->n, 1) * sizeof *each);
@@ -126,7 +126,7 @@ static void record_metrics(Record *j, const RunLog *l, int64_t first, int64_t la
     record_num(j, l->task->curve[i - LOG_METRICS].metric, last_value(&l->curve[i], first, last));
 }
 
-// What an evaluation was scored on; 0: an older record does not say.
+// The set on which an evaluation was scored; 0: an older record does not say.
 static double set_of(const RunLog *l, double step) {
   const Curve *c = &l->curve[LOG_SET];
   for (int i = 0; i < c->n; i++)
@@ -134,7 +134,7 @@ static double set_of(const RunLog *l, double step) {
   return 0;
 }
 
-// Of the evaluations that are scored on what the first one was.
+// Adds the best of the evaluations that were scored on the same set as the first one.
 static void record_best(Record *j, const RunLog *l) {
   const double set = l->curve[LOG_SET].n ? l->curve[LOG_SET].y[0] : 0;
   char key[2 * METRIC_NAME];
@@ -152,7 +152,7 @@ static void record_best(Record *j, const RunLog *l) {
 
 // ---- phases -----------------------------------------------------------------------------------------------------
 
-// Phase i of the run as far as step `last`.
+// Adds phase i of the run, up to step `last`.
 static void add_phase(RecordList *list, const TrainingRun *r, const RunLog *l, int i, int64_t last) {
   const Schedule *s = &r->schedule;
   const Phase *p = s->phases ? &r->o.phase_list.phase[i] : NULL;

@@ -15,13 +15,13 @@ bool saver_may_pass(int reason) { return reason == ENOSPC || reason == EDQUOT ||
 
 static bool write_once(Saver *s) {
   if (!state_write(s->engine, &s->state, &s->order.file, &s->err)) return false;
-  s->order.file.previous = NULL; // what stands there from here on is this state, should a name have to be tried again
+  s->order.file.previous = NULL; // from now on the file there is this state, even if a further name has to be retried
   for (const char *const *name = s->order.links; name && *name; name++)
     if (!file_link(s->order.file.path, *name, &s->err)) return false;
   return true;
 }
 
-// Retries for a while, with a message.
+// Writes the state; retries for a while, with a message.
 static bool write_patiently(Saver *s) {
   bool said = false;
   for (double begin = now_seconds(); !write_once(s); usleep(RETRY_MICROSECONDS)) {

@@ -9,7 +9,7 @@ typedef struct SaveOrder {
   const char *const *links; // further names for the finished file, NULL at the end; NULL = none
   int log; // a file that is synced to disk before the state is written, because the state depends on it; -1 = none
   double patience; // seconds to retry when the disk is full or failing before the save has failed
-} SaveOrder;       // what it points to must outlive the save
+} SaveOrder;       // all pointers must outlive the save
 
 typedef struct Saver { // zero-initialise; one save at a time
   bool under_way;      // from saver_take to saver_end
@@ -28,9 +28,9 @@ typedef struct Saver { // zero-initialise; one save at a time
 bool saver_may_pass(int reason);
 enum { RETRY_MICROSECONDS = 200000 };
 
-// Takes the state after the steps started so far; more may be started at once.
+// Takes the state after the steps started so far; further steps may be started at once.
 void saver_take(Saver *s, Engine *e, const RunState *state);
-// Begins to write the state that was taken; the engine must outlive it.
+// Starts writing the state that was taken; the engine must outlive the write.
 void saver_write(Saver *s, const SaveOrder *order);
 bool saver_ready(const Saver *s); // a write has finished, and saver_end would not wait
 bool saver_busy(const Saver *s);  // a state was taken, and saver_end would wait

@@ -32,7 +32,7 @@ static void report(Scoring *s, const EvaluationReport *r) {
 
 static void *score(void *context) {
   Scoring *s = context;
-  if (s->apart) omp_set_num_threads(s->cores); // of this thread's parallel regions only
+  if (s->apart) omp_set_num_threads(s->cores); // affects only this thread's parallel regions
   const Task *t = s->task;
   s->ok = t->score(s->d, s->results, &s->metrics, &s->err);
   if (s->ok && s->report.folder) {
@@ -70,7 +70,7 @@ static void add_metrics(Record *j, const Metrics *m) {
   for (int i = 0; i < m->n; i++) record_num(j, m->metric[i].name, m->metric[i].value);
 }
 
-// When the scores were done, since the log was opened, and how long the evaluation took until then.
+// Records when the scores were done, in seconds since the log was opened, and how long the evaluation took.
 static void record_clock(Record *j, double now, const Log *log, double start) {
   Record clock = {0};
   record_begin(&clock);

@@ -10,7 +10,7 @@ typedef bool DrawFolder(const char *folder, Err *err);
 
 typedef struct ReportTo {
   const char *folder;     // the run's folder; NULL: nothing is written
-  const char *trained_on; // data/batches/data_identity.h; NULL: nobody says
+  const char *trained_on; // data/batches/data_identity.h; NULL: unknown
   double score;           // detections with at least that score count in precision and recall, and are drawn
   DrawFolder *draw;       // called in the scoring thread when an evaluation's facts have been written; NULL: not called
 } ReportTo;
@@ -23,12 +23,12 @@ typedef struct Scoring { // zero-initialise; one at a time
   ReportTo report;
   void *results;  // the task's; owned
   double start;   // when the evaluation began: now_seconds()
-  int cores;      // for the scores
-  Metrics before; // known before the scores
+  int cores;      // cores for scoring
+  Metrics before; // metrics known before scoring
   Metrics metrics;
   bool ok;
   Err err;       // !ok
-  Err no_report; // why its facts could not be written or drawn; "": they were
+  Err no_report; // why the facts could not be written or drawn; "": no failure
   atomic_bool done;
   bool apart; // runs in a thread
   pthread_t thread;

@@ -57,7 +57,7 @@ static void print_ranks(Comm *c) {
   free(facts.variables);
 }
 
-// Where objects are as many as detections can be.
+// Notes images with as many objects as the limit on detections.
 static void say_limit(const TrainingRun *r, const Dataset *d, const char *split) {
   if (!(model_of(&r->o.config)->traits & MODEL_DETECTOR)) return;
   char *text = detection_limit_data(d, r->o.config.detections);
@@ -65,7 +65,7 @@ static void say_limit(const TrainingRun *r, const Dataset *d, const char *split)
   free(text);
 }
 
-// Printed only when all options have been checked: a mistake prints only its one line.
+// Prints what the run will do; called once all options are checked, so that a mistake prints only its one line.
 static void report(const TrainingRun *r) {
   if (!run_leads(r)) return;
   if (!r->o.benchmark && !r->rollbacks) settings_print_given(&r->o, wrap_columns(stderr), stderr);
@@ -105,7 +105,7 @@ static void plan_steps(TrainingRun *r) {
   r->identity = run_identity(o, r->train, &r->schedule);
 }
 
-// A rollback to the beginning has no checkpoint that records the change.
+// Logs the rate change of a rollback to the beginning, which no checkpoint records.
 static void amend_beginning(TrainingRun *r) {
   char was[NUMBER_TEXT], is[NUMBER_TEXT];
   number_text(r->left, was);
@@ -115,7 +115,7 @@ static void amend_beginning(TrainingRun *r) {
   free(both);
 }
 
-// Ranks train the same model on the same data.
+// Checks that ranks train the same model on the same data.
 static void agree(const TrainingRun *r) {
   Err err;
   if (comm_alone(r->comm)) return;
@@ -124,7 +124,7 @@ static void agree(const TrainingRun *r) {
   free(text);
 }
 
-// The first rank's files and weights become every rank's.
+// Opens rank 0's files, and copies its weights to every rank.
 static void begin(TrainingRun *r) {
   const TrainSpec *o = &r->o;
   record_begin(&r->amended);
@@ -179,7 +179,7 @@ static Outcome session(TrainingRun *r) {
 
 // ---- one after another ----------------------------------------------------------------------------------------------
 
-// The folder is this program's until it ends.
+// Locks the folder until the program ends.
 static void take_folder(const TrainSpec *o) {
   Err err;
   RunFiles f = {0};
@@ -190,8 +190,8 @@ static void take_folder(const TrainSpec *o) {
 
 enum { MAX_ROLLBACKS = 3 };
 
-// Whether a session that diverged is followed by another with half the rate, as the first rank's files allow, which
-// then begins so.
+// Whether a session that diverged is followed by another with half the rate, which depends on rank 0's files; then sets
+// how it starts.
 static bool roll_back(const TrainingRun *r, SessionStart *start) {
   struct {
     bool again;
@@ -204,14 +204,14 @@ static bool roll_back(const TrainingRun *r, SessionStart *start) {
   return next.again;
 }
 
-// After a restart: with the last attempt's rate, also if its checkpoint is older than that.
+// After a restart: continues with the last attempt's rate, even if the checkpoint is older than that.
 static void go_on_rolled_back(const Job *job, SessionStart *start, int *rollbacks, double *left) {
   rollback_of_note(job->left, rollbacks, &start->lr);
   *left = 2 * float_decimal(start->lr);
   start->amend = true;
 }
 
-// The losses are means over ranks, so no single rank is to blame.
+// Ends without naming a rank: losses are means over ranks, so the cause is not a single rank.
 static NORETURN void end_by_divergence(TrainingRun *r) {
   if (run_leads(r)) job_over(r->job);
   comm_broadcast_bytes(r->comm, &r->trouble, sizeof r->trouble);
@@ -283,7 +283,7 @@ bool sessions_run(const TrainSpec *o, DrawFolder *draw) {
   free(settings);
   train_find_data(o, &o->config);
   if (!o->plan && !o->benchmark && job.launch.rank == 0) take_folder(o);
-  comm_barrier(job.comm); // until the folder is there
+  comm_barrier(job.comm); // wait until the folder exists
   open_data(o, &data);
   if (!o->plan) job_start(&job, &options);
   const int ranks = job.comm ? job.launch.world : job.ranks;

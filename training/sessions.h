@@ -1,4 +1,4 @@
-// A process's part in a training run: ranks, data, and sessions until the run's end.
+// A training run in one process: ranks, data, and sessions until the run's end.
 #pragma once
 #include "training/options.h"
 #include "training/scoring.h"

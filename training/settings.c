@@ -28,7 +28,8 @@ void settings_print(const TrainSpec *o, bool sources, FILE *out) {
   }
 }
 
-// "--data coco", "--amp=bf16", "--exif", "--strict=false"; malloc'ed. NULL: not given, or given with its default.
+// An option as given: "--data coco", "--amp=bf16", "--exif", "--strict=false"; malloc'ed. NULL: not given, or given its
+// default.
 static char *given_words(const Option *row, const TrainSpec *o, const TrainSpec *defaults) {
   char text[OPTION_TEXT], usual_text[OPTION_TEXT];
   if (row->type == OPT_HEADING || option_source(row, o) != FROM_GIVEN) return NULL;
@@ -50,7 +51,7 @@ void settings_print_given(const TrainSpec *o, int columns, FILE *out) {
   for (int i = 0; i < n; i++) {
     char *words = given_words(&rows[i], o, &defaults);
     if (!words) continue;
-    if (column + 1 + wrap_width(words) + 2 > columns) { // the last 2 for a backslash
+    if (column + 1 + wrap_width(words) + 2 > columns) { // leaves 2 columns for a backslash
       fputs(" \\\n ", out);
       column = 1;
     }
@@ -108,7 +109,7 @@ static bool is_local(const char *line) {
   return false;
 }
 
-// The next line at *at that concerns the run, `length` bytes; NULL: there is none.
+// The next line at *at whose option must agree among ranks, `length` bytes long; NULL: none left.
 static const char *next_line(const char **at, int *length) {
   while (**at) {
     const char *line = *at;

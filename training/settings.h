@@ -9,9 +9,9 @@ void settings_print(const TrainSpec *o, bool sources, FILE *out);
 // The lines without sources; malloc'ed.
 char *settings_text(const TrainSpec *o);
 // The options that were given and differ from their defaults, quoted for a shell: "options: --data coco --batch 4".
-// Lines of `columns` columns, all but the last ending in a backslash.
+// Wraps at `columns` columns; all lines but the last end in a backslash.
 void settings_print_given(const TrainSpec *o, int columns, FILE *out);
-// Adds "settings": {"flip": {"value": 0.5, "from": "default"}, …}. The device is the one that is open.
+// Adds "settings": {"flip": {"value": 0.5, "from": "default"}, …}. `device`: the open device.
 void settings_record(Record *j, const TrainSpec *o, const Device *dev);
 
 // Whether the options of two ranks, in settings_text's form, ask for the same run. Paths and machine-specific options

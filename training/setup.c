@@ -25,7 +25,7 @@ static ModelConfig choose_config(const TrainSpec *o, const Checkpoint *weights) 
   if (m->train) m->train(&c, !weights, !o->conventions);
   if (o->from.norm == FROM_GIVEN) c.norm = (NormType)o->norm;
   if (c.norm != NORM_FROZEN_BN && c.norm_eps == 0)
-    c.norm_eps = 1e-5f; // 0 is for published statistics, which are frozen
+    c.norm_eps = 1e-5f; // 0 is only for published weights, whose statistics are frozen
   if (o->from.trainable_layers == FROM_GIVEN) c.trainable_layers = o->trainable_layers;
   if (o->from.size == FROM_GIVEN) config_resize(&c, o->size);
   if (o->from.label_smoothing == FROM_GIVEN) c.label_smoothing = o->label_smoothing;

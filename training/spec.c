@@ -33,7 +33,7 @@ void train_spec_free(TrainSpec *o) {
 
 // ---- before the model is known --------------------------------------------------------------------------------------
 
-// The usual location of a data set.
+// The default location of a data set.
 static const char *data_default(void) {
   static const char *const annotations = "coco/annotations";
   const char *dir = getenv("MASKRCNN_DATA");
@@ -44,7 +44,7 @@ static const char *data_default(void) {
   return "coco";
 }
 
-// Whether --benchmark uses synthetic images for a model of that name if there are no data.
+// Whether --benchmark uses synthetic images for this model if there is no data.
 static bool makes_images_up(const char *model) {
   ModelConfig c;
   Err err;
@@ -53,7 +53,7 @@ static bool makes_images_up(const char *model) {
   return model_of(&c)->targets == BATCH_BIT(BATCH_LABEL);
 }
 
-// What is timed, and on which images.
+// Decides what is timed, and on which images.
 static void resolve_benchmark(TrainSpec *o) {
   Err err;
   if (!o->benchmark) o->from.benchmark = FROM_NOTHING;
@@ -177,10 +177,10 @@ static Cli command_line(TrainSpec *o) {
   return cli;
 }
 
-// The effect of --model, --conventions and --data, wherever they appear, on the defaults; or the fields of the
-// configuration.
+// Prepares --help: defaults depend on --model, --conventions and --data, wherever they appear; or lists the fields of
+// the configuration.
 static void before_help(Cli *cli, int argc, char **argv) {
-  static char more[1024]; // until it is printed
+  static char more[1024]; // static, because it is printed later
   char models[768];
   TrainSpec *o = cli->values;
   Err err;
@@ -209,7 +209,7 @@ static void before_help(Cli *cli, int argc, char **argv) {
   }
   choose_phases(o);
   train_settle(o, &(Basis){.ranks = 1, .idx = train_on_gray(o, &o->config), .help = true});
-  o->from.model = FROM_NOTHING; // shown is what it is without --model
+  o->from.model = FROM_NOTHING; // shows the default without --model
   cli->has = model_of(&o->config)->traits;
   model_choices(models, sizeof models);
   snprintf(
@@ -223,7 +223,7 @@ TrainSpec train_spec(int argc, char **argv) {
   TrainSpec o = {OPTION_DEFAULTS(TRAIN_OPTIONS)};
   Cli cli = command_line(&o);
   cli.before_help = before_help;
-  o.command = command_of(argc, argv); // before the parser moves arguments
+  o.command = command_of(argc, argv); // before the parser reorders arguments
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
   check_together(&o);

@@ -22,7 +22,7 @@ static char *weights_in(const char *folder) {
   return found;
 }
 
-// The checkpoint to go on from; NULL: the run begins. A folder of another run is left alone.
+// The checkpoint from which to continue; NULL: the run starts from the beginning. Refuses the folder of another run.
 static const char *checkpoint_of(const TrainSpec *o, int resume, const RunFiles *f) {
   const char *path = resume == RESUME_PREVIOUS ? f->previous : f->checkpoint;
   const bool there = path_is_file(path);
@@ -45,7 +45,7 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
   if (!state_load(e, c, how, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
 }
 
-// Outputs of the weights go to the categories that they are for.
+// Loads initial weights; their outputs are matched to the data's categories.
 static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   Err err;
   CategoryNotes notes = {0};
@@ -53,7 +53,7 @@ static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   int *from = xcalloc((size_t)data.n, sizeof *from);
   const bool keeps = !o->reset_heads && !state_holds_backbone(c, e->model);
   if (keeps && !state_categories(c, o->weights, &data, from, &notes, &err)) {
-    load(e, c, o->weights, &(LoadOptions){0}); // of another model's weights the tensors tell more
+    load(e, c, o->weights, &(LoadOptions){0}); // for another model's weights, the message of `load` says more
     die(EXIT_USAGE, "%s; or use --reset-heads to train new output layers", err.msg);
   }
   load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads, .from = keeps ? from : NULL});
@@ -85,8 +85,8 @@ static int64_t go_on_from(const TrainSpec *o, bool amend, Engine *e, const Check
   return state.step;
 }
 
-// Of a checkpoint the list that it has, which ends with this run's data; of weights theirs, and this run's.
-// With amend, image files may differ: a broken one was replaced.
+// For a checkpoint its own list, which ends with this run's data; for weights their list and this run's data.
+// With amend, image files may differ, for instance a replaced broken one.
 static char *take_trained_on(const char *before, const Dataset *train, const char *own, bool amend) {
   Err err;
   if (own && !before)

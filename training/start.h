@@ -1,4 +1,4 @@
-// The initial state of ./train's run: random weights, those of --weights or, with --resume, its own checkpoint.
+// The initial state of a run of ./train: random weights, those of --weights or, with --resume, its own checkpoint.
 #pragma once
 #include "base/record.h"
 #include "data/batches/dataset.h"
@@ -9,7 +9,7 @@
 typedef struct SessionStart {
   int resume; // RESUME_…
   bool amend;
-  float lr; // after a rollback; 0: the specification's
+  float lr; // after a rollback; 0: as in the options
 } SessionStart;
 
 // Loads the engine's weights and returns the steps done. A checkpoint must belong to a run of this identity, except for

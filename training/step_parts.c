@@ -1,12 +1,12 @@
 #include "training/step_parts.h"
 #include <string.h>
 
-enum { FIRST = 6, LAST = 9 }; // behind those that load modules and are recorded
+enum { FIRST = 6, LAST = 9 }; // after the steps that load modules and are recorded
 
 static void add(StepParts *p, const char *name, double forward, double backward) {
   int i = 0;
   while (i < p->parts && strcmp(p->part[i].name, name)) i++;
-  if (i == STEP_PARTS) i--; // the rest is of the last
+  if (i == STEP_PARTS) i--; // the remainder belongs to the last part
   if (i == p->parts) snprintf(p->part[p->parts++].name, sizeof p->part[i].name, "%s", name);
   p->part[i].forward += forward;
   p->part[i].backward += backward;

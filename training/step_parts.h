@@ -1,5 +1,5 @@
-// Times a step's parts in a few steps of each session: enough for a run's page, and few enough to cost nothing
-// noticeable. Timed steps are queued by the host, node by node, with the same results.
+// Times a step's parts in a few steps of each session: few enough to cost nothing noticeable. Timed steps are queued by
+// the host, node by node, with the same results.
 #pragma once
 #include "engine/engine.h"
 

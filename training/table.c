@@ -27,7 +27,7 @@ void train_settle(TrainSpec *o, const Basis *b) {
       continue;
     }
     if (!table[i].settle || from == FROM_GIVEN) continue;
-    if (!b->help && b->per_epoch && from != FROM_LATER) continue; // settled before the data were open
+    if (!b->help && b->per_epoch && from != FROM_LATER) continue; // settled before the data was open
     ((unsigned char *)o)[table[i].from] = (unsigned char)table[i].settle(o, b);
   }
   if (o->from.lr == FROM_GIVEN) o->rate = float_decimal(o->lr);

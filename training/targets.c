@@ -27,7 +27,7 @@ Targets targets_of(const TrainSpec *o) {
 
 // ---- the log ----------------------------------------------------------------------------------------------------
 
-typedef struct LogRecord { // what matters of one
+typedef struct LogRecord { // the members that matter
   ClockRecord clock;
   ScoredSet set;
   double value[MAX_TARGETS];
@@ -88,7 +88,7 @@ static void summarise(const Targets *t, TimeToTarget *out) {
   for (int k = 0; k < t->n; k++) {
     char target[NUMBER_TEXT];
     const size_t n = strlen(out->summary);
-    int digits = 4; // or as many as tell the one from the other
+    int digits = 4; // or as many as are needed to show a difference
     const double apart = fabs(out->value[k] - t->of[k].value);
     while (digits < 9 && apart > 0 && apart < pow(10, -digits)) digits++;
     const char *comma = k ? ", " : "", *metric = t->of[k].metric;

@@ -13,7 +13,7 @@ typedef struct Targets {
   } of[MAX_TARGETS];
 } Targets;
 
-// From the options --target-….
+// The targets given by the options --target-….
 Targets targets_of(const TrainSpec *o);
 
 typedef struct TimeToTarget {
@@ -21,10 +21,10 @@ typedef struct TimeToTarget {
   int64_t step;              // that evaluation's step; not reached: the last one's, 0 without any
   int evaluations;           // number of evaluations, including that one
   double value[MAX_TARGETS]; // its metrics; NaN without any
-  // Seconds until its scores, over all sessions of the run: each counts from the opening of its log, after graphs are
+  // Seconds until its scores, summed over the sessions of the run, each from the opening of its log, after graphs are
   // planned, to its last record.
   double seconds;
-  double evaluating;              // … thereof in evaluations, including scoring
+  double evaluating;              // seconds of these in evaluations, including scoring
   char summary[64 * MAX_TARGETS]; // as text: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"
 } TimeToTarget;
 
@@ -32,10 +32,10 @@ typedef struct TimeToTarget {
 // count, as for the best (training/best.h).
 bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err);
 
-// Of a complete run with targets, one record on stdout and as OUT/time-to-target.json; nothing without targets.
+// For a complete run with targets, writes one record to stdout and OUT/time-to-target.json; without targets, nothing.
 //   bench "time-to-target"; model, data, seed, batch, world
 //   reached; target_bbox_AP, bbox_AP …; step, epochs, images (of training), evaluations
-//   seconds, training_seconds, evaluation_seconds  of all parts of the run
+//   seconds, training_seconds, evaluation_seconds  of all sessions of the run
 //   build_seconds                                  before the log was opened, as in run.json; of this process
-//   and what record_origin has
+//   and the members of record_origin
 bool targets_report(TrainingRun *r, Err *err);

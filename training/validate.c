@@ -13,8 +13,8 @@ static void add_losses(const Model *m, const double sum[], int images, Metrics *
   }
 }
 
-typedef struct BatchLosses { // of a batch, without padding
-  int64_t used;              // images
+typedef struct BatchLosses { // losses of a batch, without padding
+  int64_t used;              // number of images
   double loss[MAX_LOSSES];
 } BatchLosses;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 
-// LEAST: the smallest that ./train accepts.
+// Input sizes. LEAST: the smallest that ./train accepts.
 enum { LEAST = 4, SMALL = 64, LARGE = 224, STEP = 32, MANY_IMAGES = 20000 };
 
 // The default of --batch, unless that leaves fewer than 20 steps an epoch.

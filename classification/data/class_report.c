@@ -14,7 +14,7 @@
 enum { RARE = 10, FEW = 1000 };
 
 typedef struct ClassSplit {
-  const char *name; // NULL: there is none
+  const char *name; // NULL: there is no such split
   Dataset data;
   bool open;
   Err stop; // why it could not be opened
@@ -24,7 +24,7 @@ typedef struct ClassSplit {
 typedef struct ClassCheckup {
   ClassSplit train, val;
   int shared, first_shared[2]; // images of val that are also in train
-  char *flags;                 // for ./train; NULL: it would not start
+  char *flags;                 // options for ./train; NULL: it would not start
   bool sound;
 } ClassCheckup;
 
@@ -60,7 +60,7 @@ static void check(ClassCheckup *c, const SourceSurvey *r) {
 
 static const char *file_of(const ClassSplit *s, int i) { return s->data.coco.images[s->data.image[i]].file_name; }
 
-// ---- for people -----------------------------------------------------------------------------------------------------
+// ---- the page -----------------------------------------------------------------------------------------------------
 
 static void say_split(FoundSplit *f, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
@@ -188,7 +188,7 @@ static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
   free(dir);
 }
 
-// ---- for machines ---------------------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------------------
 
 static void record_size(Record *r, const char *key, Size s) {
   char text[64];

@@ -84,7 +84,7 @@ static bool name_labels(Coco *c, const char *dir, int highest, const char *path,
                    highest, dir, named - 1);
   for (int i = named; i <= highest; i++) {
     add_category(c, xasprintf("%d", i));
-    c->categories[i].unnamed = !all; // held against others, its number is no name
+    c->categories[i].unnamed = !all; // in comparisons, its number does not count as a name
   }
   return true;
 }
@@ -157,7 +157,7 @@ static bool name_folders(Dataset *d, const ClassFolders *f, int *label_of, const
   return ok;
 }
 
-typedef struct FolderImage { // before sorting by id
+typedef struct FolderImage { // an image before sorting by id
   uint64_t key;
   int64_t id;
   int label;
@@ -256,7 +256,7 @@ bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key) {
 }
 
 // Training needs two classes and, in folders, an image of each: an empty class folder means that a copy was
-// interrupted. IDX labels may have gaps, as EMNIST's have.
+// interrupted. IDX labels may have gaps, as in EMNIST.
 static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions *o, Err *err) {
   const Coco *c = &d->coco;
   if (o->like) return true;
@@ -276,7 +276,7 @@ static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions 
                  c->categories[empty].name);
 }
 
-// Lists the images of the split: with a fraction, its part of the training images.
+// Lists the images of the split; with val_fraction, its part of the training images.
 static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bool held_out) {
   const Coco *c = &d->coco;
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);

@@ -33,7 +33,7 @@ typedef struct ClassOptions {
 // Fails on: IDX files that idx.h refuses; a label past the last class; names other than those of `like`; two folders
 // for one class or for one split; a training class without a readable image; a class in another split that training
 // does not know; fewer than two classes; no images left. An image whose header cannot be read is left out and counted,
-// or, if strict, an error; one that cannot be decoded is the loader's to find.
+// or, if strict, an error; one that cannot be decoded is reported by the loader.
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *options, Err *err);
 // The factor by which a photograph is scaled down as it is decoded, before augment.h's map to the canvas: the same for
 // training, its evaluation and inference.

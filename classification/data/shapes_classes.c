@@ -12,7 +12,7 @@
 typedef struct ShapesSet {
   const ShapesConfig *config;
   const char *name;
-  int count, done, before; // this split's images, and how many are written; images of earlier splits
+  int count, done, before; // images of this split, of these written; images of earlier splits
   Idx images;              // SHAPES_IDX; bytes NULL: folders
   int failed;              // the first image that could not be written, or count
   Err err;                 // why

@@ -130,7 +130,7 @@ const Model model_googlenet = {
     .traits = MODEL_CLASSIFIER | MODEL_NORMS,
     .variants = (const Variant[]){{"googlenet", 0}, {NULL, 0}},
     .configure = configure,
-    .least_size = 31, // maxpool4 then gets 2 x 2 positions, its window
+    .least_size = 31, // the smallest for which the input of maxpool4 has 2 x 2 positions, its window
     .build = build,
     .check = check,
     .loss = {CLASSIFIER_LOSS, [LOSS_AUX1] = {"loss_aux1", "auxiliary 1", 1}, {"loss_aux2", "auxiliary 2", 2}},

@@ -1,4 +1,4 @@
-// OverFeat, the fast one: Sermanet et al., "OverFeat", 2013.
+// OverFeat, the fast model: Sermanet et al., "OverFeat", 2013.
 #include "classification/nets/plain.h"
 
 static const PlainStage stages[] = {{96, 11, 4, 0}, {0, 2, 2, 0},    {256, 5, 1, 0},  {0, 2, 2, 0},

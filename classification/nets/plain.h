@@ -15,7 +15,7 @@ typedef struct Plain {
 
 // torchvision's `features`, a Sequential, in which a convolution is followed by a module for its ReLU.
 Value *plain_features(const Plain *p, const PlainStage *stages, int count, Value *x);
-// Adaptive average pooling to size × size; copies the pixels if there are as many.
+// Adaptive average pooling to size × size; copies the pixels if the input already has that size.
 Value *plain_bins(const Plain *p, Value *x, int size);
 // A fully connected layer with k outputs and dropout, at an index of torchvision's `classifier`, a Sequential.
 Value *plain_dense(const Plain *p, Value *x, int index, int k, bool relu);

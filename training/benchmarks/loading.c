@@ -17,7 +17,7 @@ static bool take_batches(Loader *l, int batches, int64_t *images, int64_t *bytes
   return true;
 }
 
-// Percentages are of the threads' total wall time; the rest is waiting, for a core or for room.
+// Percentages are of the threads' total wall time; the rest is waiting, for a core or for a free slot.
 static void print_record(const LoaderOptions *o, int batches, int bad, int64_t images, int64_t bytes, double wall,
                          const double seconds[LOADER_STAGES]) {
   const int cores = parallel_cores();
@@ -64,7 +64,7 @@ static bool run_threads(const Dataset *d, const LoaderOptions *o, int batches, E
   return ok;
 }
 
-// For 1, 2, 4 … threads up to options->threads (0 = one per core). False when an image stops the loader.
+// Measures 1, 2, 4 … threads up to options->threads (0 = one per core). False when an image stops the loader.
 static bool loader_benchmark(const Dataset *d, const LoaderOptions *options, int batches, Err *err) {
   const int most = loader_threads(options);
   LoaderOptions o = *options;

@@ -13,13 +13,13 @@
 #include "nn/timing.h"
 
 typedef struct NetSetting {
-  const char *net; // as --model names it
-  const char *amp; // as --amp says it
-  int runs;        // of each walk, after half as many that are not measured
+  const char *net; // the name of --model
+  const char *amp; // the value of --amp
+  int runs;        // measured runs of each pass, after half as many for warm-up
   bool forward_only;
-  bool plan;    // the memory of each batch size is printed, and nothing is measured
-  bool profile; // and a row per node
-  Trace *trace; // of the steps that are timed node by node; NULL = none
+  bool plan;    // only print the memory of each batch size
+  bool profile; // also print a row per node
+  Trace *trace; // receives the steps that are timed node by node; NULL = none
 } NetSetting;
 
 // ---- made-up images -----------------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ static Shapes shapes_for(const ModelConfig *c, int images) {
                   .measured = true};
 }
 
-// Noise, each image with a class of its own; seeded.
+// Images of noise with random classes; seeded.
 static Batch made_up(const ModelConfig *c, const Shapes *s, uint64_t seed) {
   const Size size = {s->canvas[0].h, s->canvas[0].w};
   const uint64_t key = rng_key(seed, RNG_TEST);
@@ -83,9 +83,9 @@ typedef struct Walk {
 static const Walk walks[] = {
     {"fwd", "forward", queue_forward}, {"fwdbwd", "forward and backward", queue_both}, {"step", "step", queue_step}};
 
-// Records what is queued as a program; NULL: it runs kernel by kernel, as on the CPU and under observation.
+// Records what the walk queues as a program; NULL: it runs kernel by kernel, as on the CPU or with an observer.
 static void *record_walk(Engine *e, Network *n, const Walk *w) {
-  w->queue(e, n); // libraries and modules load lazily
+  w->queue(e, n); // because libraries and modules load lazily
   if (graph_watched(&n->graph) || !device_record(e->dev)) return NULL;
   w->queue(e, n);
   return device_record_end(e->dev);
@@ -135,7 +135,7 @@ static void record_walk_times(Record *j, const char *key, const Latency *l) {
   record_free(&times);
 }
 
-// `why`: what did not fit into memory; NULL: it fitted. Milliseconds.
+// Times are in milliseconds. `why`: what did not fit into memory; NULL: everything fitted.
 static void print_record(const Engine *e, const Compute *compute, const NetSetting *s, int images, const Latency *l,
                          int n, const char *why) {
   Record j = {0};
@@ -152,7 +152,7 @@ static void print_record(const Engine *e, const Compute *compute, const NetSetti
   record_bool(&j, "out_of_memory", why);
   if (why) record_str(&j, "why", why);
   for (int i = 0; i < n; i++) record_walk_times(&j, walks[i].key, &l[i]);
-  if (n) record_num(&j, "img_s", images / l[n - 1].mean); // of the longest walk
+  if (n) record_num(&j, "img_s", images / l[n - 1].mean); // of the longest pass
   record_int(&j, "peak_bytes", (int64_t)memory_sum(&e->memory, ON_DEVICE));
   device_origin(e->dev, &j);
   puts(record_end(&j));
@@ -173,17 +173,17 @@ static void tell(const Engine *e, const NetSetting *s, int images, const Latency
 
 // ---- a batch size -------------------------------------------------------------------------------------------------
 
-// SGD as the articles and other programs are timed with; how fast a step is does not depend on it.
+// Plain SGD, as in articles and other programs; the values do not affect the time of a step.
 static const StepOptions rates = {.learning_rate = 1e-3f, .momentum = 0.9f, .weight_decay = 1e-4f};
 
-// A few steps of the engine itself: they check that what is timed computes something.
+// Makes a few steps with the engine itself, to check that the timed network computes finite losses.
 static bool make_step(Engine *e, const Batch *b, StepResult *r, Err *err) {
   engine_step(e, b, &rates, r);
   return isfinite(r->total) || err_set(err, "the loss on random images is not finite");
 }
 
-// Of each parameter that is trained the gradient, the master and the moment are read, the latter two and the copy that
-// convolutions read are written.
+// Bytes of the update: for each trained parameter, the gradient, the master and the momentum are read; master, momentum
+// and the copy for convolutions are written.
 static void print_update(const Engine *e, double seconds, int steps) {
   const Params *p = &e->params;
   const size_t real = dtype_size(e->dev->real),
@@ -194,7 +194,7 @@ static void print_update(const Engine *e, double seconds, int steps) {
          1e3 * (double)(p->trainable * (5 * real + copy)) / c.bytes);
 }
 
-// Node by node, and the update.
+// Times each node, and the update.
 static bool profile(Engine *e, const Batch *b, const NetSetting *s, Err *err) {
   const int steps = MAX(s->runs / 10, 2);
   double update = 0;
@@ -218,7 +218,7 @@ static bool measure(Engine *e, const Compute *compute, const NetSetting *s, Err 
   StepResult r;
   Batch b = made_up(&e->config, &e->train.shapes, compute->seed);
   params_randomise(&e->params, compute->seed);
-  bool ok = make_step(e, &b, &r, err); // the batch is on the device from here on, and so are the rates
+  bool ok = make_step(e, &b, &r, err); // copies the batch and the learning rate to the device
   for (int i = 0; ok && i < n; i++) l[i] = time_walk(e, &walks[i], s->runs);
   ok = ok && make_step(e, &b, &r, err);
   if (ok) {
@@ -230,7 +230,7 @@ static bool measure(Engine *e, const Compute *compute, const NetSetting *s, Err 
   return ok;
 }
 
-// An engine that does not open for want of memory is all that is known of this size.
+// Measures a batch size. If the engine does not fit into memory, the record says only that.
 static bool run(const Compute *compute, const ModelConfig *config, const Category *category, int images,
                 const NetSetting *s, Err *err) {
   Engine e;
