@@ -1,4 +1,4 @@
-// For every collective its two ways, one function that chooses: one more collective is one more of them.
+// Each collective has two implementations, TCP and NCCL, and a function that chooses one.
 #include "comm/collective.h"
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "comm/links.h"
 #include "comm/nccl.h"
 
-// What a Comm keeps for a GPU's collectives.
+// A Comm's state for collectives on GPUs.
 typedef struct Collectives {
   Nccl nccl;
   Device *dev;
@@ -30,10 +30,10 @@ static NcclType nccl_type(DType dtype) {
 
 // ---- the mean -------------------------------------------------------------------------------------------------------
 
-// What rank 0 holds of a buffer at a time: the sum over ranks, and what it adds next.
+// The piece of a buffer that rank 0 holds at a time: the sum over ranks, and the next rank's values.
 enum { PIECE_BYTES = 1 << 18, PIECE_ELEMENTS = PIECE_BYTES / 2 };
 typedef struct Piece {
-  union { // bfloat16's sum is a float
+  union { // sums of bfloat16 are floats
     float f32[PIECE_ELEMENTS];
     double f64[PIECE_BYTES / sizeof(double)];
   } sum;
@@ -51,7 +51,7 @@ static float widened(uint16_t bf16) {
   return v;
 }
 
-// To nearest, ties to even. The NaNs of sums have no low bits that could carry, and stay.
+// Rounds to nearest, ties to even. NaNs of sums have no low bits that could carry, so they stay NaN.
 static uint16_t narrowed(float v) {
   uint32_t bits;
   memcpy(&bits, &v, sizeof bits);
@@ -84,7 +84,7 @@ static void sum_divide(const Piece *piece, void *mean, size_t n, int world, DTyp
     for (size_t i = 0; i < n; i++) ((uint16_t *)mean)[i] = narrowed(piece->sum.f32[i] / (float)world);
 }
 
-// p = mean of every rank's, n elements of a piece, on all ranks.
+// Replaces p [n], a piece, by the mean over ranks, on all ranks.
 static void mean_piece(Comm *c, Piece *piece, void *p, size_t n, DType dtype) {
   const size_t bytes = n * dtype_size(dtype);
   if (c->rank != 0) {
@@ -101,8 +101,8 @@ static void mean_piece(Comm *c, Piece *piece, void *p, size_t n, DType dtype) {
   for (int r = 1; r < c->world; r++) comm_send(c, r, p, bytes);
 }
 
-// ((r0 + r1) + r2 + …) / world in the type's arithmetic, of bfloat16 in float with one rounding at the end. Dividing is
-// exact where world is a power of two.
+// ((r0 + r1) + r2 + …) / world in the type's arithmetic; for bfloat16 in float, rounded once at the end. The division
+// is exact if world is a power of two.
 static void mean_over_tcp(Comm *c, void *p, size_t n, DType dtype) {
   const size_t size = dtype_size(dtype), most = PIECE_BYTES / size;
   Piece *piece = c->rank == 0 ? xmalloc(sizeof *piece) : NULL;
@@ -110,8 +110,8 @@ static void mean_over_tcp(Comm *c, void *p, size_t n, DType dtype) {
   free(piece);
 }
 
-// ncclAvg multiplies what each rank has by 1 / world before it is added, which is exact where world is a power of two,
-// cannot overflow where the mean does not, and takes no pass of its own.
+// ncclAvg multiplies each rank's values by 1 / world before adding them, which is exact if world is a power of two,
+// cannot overflow if the mean does not, and needs no separate pass.
 static void mean_over_nccl(Comm *c, Device *dev, CommQueue queue, void *p, size_t n, DType dtype) {
   Nccl *nccl = nccl_of(c);
   nccl_check(nccl, nccl->AllReduce(p, p, n, nccl_type(dtype), NCCL_AVG, nccl->comm, stream_for(dev, queue)),
@@ -229,7 +229,7 @@ extern char **environ;
 
 static int compare_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// {"NCCL_ALGO": "Ring", …}, in the order of their names; malloc'ed.
+// The variables NCCL_… as {"NCCL_ALGO": "Ring", …}, sorted by name; malloc'ed.
 static char *nccl_variables(void) {
   size_t n = 0;
   for (char **v = environ; *v; v++) n += !strncmp(*v, "NCCL_", 5);

@@ -6,7 +6,7 @@
 #include "comm/links.h"
 #include "comm/rendezvous.h"
 
-// Before the watch lives: whether a failure of this process is told by another.
+// Used before the watch exists: whether another process reports a failure of this one.
 typedef struct Unmet {
   Crew *crew;
   bool others_say;
@@ -29,11 +29,11 @@ bool comm_open(Comm **out, const CommOptions *o, Err *err) {
   Unmet *unmet = xcalloc(1, sizeof *unmet);
   unmet->crew = o->launch.crew;
   die_tells(tell_unmet, unmet);
-  if (world <= 1) return true; // its supervisor alone has to know that it has said why it fails
+  if (world <= 1) return true; // only its supervisor has to know that the failure was reported
   Meeting m;
   if (!rendezvous(&m, &o->launch, o->meeting_seconds, &unmet->others_say, err)) {
     meeting_close(&m, world);
-    return false; // what is left is for the die() that follows
+    return false; // the rest is done by the die() that follows
   }
   Comm *c = xcalloc(1, sizeof *c);
   c->launch = o->launch;
@@ -106,7 +106,7 @@ bool comm_gather(Comm *c, const void *mine, size_t bytes, CommPart *part) {
   return true;
 }
 
-// Rank 0: the first rank whose text differs from its own, with the message.
+// Rank 0: finds the first rank whose text differs from its own, with a message.
 static bool compare(const Comm *c, const CommPart *part, CommSame *same, Err *err) {
   Err how = {""};
   for (int i = 1; i < c->world; i++)

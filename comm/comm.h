@@ -1,9 +1,9 @@
-// Comm: the ranks of a run and their control messages. Every rank holds two connections to rank 0: one for collectives
-// over bytes in host memory, which all ranks call in the same order; and one on which a thread tells that it lives,
-// asks all ranks to stop, and learns that the run ends (comm/watch.h). Collectives over device memory:
-// comm/collective.h. A NULL Comm is a run of one rank: everything returns at once.
+// Comm: the ranks of a run and their control messages. Every rank has two connections to rank 0: one for collectives
+// over host memory, which all ranks call in the same order; and one on which a thread sends heartbeats, passes on
+// requests to stop, and learns that the run ends (comm/watch.h). Collectives over device memory: comm/collective.h. A
+// NULL Comm is a run with a single rank: everything returns at once.
 //
-// A collective whose peer is gone does not return: the watch ends the process, by one line on one rank.
+// A collective whose peer is gone does not return: the watch ends the process, and one rank prints one line.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,48 +15,51 @@ typedef struct Comm Comm;
 
 typedef struct CommOptions {
   Launch launch;
-  double meeting_seconds; // how long ranks wait for each other at the beginning
-  double silence_seconds; // after which a rank that does not tell that it lives is lost
+  double meeting_seconds; // seconds that ranks wait for each other at the start
+  double silence_seconds; // seconds without a heartbeat after which a rank is lost
 } CommOptions;
 
 // Meets the other ranks: checks magic, version (of the protocol and of the build), token and world, and that every rank
-// is there once. False with a line that names who is missing, who came twice or who differs. *out is NULL for world 1.
+// joins exactly once. False with a line that names ranks that are missing, duplicate or different. *out is NULL for
+// world 1.
 bool comm_open(Comm **out, const CommOptions *o, Err *err);
-// Says goodbye; every rank calls it. NULL is fine.
+// Disconnects; every rank calls it. NULL is allowed.
 void comm_close(Comm *c);
 
 static inline bool comm_alone(const Comm *c) { return !c; }
-int comm_rank(const Comm *c);  // 0 when alone
-int comm_world(const Comm *c); // 1 when alone
+int comm_rank(const Comm *c);  // 0 for a single rank
+int comm_world(const Comm *c); // 1 for a single rank
 const Launch *comm_launch(const Comm *c);
-const char *comm_host(const Comm *c, int rank); // its host's name
+const char *comm_host(const Comm *c, int rank); // the rank's host name
 
-// ---- what is agreed over host memory -----------------------------------------------------------------------------
+// ---- collectives over host memory --------------------------------------------------------------------------------
 
-// Whether every rank has this text (how it learns, what from): compares each with rank 0's. Where they differ all ranks
-// get the message of `same`, which says how, with the rank and host in front, and false.
+// Whether every rank has the same text (options, data): compares each with rank 0's. If one differs, all ranks return
+// false with the message of `same`, which says how, after the rank and host.
 typedef bool CommSame(const char *of_rank_0, const char *other, Err *err);
 bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err);
-// All ranks have the same message and die by it next: it is said once, without a rank in front. Every rank calls it.
+// Called by every rank before all die with the same message: it is then printed once, without a rank.
 void comm_all_know(Comm *c);
 void comm_barrier(Comm *c);
-void comm_broadcast_bytes(Comm *c, void *p, size_t bytes); // of rank 0
+void comm_broadcast_bytes(Comm *c, void *p, size_t bytes); // copies p of rank 0 to every rank
 
 typedef struct CommPart {
   char *data;
   size_t bytes;
 } CommPart;
-// Every rank's bytes, by rank, on rank 0: part[world], each malloc'ed. On the others, and alone, `part` is left alone,
-// and false returned: alone there is nothing to gather.
+// Gathers every rank's bytes on rank 0: part[world], each malloc'ed. On other ranks, and with a single rank, returns
+// false and leaves `part` unchanged.
 bool comm_gather(Comm *c, const void *mine, size_t bytes, CommPart *part);
 
-// ---- control: liveness, stops, ends ---------------------------------------------------------------------------------
+// ---- control: heartbeats, stops, ends ----------------------------------------------------------------------------
 
-void comm_at(Comm *c, int64_t step); // that is under way, for messages about this rank
-// Whether any rank, or the supervisor, was asked to stop. Ranks see it at different moments: agree on when.
+void comm_at(Comm *c, int64_t step); // the current step, for messages about this rank
+// Whether any rank, or the supervisor, was asked to stop. Ranks see it at different times, so they must agree on when
+// to stop.
 bool comm_stop_asked(const Comm *c);
-// Called once, on this rank, before the process ends because another rank did: what must not be lost, in a few seconds.
-// NULL: nothing.
+// `last` is called once before this process ends because another rank did, to save what must not be lost; it has a few
+// seconds. NULL: nothing.
 void comm_last(Comm *c, void (*last)(void *context), void *context);
-// For errors that only another library notices: called about once a second by the watch; a message ends the run.
+// `check` is called about once a second by the watch, for errors that only another library notices; false ends the run
+// with its message.
 void comm_check(Comm *c, bool (*check)(void *context, Err *err), void *context);

@@ -36,7 +36,7 @@ static void cpus_remove(CpuSet *s, const CpuSet *less) {
   for (int i = 0; i < COUNT(s->word); i++) s->word[i] &= ~less->word[i];
 }
 
-// A number of a CPU at *text, which moves past it; -1: none.
+// Parses a CPU's number at *text, and advances *text past it; -1: none.
 static int parse_cpu(const char **text) {
   char *end;
   if (!isdigit((unsigned char)**text)) return -1;
@@ -80,7 +80,7 @@ void cpus_print(const CpuSet *s, char *text, int room) {
   }
 }
 
-// ---- what the machine tells -----------------------------------------------------------------------------------------
+// ---- topology from sysfs --------------------------------------------------------------------------------------------
 
 static bool read_line(const char *sys, const char *folder, const char *file, char *text, int room) {
   char path[512];
@@ -97,12 +97,13 @@ static bool read_set(CpuSet *s, const char *sys, const char *folder, const char 
   return read_line(sys, folder, file, text, sizeof text) && cpus_parse(s, text);
 }
 
-// The CPUs near a GPU. False where the machine does not tell.
+// The CPUs near a GPU. False if the system does not say.
 static bool near_gpu(CpuSet *s, const char *sys, const char *bus_id) {
   char folder[128];
   if (!bus_id || !*bus_id) return false;
   snprintf(folder, sizeof folder, "bus/pci/devices/%.64s", bus_id);
-  for (char *p = folder; *p; p++) *p = (char)tolower((unsigned char)*p); // CUDA writes 1B where the system has 1b
+  // CUDA has upper-case digits where sysfs has lower-case ones.
+  for (char *p = folder; *p; p++) *p = (char)tolower((unsigned char)*p);
   return read_set(s, sys, folder, "local_cpulist");
 }
 
@@ -110,7 +111,7 @@ static void topology_of(int cpu, char *folder, size_t room) {
   snprintf(folder, room, "devices/system/cpu/cpu%d/topology", cpu);
 }
 
-// The hardware threads of a CPU's core, among those of a set.
+// The hardware threads of a CPU's core that are in a set.
 static CpuSet core_of(const char *sys, int cpu, const CpuSet *among) {
   char folder[128];
   CpuSet core;
@@ -142,7 +143,7 @@ typedef struct CoreGroup {
 
 typedef struct CoreGroups {
   CoreGroup *group; // [at most ranks]
-  int n, *of_rank;  // [ranks] which
+  int n, *of_rank;  // [ranks] the group of each rank
 } CoreGroups;
 
 static void one_group(CoreGroups *p, const CpuSet *allowed, int ranks) {
@@ -162,7 +163,7 @@ static int group_with(CoreGroups *p, const CpuSet *cpus) {
   return p->n++;
 }
 
-// By what is near the ranks' GPUs; false where that does not divide the CPUs.
+// Groups CPUs by the ranks' GPUs that they are near; false if that does not partition the CPUs.
 static bool groups_near(CoreGroups *p, const char *sys, const CpuSet *allowed, const char *const *bus_id, int ranks) {
   for (int r = 0; r < ranks; r++) {
     CpuSet near;
@@ -175,7 +176,7 @@ static bool groups_near(CoreGroups *p, const char *sys, const CpuSet *allowed, c
   return true;
 }
 
-// Where a core that is near no GPU is of most use: the fewest CPUs for a rank, of the same socket first.
+// The group that needs a core most: with the fewest CPUs per rank, in the same socket if possible.
 static CoreGroup *neediest(CoreGroups *p, int socket) {
   CoreGroup *best = NULL;
   for (int here = 1; here >= 0 && !best; here--)
@@ -200,7 +201,7 @@ static void give_rest(CoreGroups *p, const char *sys, const CpuSet *allowed) {
 
 // ---- shares of a group ----------------------------------------------------------------------------------------------
 
-// The k-th of n parts: a run of cores, or of hardware threads where there are fewer cores than parts.
+// The k-th of n parts of a set: consecutive cores, or hardware threads if there are fewer cores than parts.
 static void part_of(CpuSet *part, const char *sys, const CpuSet *cpus, int n, int k) {
   const int threads = cpus_count(cpus);
   CpuSet *core = xmalloc((size_t)MAX(threads, 1) * sizeof *core), rest = *cpus;
@@ -239,12 +240,13 @@ void cores_share(CpuSet *share, const char *sys, const CpuSet *allowed, const ch
 
 int cores_take(const char *const *bus_id, int ranks, int rank) {
   CpuSet allowed = {0}, share;
-  if (sched_getaffinity(0, sizeof allowed, (cpu_set_t *)&allowed)) return omp_get_num_procs(); // as the system has it
+  // As many as the system shows.
+  if (sched_getaffinity(0, sizeof allowed, (cpu_set_t *)&allowed)) return omp_get_num_procs();
   if (ranks <= 1) return cpus_count(&allowed);
   cores_share(&share, "/sys", &allowed, bus_id, ranks, rank);
   if (sched_setaffinity(0, sizeof share, (const cpu_set_t *)&share)) share = allowed;
   const int cpus = cpus_count(&share);
-  // The runtime counted the cores when it was loaded.
+  // OpenMP counted the cores when it was loaded, before they were divided.
   if (!getenv("OMP_NUM_THREADS")) omp_set_num_threads(cpus);
   return cpus;
 }

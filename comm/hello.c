@@ -12,7 +12,7 @@ static unsigned long long namespace_of(const char *path) {
   return stat(path, &st) == 0 ? (unsigned long long)st.st_ino : 0;
 }
 
-// Of this boot of this kernel; on a system without it, of the host.
+// The id of this boot of the kernel or, on systems without one, of the host.
 static void boot_id(char *text, size_t room) {
   FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
   if (!f || !fgets(text, (int)room, f)) gethostname(text, room - 1);
@@ -47,7 +47,7 @@ void hello_send(Wire *w, const Hello *h, HelloFor connection) {
   wire_send(w, FRAME_HELLO, (int)connection, h->rank, text);
 }
 
-// The next line of *rest, if there is one and it fits; cleaned.
+// Copies the next line of *rest, cleaned, if there is one and it fits.
 static bool line(char **rest, char *out, size_t room) {
   char *text = strsep(rest, "\n");
   if (!text || strlen(text) >= room) return false;

@@ -10,7 +10,7 @@ static void meet(Job *j, const JobOptions *o) {
   Err err;
   const CommOptions options = {
       .launch = j->launch, .meeting_seconds = o->rendezvous_timeout, .silence_seconds = o->timeout};
-  // A request to stop is nobody's mistake.
+  // A request to stop is not a failure.
   if (!comm_open(&j->comm, &options, &err)) die(interrupted() ? EXIT_RUN : EXIT_USAGE, "%s", err.msg);
 }
 
@@ -31,7 +31,7 @@ void job_begin(Job *j, const JobOptions *o) {
   meet(j, o);
 }
 
-// srun and mpirun have divided the cores themselves.
+// False for srun and mpirun, which divide the cores themselves.
 static bool shares_cores(const Job *j) {
   const char *by = j->launch.by;
   return j->comm && by && (!strcmp(by, "--gpus") || !strcmp(by, "torchrun"));

@@ -6,18 +6,18 @@
 #include <unistd.h>
 #include "comm/wire.h"
 
-// Who starts processes, and what it calls things.
+// A launcher of processes, and the names of its variables.
 typedef struct Starter {
   const char *by, *rank, *world, *local_rank, *local_world;
 } Starter;
 
-// The innermost first: torchrun and mpirun may run inside a step of Slurm, whose variables then are theirs.
+// The innermost first: torchrun and mpirun may run inside a Slurm step, whose variables their processes then inherit.
 static const Starter starters[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    // The number of tasks of the step: an sbatch script has SLURM_PROCID, too, and SLURM_NTASKS, without being a rank.
+    // SLURM_STEP_NUM_TASKS, because an sbatch script also has SLURM_PROCID and SLURM_NTASKS, without being a rank.
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL},
 };
 enum { TORCHRUN, OPEN_MPI, PMI, SLURM, STARTERS };
@@ -42,7 +42,7 @@ static bool same_variable(const char *a, const char *b) {
   return x && y && !strcmp(x, y);
 }
 
-// STARTERS: none. srun sets PMI's variables as well, for programs that use MPI.
+// The launcher's index; STARTERS: none. srun also sets PMI's variables, for programs that use MPI.
 static int starter(void) {
   const bool step = same_variable("PMI_RANK", "SLURM_PROCID") && same_variable("PMI_SIZE", "SLURM_STEP_NUM_TASKS");
   for (int i = 0; i < STARTERS; i++)
@@ -50,7 +50,8 @@ static int starter(void) {
   return STARTERS;
 }
 
-// Half of what a starter sets, where no other sets all. Scripts of Slurm may well set WORLD_SIZE for ranks to come.
+// Refuses an incomplete set of a launcher's variables, unless another set is complete. Slurm scripts may set WORLD_SIZE
+// for later ranks.
 static bool not_half(Err *err) {
   for (int i = 0; i < SLURM; i++) {
     const char *rank = variable(starters[i].rank), *world = variable(starters[i].world);
@@ -90,7 +91,7 @@ static bool who(Launch *l, const Starter *s, Err *err) {
     return err_set(err, "%s is %d with %s %d: ranks go from 0 to %d", s->rank, l->rank, s->world, l->world,
                    l->world - 1);
   if (s == &starters[SLURM]) l->local_world = tasks_on_node(variable("SLURM_STEP_TASKS_PER_NODE"), node);
-  if (!l->local_world) l->local_world = l->local_rank + 1; // at least
+  if (!l->local_world) l->local_world = l->local_rank + 1; // a lower bound
   if (l->local_rank >= l->local_world || l->local_world > l->world)
     return err_set(err,
                    "%s is %d, but this host has %d processes of %d in all: the launcher's environment variables "
@@ -101,7 +102,7 @@ static bool who(Launch *l, const Starter *s, Err *err) {
 
 // ---- the job --------------------------------------------------------------------------------------------------------
 
-// torchrun's count of restarts is no part: each of its agents counts its own.
+// The token leaves out torchrun's number of restarts, because each of its agents counts its own.
 static void find_token(Launch *l, int by) {
   const char *named = variable("MASKRCNN_JOB"), *run = variable("TORCHELASTIC_RUN_ID"), *job = variable("SLURM_JOB_ID"),
              *step = variable("SLURM_STEP_ID"), *space = variable("PMIX_NAMESPACE"),
@@ -117,20 +118,20 @@ static void find_token(Launch *l, int by) {
   else if (by == OPEN_MPI && jobid)
     snprintf(l->token, sizeof l->token, "mpirun %s", jobid);
   else if ((by == OPEN_MPI || by == PMI) && l->local_world == l->world)
-    snprintf(l->token, sizeof l->token, "mpirun of process %ld", (long)getppid()); // which started all of them
+    snprintf(l->token, sizeof l->token, "mpirun of process %ld", (long)getppid()); // the parent of all ranks
   text_clean(l->token);
 }
 
-// A port for a job, the same for all its ranks, below those that systems give out by themselves.
+// A port for a job, the same for all its ranks, below the range of ephemeral ports.
 static int port_of_job(const Launch *l) {
   uint32_t hash = 0x811c9dc5u; // FNV-1a
   for (const char *p = l->token; *p; p++) hash = (hash ^ (uint8_t)*p) * 0x01000193u;
   return 20000 + (int)(hash % 10000);
 }
 
-// ---- where to meet --------------------------------------------------------------------------------------------------
+// ---- the rendezvous -------------------------------------------------------------------------------------------------
 
-// The first host of "node[01-04,7],x": node01. Of every pair of brackets, what stands before the first '-', ',' or ']'.
+// The first host of "node[01-04,7],x": node01. From every pair of brackets, the text before the first '-', ',' or ']'.
 static void first_host(const char *list, char *host, size_t room) {
   size_t n = 0;
   while (*list && *list != ',' && n + 1 < room) {
@@ -154,8 +155,8 @@ static bool meet_at(Launch *l, const char *host, int port) {
   return true;
 }
 
-// torchrun's agent may itself listen at MASTER_PORT: torch then connects to its store there instead of opening one
-// (TORCHELASTIC_USE_AGENT_STORE is what tells torch, too). The port after it is ours.
+// torchrun's agent may itself listen at MASTER_PORT: torch then connects to its store there instead of opening one (as
+// TORCHELASTIC_USE_AGENT_STORE tells it). Then rank 0 uses the next port.
 static bool master_port(int *port, const Launch *l, int by, Err *err) {
   const char *store = variable("TORCHELASTIC_USE_AGENT_STORE"), *text = variable("MASTER_PORT");
   const bool taken = by == TORCHRUN && store && !strcmp(store, "True");
@@ -190,7 +191,7 @@ static bool find_meeting(Launch *l, int by, Err *err) {
   return master_port(&port, l, by, err) && meet_at(l, host, port);
 }
 
-// --rendezvous as it is given.
+// Checks the value of --rendezvous.
 static bool check_rendezvous(const char *text, Err *err) {
   Address a;
   Err why;

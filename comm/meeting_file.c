@@ -33,7 +33,7 @@ MeetingFile meeting_file_here(const char *token, const char *namespaces, int por
   snprintf(m.nonce, sizeof m.nonce, "%016llx%016llx", (unsigned long long)random[0], (unsigned long long)random[1]);
   snprintf(m.token, sizeof m.token, "%s", token);
   snprintf(m.namespaces, sizeof m.namespaces, "%s", namespaces);
-  m.at[m.addresses++] = (Address){"127.0.0.1", port}; // for ranks in the same namespaces, which try it first
+  m.at[m.addresses++] = (Address){"127.0.0.1", port}; // for ranks in the same namespaces, which try this address first
   struct ifaddrs *all = NULL;
   if (getifaddrs(&all)) all = NULL;
   for (struct ifaddrs *each = all; each; each = each->ifa_next) add_address(&m, each, AF_INET, port);
@@ -42,11 +42,11 @@ MeetingFile meeting_file_here(const char *token, const char *namespaces, int por
   return m;
 }
 
-// What may be replaced: a file of ours, an empty one, none.
+// Whether the path may be replaced: a rendezvous file, an empty file, or no file.
 static bool may_replace(const char *path, Err *err) {
   struct stat st;
   if (stat(path, &st)) return errno == ENOENT || err_set(err, "cannot write %s: %s", path, strerror(errno));
-  FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r") : NULL; // a pipe would wait
+  FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r") : NULL; // opening a pipe would block
   if (!f) return err_set(err, "cannot write %s: it exists and cannot be read", path);
   char text[sizeof title] = "";
   size_t n = fread(text, 1, sizeof title - 1, f);

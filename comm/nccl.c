@@ -12,7 +12,7 @@ static const char *const names[] = {"libnccl.so.2", "libnccl.so"};
 static const char install[] = "apt install libnccl2, or pip install nvidia-nccl-cu13 and "
                               "MASKRCNN_NCCL=.../nvidia/nccl/lib/libnccl.so.2";
 
-// Whoever names a library wants that one: nothing takes its place.
+// A library that the user names is the only one tried.
 static bool open_library(Nccl *nccl, Err *err) {
   const char *asked = getenv("MASKRCNN_NCCL");
   const bool one = asked && *asked;
@@ -33,7 +33,7 @@ typedef struct NcclVersion {
   int major, minor, patch;
 } NcclVersion;
 
-// Two digits for the minor version from 2.9 on, one before.
+// The minor version has two digits from 2.9 on, one before.
 static NcclVersion version_of(int code) {
   int major = code < 10000 ? 1000 : 10000;
   return (NcclVersion){code / major, code % major / 100, code % 100};
@@ -46,7 +46,8 @@ static bool check_version(const Nccl *nccl, Err *err) {
                  found.patch, nccl->name, need.major, need.minor, install);
 }
 
-// Stores the function's address. C converts no pointer to data into one to a function, POSIX has them alike.
+// Stores the function's address by memcpy: C does not convert data pointers to function pointers, but POSIX represents
+// both alike.
 static bool find(const Nccl *nccl, const char *name, void *member, size_t size) {
   void *const function = dlsym(nccl->library, name);
   CHECK(size == sizeof function);
@@ -54,7 +55,7 @@ static bool find(const Nccl *nccl, const char *name, void *member, size_t size) 
   return function != NULL;
 }
 
-// The functions by name. A library that lacks one may be too old for it, which says more.
+// Finds the functions by name. If one is missing, the version is checked first, because "too old" is a better message.
 static bool find_functions(Nccl *nccl, Err *err) {
   const char *missing = NULL;
 #define FIND(result, name, parameters)                                                                                 \
@@ -77,20 +78,20 @@ bool nccl_load(Nccl *nccl, Err *err) {
 
 // ---- errors ---------------------------------------------------------------------------------------------------------
 
-// An error that a rank's end may have caused. What is to be said is that end, which whoever watches the ranks knows a
-// moment later, and then ends this one.
+// Waits after an error that the end of another rank may have caused. The watch or the supervisor will know of that end
+// soon, report it, and end this process.
 static void let_others_speak(NcclResult result) {
   if (result != NCCL_REMOTE_ERROR && result != NCCL_SYSTEM_ERROR) return;
   struct timespec left = {.tv_sec = 3};
   while (nanosleep(&left, &left) != 0) continue;
 }
 
-// In the words of NCCL up to 2.28 and of later ones.
+// In the wording of NCCL up to 2.28, and of later versions.
 static bool tells_of_one_gpu(const char *detail) {
   return strstr(detail, "Duplicate GPU") || strstr(detail, "using the same GPU");
 }
 
-// What NCCL says of it, in one line.
+// Describes an error with NCCL's own message, in one line.
 static bool describe(const Nccl *nccl, NcclResult result, const char *call, Err *err) {
   const char *detail = nccl->GetLastError(nccl->comm);
   if (detail && tells_of_one_gpu(detail))

@@ -1,17 +1,17 @@
-// How many ranks --gpus N asks for, and which device is whose.
+// How many ranks --gpus N means, and which device each rank gets.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include "base/error.h"
 #include "nn/device.h"
 
-// Finds the GPUs that --gpus asks for (0: all) of --device, and how many ranks there will be: one a GPU, or on the CPU
-// as many as are asked for. One rank asks nothing of the machine: `list` stays empty. False where there are too few, or
-// where the options contradict each other.
+// Finds the GPUs for --gpus (0: all) and --device, and the number of ranks: one per GPU, or on the CPU as many as
+// requested. For one rank the machine is not queried: `list` stays empty. False if there are too few GPUs, or the
+// options contradict each other.
 bool ranks_count(int gpus, const char *device, GpuList *list, int *ranks, Err *err);
 
-// The GPUs that ranks of another starter see, which may be none: opening one tells why.
+// Finds the GPUs that ranks started by a launcher see; there may be none, then opening one reports why.
 void ranks_locate(const char *device, GpuList *list);
 
-// The name of a rank's device, for device_open. Where a starter shows each rank its own GPU alone, that is it.
+// The name of a rank's device, for device_open. If the launcher shows each rank only its own GPU, it is that one.
 void ranks_device(char *name, size_t room, const char *device, const GpuList *list, int local_rank);

@@ -7,20 +7,21 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MORE_PENDING = 64 };             // more than the ranks that may come at once
-static const double hello_seconds = 10; // for which whoever comes may say nothing
-static const double end_seconds = 3;    // for which ranks that contradict each other are told to those who still come
+enum { MORE_PENDING = 64 };             // connections beyond those of the ranks
+static const double hello_seconds = 10; // seconds that a connection may stay silent
+// Seconds during which a contradiction between ranks is reported to ranks that still connect.
+static const double end_seconds = 3;
 
-typedef struct Pending { // one that has no seat yet
+typedef struct Pending { // a connection that has no seat yet
   Wire wire;
   double since;
-  bool known; // it has said this:
+  bool known; // it has sent `hello`
   Hello hello;
 } Pending;
 
 typedef struct Seat { // a rank
   bool here;
-  double left; // when one who was here went; 0: nobody did, or is here again
+  double left; // when the rank disconnected; 0: it did not, or is back
   Hello hello;
   Wire control, data;
 } Seat;
@@ -32,8 +33,8 @@ typedef struct Reception {
   Seat *seat; // [world]; [0] is this process
   Pending *pending;
   int num_pending, room;
-  const char *off; // why this run cannot be, if it cannot
-  int told;        // so many ranks of it
+  const char *off; // why the run cannot start; NULL: it can
+  int told;        // number of ranks that have been told so
   double end_seconds;
 } Reception;
 
@@ -49,9 +50,9 @@ static void refuse(Wire *w, int code, const char *why) {
   wire_close(w);
 }
 
-// ---- who may come in --------------------------------------------------------------------------------------------
+// ---- admission --------------------------------------------------------------------------------------------------
 
-// Why the run cannot be, if this rank is one of it.
+// Whether this rank fits the run; otherwise the run cannot start.
 static bool fits(const Reception *r, const Hello *h, Err *err) {
   const Hello *mine = &r->mine;
   if (strcmp(h->build, mine->build) != 0)
@@ -74,7 +75,7 @@ static bool twice(const Hello *a, const Hello *b, Err *err) {
                  (long)a->peer.pid, a->peer.host, (long)b->peer.pid, b->peer.host);
 }
 
-// Two ranks would take the same GPU.
+// False if two ranks would use the same GPU.
 static bool local_ranks_differ(const Reception *r, const Hello *h, Err *err) {
   for (int i = 0; i < r->mine.world; i++) {
     const Hello *other = &r->seat[i].hello;
@@ -91,12 +92,12 @@ static bool seated_as(const Reception *r, const Hello *h) {
   return s->here && same_process(&s->hello.peer, &h->peer);
 }
 
-// A connection that has said who it is. Its wire is taken unless it has to wait: for data there is a seat once the
-// hello for control has come. False: the run cannot take place.
+// Admits a connection that has sent its hello. Takes its wire unless it has to wait: a data connection has to wait for
+// the hello of the control connection. False: the run cannot start.
 static bool admit(Reception *r, Pending *g, Err *err) {
   char why[512];
   const Hello *h = &g->hello;
-  if (strcmp(h->nonce, r->mine.nonce) != 0) { // of another file
+  if (strcmp(h->nonce, r->mine.nonce) != 0) { // the rank read another rendezvous file
     wire_close(&g->wire);
     return true;
   }
@@ -131,7 +132,7 @@ static bool admit(Reception *r, Pending *g, Err *err) {
   return true;
 }
 
-// ---- connections without a seat -------------------------------------------------------------------------------------
+// ---- connections without a seat ---------------------------------------------------------------------------------
 
 static void dismiss(Reception *r, int which) {
   wire_close(&r->pending[which].wire);
@@ -142,7 +143,7 @@ static void accept_connections(Reception *r, int listener) {
   for (int taken = 0; taken < r->room; taken++) {
     int fd = socket_accept(listener);
     if (fd < 0) return;
-    if (r->num_pending == r->room) { // the one that has kept silent the longest has to go
+    if (r->num_pending == r->room) { // drops the oldest connection
       int oldest = 0;
       for (int i = 1; i < r->num_pending; i++)
         if (r->pending[i].since < r->pending[oldest].since) oldest = i;
@@ -158,17 +159,18 @@ static bool read_hello(Pending *g, Frame *frame) {
   wire_receive(&g->wire);
   if (g->known) return in_time && !g->wire.ended;
   const WireFound found = wire_next(&g->wire, frame);
-  if (found == WIRE_OTHER_VERSION) wire_send(&g->wire, FRAME_REFUSED, 0, 0, ""); // its version tells
+  if (found == WIRE_OTHER_VERSION) wire_send(&g->wire, FRAME_REFUSED, 0, 0, ""); // the header tells it this version
   if (found == WIRE_NOTHING) return in_time && !g->wire.ended;
   g->known = found == WIRE_FRAME && hello_parse(&g->hello, frame);
   return g->known && !g->wire.ended;
 }
 
-// Reads what connections without a seat say. Those that are not ranks of this run are closed.
+// Reads from connections without a seat. Closes those that are not ranks of this run.
 static bool read_pending(Reception *r, Err *err) {
   Frame *frame = xmalloc(sizeof *frame);
   bool ok = true;
-  for (int i = r->num_pending - 1; ok && i >= 0; i--) { // from behind: the last takes the place of one that goes
+  // Backwards, because the last one replaces one that is dismissed.
+  for (int i = r->num_pending - 1; ok && i >= 0; i--) {
     Pending *g = &r->pending[i];
     const bool stays = read_hello(g, frame);
     if (stays && g->known) ok = admit(r, g, err);
@@ -180,7 +182,7 @@ static bool read_pending(Reception *r, Err *err) {
   return ok;
 }
 
-// Ranks that have gone may come again for a while. False: one is lost.
+// Notices ranks that disconnected, which may join again for a while. False: one is lost.
 static bool look_after_seats(Reception *r, Err *err) {
   for (int i = 1; i < r->mine.world; i++) {
     Seat *s = &r->seat[i];
@@ -195,7 +197,7 @@ static bool look_after_seats(Reception *r, Err *err) {
   return true;
 }
 
-// ---- the end ------------------------------------------------------------------------------------------------------
+// ---- the end ----------------------------------------------------------------------------------------------------
 
 static bool seated(const Seat *s) { return s->here && s->data.fd >= 0; }
 
@@ -205,7 +207,7 @@ static bool complete(const Reception *r) {
   return true;
 }
 
-// "rank 3 of 8 has", "ranks 3, 5-7 of 8 have".
+// Lists missing ranks: "rank 3 of 8 has", "ranks 3, 5-7 of 8 have".
 static void missing(const Reception *r, char *text, size_t room) {
   size_t n = 0;
   int count = 0;
@@ -224,7 +226,7 @@ static void missing(const Reception *r, char *text, size_t room) {
   snprintf(text, room, "rank%s %s of %d %s", count > 1 ? "s" : "", list, world, count > 1 ? "have" : "has");
 }
 
-// Until all has been sent that was queued for ranks.
+// Waits until everything queued for ranks has been sent.
 static void flush_seats(Reception *r, double seconds) {
   const double deadline = now_seconds() + seconds;
   for (bool left = true; left && now_seconds() < deadline;) {
@@ -253,7 +255,7 @@ static void seat_all(Reception *r, Meeting *m) {
   }
 }
 
-// Until somebody comes or says something.
+// Waits for new connections or data, for a while.
 static void wait_for_connections(const Reception *r, int listener) {
   const int world = r->mine.world;
   struct pollfd *p = xcalloc((size_t)(1 + r->room + world), sizeof *p);
@@ -285,7 +287,7 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
   return true;
 }
 
-// That the run cannot be: to those who are here, and those who come meanwhile.
+// Tells ranks that have joined, and those that join meanwhile, why the run cannot start.
 static void tell_all(Reception *r, int listener, const char *why) {
   const double deadline = now_seconds() + r->end_seconds;
   r->off = why;

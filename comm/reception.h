@@ -2,7 +2,7 @@
 #pragma once
 #include "comm/meeting.h"
 
-// Takes whoever comes to a socket that listens until everybody is there. `where` is for messages, `nonce` that of the
-// file that ranks come by. What everybody is told when it fails, they leave to rank 0 to say.
+// Accepts connections on a listening socket until all ranks have joined. `where` is for messages, `nonce` is that of
+// the rendezvous file. If it fails, rank 0 sends the reason to all ranks, but only rank 0 prints it.
 bool reception(Meeting *m, const Launch *l, int listener, const char *where, const char *nonce, double seconds,
                bool *others_say, Err *err);

@@ -34,7 +34,7 @@ static bool meet_at_address(Meeting *m, const Launch *l, double seconds, bool *o
   int listener = l->listener;
   if (listener < 0) listener = socket_listen(&a, l->local_world < l->world, err);
   if (listener < 0) return false;
-  listener = wire_open(listener).fd; // a supervisor's may block
+  listener = wire_open(listener).fd; // the supervisor's socket may be blocking
   bool ok = reception(m, l, listener, l->meet + strlen("tcp:"), "", seconds, others_say, err);
   close(listener);
   return ok;
@@ -42,17 +42,17 @@ static bool meet_at_address(Meeting *m, const Launch *l, double seconds, bool *o
 
 // ---- the others ---------------------------------------------------------------------------------------------------
 
-typedef enum Answer { ANSWER_WELCOME, ANSWER_NONE, ANSWER_NO } Answer; // NONE: to be tried again
+typedef enum Answer { ANSWER_WELCOME, ANSWER_NONE, ANSWER_NO } Answer; // NONE: try again
 
 typedef struct Caller {
   const Launch *l;
   Meeting *m;
   double deadline;
   bool *others_say;
-  bool seated;    // rank 0 has heard this rank
-  double left;    // since when it is gone; 0: it was not there, or is there
-  Err *err;       // of ANSWER_NO
-  char why[4096]; // of the last ANSWER_NONE
+  bool seated;    // rank 0 has accepted this rank's hello
+  double left;    // when rank 0 disappeared; 0: it did not
+  Err *err;       // message of ANSWER_NO
+  char why[4096]; // reason of the last ANSWER_NONE
 } Caller;
 
 static Answer no_answer(Caller *c, const char *why) {
@@ -66,7 +66,7 @@ static Answer refused(Caller *c, const Frame *f) {
   return ANSWER_NO;
 }
 
-// What rank 0 says, to the welcome.
+// Reads rank 0's frames up to the welcome.
 static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
   int known = 0;
   while (now_seconds() < until) {
@@ -112,8 +112,8 @@ static Answer call(Caller *c, const Address *a, const char *nonce, double second
   Err err;
   Answer answer = ANSWER_NONE;
   if (connected(&control, a, &hello, FOR_CONTROL, deadline, &err)) {
-    // Rank 0 has a limit of its own, and says then who is missing. Where it does not take the second call it may have
-    // given the reason.
+    // Waits longer than rank 0, which reports at its own limit who is missing. If rank 0 refuses the second connection,
+    // it may have sent the reason on the first.
     const bool both = connected(&data, a, &hello, FOR_DATA, deadline, &err);
     Frame *frame = xmalloc(sizeof *frame);
     answer = listen_to(c, &control, frame, both ? c->deadline + 10 : now_seconds() + 1);

@@ -18,23 +18,23 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 
-enum { LAST_WAIT = 10, BEAT_MS = 500 }; // seconds for what was killed to be gone; milliseconds
+enum { LAST_WAIT = 10, BEAT_MS = 500 }; // seconds to wait for killed ranks; milliseconds between heartbeats
 
 typedef struct Supervisor {
   const Supervision *asked;
   Crew *crew;
-  sigset_t watched, before; // signals: those that are waited for; the mask of the ranks
-  pid_t pid[MAX_CREW];      // 0: has ended
+  sigset_t watched, before; // signals that are waited for; the signal mask of the ranks
+  pid_t pid[MAX_CREW];      // 0: the rank has ended
   int left;                 // ranks that have not ended
-  int request;              // the first signal that asked to stop; 0: none
-  int at_once;              // the second, by which this process ends, too; 0: none
-  bool failed;              // a rank has
-  int status;               // of the first rank that ended with another than 0
-  double deadline;          // when the ranks that are left are killed; 0: never
-  bool killed;              // they were
+  int request;              // the first signal requesting a stop; 0: none
+  int at_once;              // the second one, which also ends this process; 0: none
+  bool failed;              // a rank has failed
+  int status;               // status of the first rank that ended with one other than 0
+  double deadline;          // when the remaining ranks are killed; 0: never
+  bool killed;              // remaining ranks were killed
 } Supervisor;
 
-// ---- words ----------------------------------------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------------------------------------
 
 static void tell(const char *fmt, ...) PRINTF_LIKE(1, 2);
 static void tell(const char *fmt, ...) {
@@ -59,7 +59,7 @@ static void signal_name(int which, char *text, size_t room) {
     if (names[i].which == which) snprintf(text, room, "%s", names[i].name);
 }
 
-// "killed by SIGKILL", "ended with status 3 and no message"
+// Describes a status: "killed by SIGKILL", "ended with status 3 and no message".
 static void end_text(int status, char *text, size_t room) {
   char name[32];
   if (!WIFSIGNALED(status)) {
@@ -75,7 +75,7 @@ static void step_text(const Crew *crew, int rank, char *text, size_t room) {
   snprintf(text, room, step > 0 ? "at step %lld" : "before its first step", step);
 }
 
-// Says how a rank ended, unless somebody has said why the run ends.
+// Prints how a rank ended, unless another process has reported why the run ends.
 static void say(const Supervisor *v, int rank, int status) {
   if (!crew_claim(v->crew, v->status)) return;
   const bool memory = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -98,8 +98,8 @@ static int count_threads(void) {
   return threads;
 }
 
-// A fork takes along the thread that calls it, and no other. One that has been joined may still be counted for a
-// moment.
+// Checks that this is the only thread, because fork copies only the calling one. A joined thread may still be counted
+// for a moment.
 static void check_alone(void) {
   const double begin = now_seconds();
   while (count_threads() > 1 && now_seconds() - begin < 2) usleep(1000);
@@ -107,7 +107,7 @@ static void check_alone(void) {
   CHECK(threads <= 1);
 }
 
-// A socket that listens on this machine alone, at a port of the system's choice.
+// A socket that listens on the loopback address only, at a port chosen by the system.
 static int listen_here(int ranks, int *port) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof at;
@@ -140,7 +140,7 @@ static void begin_rank(const Supervisor *v, Launch *l, int rank) {
   signal(SIGHUP, SIG_IGN);
   interrupt_catch();
   interrupt_also(&crew->stop);
-  // One rank has no other that watches over it: it saves and ends when it is left alone.
+  // A single rank has no watch: the kernel asks it to stop when the supervisor ends.
   if (crew->ranks == 1) prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (crew->ranks == 1 && getppid() != crew->supervisor) raise(SIGTERM);
   l->rank = l->local_rank = rank;
@@ -173,7 +173,7 @@ static bool start_ranks(Supervisor *v, Launch *l) {
   memset(crew->rank, 0, sizeof crew->rank);
   atomic_store(&crew->said, 0);
   *l = launch_of(v, &listener);
-  fflush(NULL); // or every rank writes it again
+  fflush(NULL); // otherwise every rank would write buffered output again
   for (int r = 0; r < v->asked->ranks; r++) {
     v->pid[r] = fork();
     if (v->pid[r] == 0) {
@@ -202,12 +202,12 @@ static void take_request(Supervisor *v, int which) {
   kill_all(v);
 }
 
-// By a status of its own, after a request and without a message.
+// Whether a rank ended with its own status after a request, without a message.
 static bool ended_as_asked(const Supervisor *v, int status) {
   return !WIFSIGNALED(status) && atomic_load(&v->crew->stop) && !crew_code(v->crew);
 }
 
-// By a second SIGTERM, when requests go to all processes of a group.
+// Whether a rank was ended by a second SIGTERM, which was sent to the whole process group.
 static bool ended_at_once(const Supervisor *v, int status) {
   return v->request && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
 }
@@ -220,11 +220,11 @@ static void note_end(Supervisor *v, int rank, int status) {
   v->failed = true;
   v->status = crew_code(v->crew) ? crew_code(v->crew) : code;
   v->deadline = now_seconds() + GRACE;
-  if (ended_at_once(v, status)) crew_claim(v->crew, v->status); // nothing that whoever asked does not know
+  if (ended_at_once(v, status)) crew_claim(v->crew, v->status); // the user asked for it, so no message is needed
   say(v, rank, status);
 }
 
-// Its number goes off the page before the system may give it to another process.
+// Clears the PID in shared memory before the system may reuse it.
 static void reap(Supervisor *v, int rank) {
   siginfo_t info = {0};
   int status;
@@ -236,7 +236,7 @@ static void reap(Supervisor *v, int rank) {
   note_end(v, rank, status);
 }
 
-// A rank that is stopped cannot end by itself.
+// Kills ranks that are stopped, which cannot end by themselves.
 static void kill_stopped(Supervisor *v) {
   for (int r = 0; r < v->asked->ranks; r++) {
     siginfo_t info = {0};
@@ -268,7 +268,7 @@ static void watch_ranks(Supervisor *v) {
   }
 }
 
-// Output that nobody reads is a request to stop, too.
+// Whether the run is restarted. A closed pipe as output also counts as a request to stop.
 static bool starts_again(const Supervisor *v, int attempt) {
   const bool ended = atomic_load(&v->crew->stop) || atomic_load(&v->crew->over) || interrupted();
   return v->failed && v->status != 0 && v->status != EXIT_USAGE && !ended && attempt < v->asked->restarts;
@@ -276,11 +276,11 @@ static bool starts_again(const Supervisor *v, int attempt) {
 
 // ---- the supervisor -------------------------------------------------------------------------------------------------
 
-// From here on signals wait until they are asked for; those that this program was started to ignore stay ignored.
+// Blocks signals, which are then waited for; those that were ignored when the program started stay ignored.
 static void hold_signals(Supervisor *v) {
   static const int requests[] = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction was;
-  signal(SIGCHLD, SIG_DFL); // whoever started this may have it ignored, and then no status is kept
+  signal(SIGCHLD, SIG_DFL); // if the parent process had it ignored, no status would be kept
   sigemptyset(&v->watched);
   sigaddset(&v->watched, SIGCHLD);
   for (int i = 0; i < COUNT(requests); i++)
@@ -291,7 +291,7 @@ static void hold_signals(Supervisor *v) {
 static NORETURN void end_by(const Supervisor *v, int which) {
   signal(which, SIG_DFL);
   raise(which);
-  sigprocmask(SIG_UNBLOCK, &v->watched, NULL); // takes effect here
+  sigprocmask(SIG_UNBLOCK, &v->watched, NULL); // pending signals are delivered here
   exit(EXIT_RUN);
 }
 

@@ -22,21 +22,21 @@ static bool rank_0_has_company(const Watch *w) {
   return false;
 }
 
-// Whether this rank is the lowest in its namespaces, not counting rank 0.
+// Whether this rank is the lowest in its namespaces, apart from rank 0.
 static bool first_in_namespaces(const Watch *w) {
   for (int i = 1; i < w->rank; i++)
     if (watch_same_namespaces(w, i, w->rank)) return false;
   return true;
 }
 
-// Whether it falls to this rank to say that rank 0 is lost.
+// Whether this rank is the one to report that rank 0 is lost.
 static bool speaks_of_rank_0(const Watch *w) {
   return (watch_same_namespaces(w, 0, w->rank) || !rank_0_has_company(w)) && first_in_namespaces(w);
 }
 
 static const char vanished[] = "it exited without a message; it was probably killed";
 
-// A connection has ended without a goodbye.
+// Called when a connection has ended without FRAME_BYE.
 static void on_vanished(Watch *w, int rank, double now) {
   if (w->closing || w->gone != NOBODY) return;
   if (w->l->crew) {
@@ -54,7 +54,7 @@ static void on_vanished(Watch *w, int rank, double now) {
   watch_end(w, EXIT_RUN);
 }
 
-// Of a rank that vanished the supervisor knows more. Where it says nothing:
+// The supervisor knows more about a rank that vanished. If it says nothing:
 static void look_at_gone(Watch *w, double now) {
   if (w->gone == NOBODY || now - w->gone_since < grace_seconds || !watch_take_end(w)) return;
   if (crew_claim(w->l->crew, EXIT_RUN)) watch_say(w, w->gone, w->other[w->gone].step, "%s", vanished);
@@ -75,12 +75,13 @@ static void on_silent(Watch *w, int rank, double now) {
     watch_end_run(w, EXIT_RUN, rank);
   }
   const bool here = watch_same_namespaces(w, 0, w->rank);
-  // Who speaks of it ends it; then its connection ends, too. Who came before would have it look killed.
+  // The rank that reports rank 0 as silent also kills it, which ends the connection. Others wait for that; if they
+  // acted first, rank 0 would look killed.
   const bool others = rank_0_has_company(w) && !speaks_of_rank_0(w);
   if (!w->l->crew && others && now - w->other[0].heard < w->silence + grace_seconds) return;
   if (!watch_take_end(w)) return;
   if (w->l->crew || (here ? speaks_of_rank_0(w) : first_in_namespaces(w))) say_silent(w, 0, now);
-  wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, ""); // for when it moves again: all is said
+  wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, ""); // so that it exits without a message if it resumes
   if (here) watch_kill_rank(w, 0);
   watch_end(w, EXIT_RUN);
 }
@@ -130,7 +131,8 @@ static void look_for_silence(Watch *w, double now) {
 static void send_to_others(Watch *w, int type, long long number) {
   for (int i = 0; i < w->world; i++) {
     Wire *wire = &w->other[i].wire;
-    if (type == FRAME_BEAT && wire->out_bytes) continue; // nobody listens: it need not know how long
+    // The other end does not read: no need to queue more heartbeats.
+    if (type == FRAME_BEAT && wire->out_bytes) continue;
     wire_send(wire, type, 0, number, "");
   }
 }
@@ -155,7 +157,7 @@ static void report_failure(Watch *w, double now) {
   watch_with_rank(w, w->rank, w->step, line, sizeof line, w->failure.msg);
   if (!w->l->crew && w->rank) {
     wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, line);
-    w->failed_since = now + END_SECONDS; // rank 0 says it, and that the run ends
+    w->failed_since = now + END_SECONDS; // rank 0 prints the line and ends the run
     return;
   }
   if (!watch_take_end(w)) return;
@@ -164,7 +166,8 @@ static void report_failure(Watch *w, double now) {
   watch_end(w, EXIT_RUN);
 }
 
-// What `check` finds is often that another rank is gone, of which that rank's end tells more: it waits a little.
+// An error that `check` reports is often caused by the end of another rank, which is a better message: waits for it a
+// little.
 static void look_at_check(Watch *w, double now) {
   if (w->failed_since && now - w->failed_since > 1.5) report_failure(w, now);
   if (now - w->checked < 1 || w->failed_since || w->closing) return;
@@ -176,7 +179,7 @@ static void look_at_check(Watch *w, double now) {
   if (check && !check(context, &w->failure)) w->failed_since = now;
 }
 
-// Whether the supervisor lives and moves.
+// Whether the supervisor is alive and not stopped.
 static bool supervised(Watch *w, double now) {
   Crew *crew = w->l->crew;
   if (getppid() != crew->supervisor) return false;
@@ -199,19 +202,19 @@ static void look_at_crew(Watch *w, double now) {
   }
   if (parent) return;
   if (!w->parent_gone) w->parent_gone = now;
-  if (w->rank && now - w->parent_gone < 1) return; // rank 0 says it, if it lives
+  if (w->rank && now - w->parent_gone < 1) return; // rank 0 reports it, if it is alive
   if (!watch_take_end(w)) return;
   const bool gone = getppid() != crew->supervisor;
   if (crew_claim(crew, EXIT_RUN))
     watch_say(w, w->rank, w->step, "the supervisor, process %ld, %s", (long)crew->supervisor,
               gone ? "exited, so the run ends" : "is stopped, so the run ends");
-  if (!gone) kill(crew->supervisor, SIGKILL); // stopped: it would be left
+  if (!gone) kill(crew->supervisor, SIGKILL); // a stopped supervisor would be left behind
   watch_end_crew(w, EXIT_RUN);
 }
 
 // ---- the thread ---------------------------------------------------------------------------------------------------
 
-// After a time in which this process was stopped, what others have not said meanwhile means nothing.
+// If this process was stopped for a while, the silence of others in that time means nothing.
 static void notice_pause(Watch *w, double now) {
   const bool paused = now - w->turn > w->silence / 2;
   w->turn = now;
@@ -234,10 +237,10 @@ static void wait_for_news(Watch *w, struct pollfd *p) {
       p[n++] = (struct pollfd){.fd = w->other[i].wire.fd, .events = POLLIN};
   poll(p, (nfds_t)n, (int)(1e3 * look_seconds));
   uint64_t woken;
-  if (p[0].revents && read(w->wake, &woken, sizeof woken) < 0) return; // another turn
+  if (p[0].revents && read(w->wake, &woken, sizeof woken) < 0) return; // the next turn reads it
 }
 
-// Goodbye, until the others have said it as well.
+// Says goodbye, and waits until the others have too.
 static void leave_others(Watch *w, struct pollfd *p, Frame *frame) {
   const double deadline = now_seconds() + grace_seconds;
   send_to_others(w, FRAME_BYE, 0);
@@ -271,7 +274,8 @@ static void *watch_run(void *context) {
   return NULL;
 }
 
-// Signals are the other threads', so that their calls are interrupted; but for the one that ends an end.
+// Blocks signals in this thread, so that they interrupt calls of the other threads; except SIGALRM, which limits the
+// time of ending.
 static void start_thread(Watch *w) {
   sigset_t all, before;
   sigfillset(&all);

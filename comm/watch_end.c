@@ -1,4 +1,4 @@
-// The end of a rank by its watch, and which process says why: comm/watch.h has the rules.
+// How a watch ends its rank, and which process reports why: the rules are in comm/watch.h.
 #include "comm/watch_end.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -18,19 +18,19 @@ bool watch_same_namespaces(const Watch *w, int a, int b) {
   return !strcmp(w->peer[a].namespaces, w->peer[b].namespaces);
 }
 
-// A handle names a process even after another has its number.
+// A pidfd refers to the process even after its PID is reused.
 void watch_kill_rank(const Watch *w, int rank) {
   if (rank >= 0 && w->handle[rank] >= 0) syscall(SYS_pidfd_send_signal, w->handle[rank], SIGKILL, NULL, 0);
 }
 
-// What this process has said so far gets out, unless a thread that hangs is at it.
+// Flushes stdout, unless a hanging thread holds its lock.
 static void flush_output(void) {
   if (ftrylockfile(stdout) != 0) return;
   fflush_unlocked(stdout);
   funlockfile(stdout);
 }
 
-// An end that hangs is one by SIGALRM.
+// If ending hangs, SIGALRM ends the process.
 static void limit_end(void) {
   signal(SIGALRM, SIG_DFL);
   alarm(END_SECONDS);
@@ -52,7 +52,7 @@ static void save_last(Watch *w) {
   if (last) last(w->last_context);
 }
 
-// Whether a process is stopped, as by SIGSTOP: it ends by SIGKILL alone.
+// Whether a process is stopped, as by SIGSTOP: only SIGKILL ends it.
 static bool process_stopped(pid_t pid) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
@@ -64,7 +64,7 @@ static bool process_stopped(pid_t pid) {
   return name_end && !strncmp(name_end, ") T", 3);
 }
 
-// Otherwise stopped ranks on this host would be left behind, and so would a supervisor.
+// Kills stopped ranks on this host, and a stopped supervisor, which would otherwise be left behind.
 static void end_stopped(const Watch *w) {
   for (int i = 0; i < w->world; i++)
     if (w->handle[i] >= 0 && process_stopped(w->peer[i].pid)) watch_kill_rank(w, i);
@@ -80,14 +80,14 @@ NORETURN void watch_end(Watch *w, int code) {
   _exit(code);
 }
 
-// Of --gpus. Its handle tells that it has ended before anybody has collected it.
+// Whether a rank of --gpus is alive. Its pidfd shows that it has ended even before it is reaped.
 static bool rank_lives(const Watch *w, int rank) {
   const pid_t pid = w->l->crew->rank[rank].pid;
   if (w->handle[rank] >= 0) return poll(&(struct pollfd){.fd = w->handle[rank], .events = POLLIN}, 1, 0) == 0;
   return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
-// Nobody else is left to end ranks that are stopped: each waits for those after it.
+// No supervisor is left to end stopped ranks: each rank waits for those after it.
 NORETURN void watch_end_crew(Watch *w, int code) {
   const double deadline = now_seconds() + 5;
   Crew *crew = w->l->crew;
@@ -121,8 +121,8 @@ void watch_say(const Watch *w, int rank, long long step, const char *fmt, ...) {
 
 bool watch_claim(const Watch *w, int code) { return !w->l->crew || crew_claim(w->l->crew, code); }
 
-// Rank 0 tells all others that the run ends, and waits until they have heard it: what has arrived here and is not read
-// when this process ends would take it from them.
+// Rank 0 tells all others that the run ends, and waits until they have received it: if data were left unread here when
+// this process ends, TCP would reset the connections and discard the message.
 static void tell_end(Watch *w, int code, int lost) {
   const double deadline = now_seconds() + 3;
   for (int i = 1; i < w->world; i++) {
@@ -152,15 +152,15 @@ NORETURN void watch_end_run(Watch *w, int code, int lost) {
 // ---- die() --------------------------------------------------------------------------------------------------------
 
 void watch_wake(Watch *w) {
-  if (write(w->wake, &(uint64_t){1}, sizeof(uint64_t)) < 0) return; // it is awake
+  if (write(w->wake, &(uint64_t){1}, sizeof(uint64_t)) < 0) return; // it is awake anyway
 }
 
-// Until another thread has ended this process.
+// Waits until another thread has ended this process.
 NORETURN static void wait_for_exit(void) {
   for (;;) poll(NULL, 0, 1000);
 }
 
-// Without a supervisor: the watch passes the line on to rank 0, and waits for its answer.
+// Without a supervisor: hands the line to the watch, which sends it to rank 0, and waits for the answer.
 static bool tell_watch(Watch *w, int *code, const char *line) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
@@ -179,7 +179,7 @@ static bool tell_watch(Watch *w, int *code, const char *line) {
 
 bool watch_tell_line(void *context, int *code, char *line, size_t room) {
   Watch *w = context;
-  if (pthread_equal(pthread_self(), w->thread)) return true; // by `last`: the reason has been given
+  if (pthread_equal(pthread_self(), w->thread)) return true; // called by `last`: the reason has been reported
   pthread_mutex_lock(&w->lock);
   const bool others = w->ending || w->dying;
   w->dying = !w->ending;

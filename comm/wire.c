@@ -16,12 +16,12 @@
 
 enum { MAGIC = 0x4e43524d, VERSION = 1 }; // "MRCN"
 
-// As it travels; all machines that run this are little-endian, and another one has another magic number.
+// A frame's header as sent. All supported machines are little-endian; others would have another magic number.
 typedef struct Head {
   uint32_t magic;
   uint16_t version, type;
   int32_t code;
-  uint32_t bytes; // of text
+  uint32_t bytes; // bytes of text
   int64_t number;
 } Head;
 _Static_assert(sizeof(Head) == WIRE_HEAD, "no padding");
@@ -62,7 +62,7 @@ void wire_flush(Wire *w) {
       continue;
     }
     if (errno == EINTR) continue;
-    w->deaf = !passes(); // what the other end has sent may still be read
+    w->deaf = !passes(); // data from the other end may still be readable
     break;
   }
   if (w->deaf) sent = w->out_bytes;
@@ -128,7 +128,7 @@ bool address_parse(Address *a, const char *text, Err *err) {
     begin++;
     end--;
   } else if (colon && memchr(text, ':', (size_t)(colon - text))) {
-    colon = NULL; // an IPv6 address without brackets: whether its last part is the port, nobody can tell
+    colon = NULL; // an IPv6 address without brackets: its last part may or may not be the port
   }
   char *rest = NULL;
   long port = colon && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &rest, 10) : -1;
@@ -144,7 +144,7 @@ void address_text(const Address *a, char *text, size_t room) {
   snprintf(text, room, strchr(a->host, ':') ? "[%s]:%d" : "%s:%d", a->host, a->port);
 }
 
-// What a name stands for; NULL with a reason. freeaddrinfo.
+// Resolves a name; NULL with the reason. Free with freeaddrinfo.
 static struct addrinfo *resolve(const Address *a, int flags, Err *err) {
   char port[16];
   snprintf(port, sizeof port, "%d", a->port);
@@ -161,7 +161,7 @@ static bool is_loopback(const struct sockaddr *address) {
   return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
 }
 
-// A name but "localhost", all of whose addresses are the loopback's.
+// Whether a name other than "localhost" has only loopback addresses.
 static bool is_name_of_loopback(const Address *a, const struct addrinfo *found) {
   struct in6_addr number;
   if (!strcmp(a->host, "localhost") || inet_pton(AF_INET, a->host, &number) == 1 ||
@@ -183,7 +183,7 @@ static int port_of(int fd) {
 static int listen_at(const struct addrinfo *at) {
   int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)); // of a run that has just ended
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)); // also if a run that used the port has just ended
   if (at->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
   if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
     socket_ready(fd);
@@ -228,7 +228,7 @@ int socket_listen(Address *a, bool from_outside, Err *err) {
     return -1;
   }
   int fd = -1, reason = EADDRNOTAVAIL;
-  // All addresses of IPv6 are all of IPv4, too; of a name, IPv4 is what more networks let through.
+  // A socket for all IPv6 addresses also accepts IPv4; for a name, IPv4 first, which more networks support.
   const int family = *a->host ? AF_INET : AF_INET6;
   for (int pass = 0; pass < 2 && fd < 0; pass++)
     for (struct addrinfo *each = found; each && fd < 0; each = each->ai_next) {
@@ -250,7 +250,7 @@ int socket_accept(int listener) {
   return fd;
 }
 
-// Until the socket can be read or written, or has failed. False: the deadline has passed.
+// Waits until the socket can be read or written, or has failed. False: the deadline has passed.
 static bool socket_wait(int fd, short events, double deadline) {
   for (;;) {
     double left = deadline - now_seconds();
@@ -260,7 +260,7 @@ static bool socket_wait(int fd, short events, double deadline) {
   }
 }
 
-// Whoever tries a port of his own host often enough, where nobody listens, gets it for his own end, too.
+// Whether a socket is connected to itself, which can happen on a port of this host without a listener.
 static bool is_itself(int fd) {
   struct sockaddr_storage here = {0}, there = {0};
   socklen_t size = sizeof here, its_size = sizeof there;

@@ -31,15 +31,15 @@ static const Program *measured(const Engine *e) { return e->train.network ? &e->
 
 // ---- steps --------------------------------------------------------------------------------------------------------
 
-typedef struct Sums { // over `steps`
+typedef struct Sums { // sums over `steps` steps
   int steps;
-  int64_t images; // of all ranks
-  int64_t own;    // of this one
+  int64_t images; // images of all ranks
+  int64_t own;    // images of this rank
   double seconds, wait, transfer, update, results, pixels, counter[MAX_COUNTERS];
-  Latency latency; // of a step without the wait
+  Latency latency; // of steps, without waiting for the loader
 } Sums;
 
-// `single`: each step ends before the next begins.
+// `single`: each step ends before the next starts.
 static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool single, Sums *sum, Err *err) {
   *sum = (Sums){.steps = steps};
   comm_barrier(stepper->comm);
@@ -59,7 +59,7 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool sin
     sum->pixels += s.pixels;
     for (int k = 0; k < MAX_COUNTERS; k++) sum->counter[k] += s.counter[k];
   }
-  comm_barrier(stepper->comm); // it ends with the slowest rank
+  comm_barrier(stepper->comm); // the measurement ends with the slowest rank
   sum->seconds = now_seconds() - start;
   sum->own = sum->images;
   sum->images = rank_sum(stepper->comm, sum->images);
@@ -68,7 +68,7 @@ static bool run_steps(const Stepper *stepper, int64_t first, int steps, bool sin
   return ok;
 }
 
-// Of the timed steps. Seconds; part NULL: of all parts.
+// Seconds spent in a part's nodes during the timed steps; part NULL: in all parts.
 static double node_seconds(const Program *p, Pass pass, const char *part) {
   double sum = 0;
   for (int i = 0; i < p->shapes.canvases; i++)
@@ -137,7 +137,7 @@ static void record_speed(Record *j, const Engine *e, const Sums *sum, const Late
     if (measured(e)->network[0].counter[i]) record_num(j, e->model->counter[i], sum->counter[i] / sum->steps);
 }
 
-// Forward by part, a member for each: "forward_rpn_ms".
+// Adds the forward time of each part: "forward_rpn_ms".
 static void record_parts(Record *j, const Program *p, double ms) {
   const Graph *g = &p->network[0].graph; // every canvas has the same nodes
   for (int i = 0; i < g->nodes; i++) {
@@ -188,7 +188,7 @@ static bool time_nodes(const Stepper *stepper, Engine *e, bool on, Trace *trace,
 typedef struct Metering {
   double seconds;
   bool prints;
-  NodeEnergy *of; // [infer.shapes.canvases]
+  NodeEnergy *of; // [infer.shapes.canvases] measurements of each canvas
 } Metering;
 
 static void start_metering(Engine *e, void *argument) {
@@ -207,7 +207,7 @@ static void stop_metering(Engine *e, void *argument) {
   free(m->of);
 }
 
-// Of one step of inference, the next. Every rank makes it, the first tells.
+// Measures the energy of the next inference step. Every rank makes the step; rank 0's measurement counts.
 static bool measure_energy(Engine *e, const BenchSetting *s, const Stepper *stepper, int64_t step, Err *err) {
   Metering m = {.seconds = s->energy, .prints = comm_rank(stepper->comm) == 0};
   Sums sums;

@@ -7,11 +7,12 @@
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
-// Of a mask on average, beyond which it crosses as probabilities: what a shape as wide as an image has, a square one.
+// Runs reserved per mask, on average: those of a shape as wide as a square image has columns. Masks without room are
+// copied as probabilities.
 enum { RUNS_ROOM = 2048 };
 static int64_t runs_in(int64_t pixels) { return MAX(RUNS_ROOM, (int64_t)(2 * sqrt((double)pixels))); }
 
-// The next `bytes` of a block of memory that is laid out; with block NULL only `at` moves.
+// The next `bytes` bytes of a block; with block NULL only advances *at.
 static void *part_of(char *block, size_t *at, size_t bytes) {
   void *part = block ? block + *at : NULL;
   *at += (bytes + 63) / 64 * 64;
@@ -52,7 +53,7 @@ static size_t items_bytes(const Detector *d) {
 
 static void plan(Engine *e) {
   const Network *n = &e->infer.network[0];
-  if (!n->result[DETECTED_MASKS]) return; // a model that finds none
+  if (!n->result[DETECTED_MASKS]) return; // a model without detections
   const Boxes *b = &n->result[DETECTED_BOXES]->boxes;
   const size_t real_words = dtype_size(e->dev->real) / sizeof(uint32_t);
   Detector *d = e->results = xcalloc(1, sizeof *d);
@@ -126,7 +127,7 @@ static void close_results(Engine *e) {
   Device *dev = e->dev;
   Detector *d = e->results;
   if (!d) return;
-  if (engine_detecting(e)) device_sync(dev); // what is under way writes into the slots
+  if (engine_detecting(e)) device_sync(dev); // batches in flight write into the slots
   for (int i = 0; i < BATCHES_UNDER_WAY; i++) {
     DetectorSlot *s = &d->slot[i];
     slot_empty(s);
@@ -163,7 +164,7 @@ static void queue(Engine *e, const Network *n) {
   if (e->results) queue_runs(e, n, e->mask_threshold);
 }
 
-// The way of what queue_runs has counted to a slot.
+// Queues the copies of the rows that queue_runs counted to a slot.
 static void queue_rows(Engine *e, const Batch *batch, float threshold, DetectorSlot *s) {
   const Detector *d = e->results;
   const Network *n = &e->infer.network[batch->canvas];
@@ -184,7 +185,7 @@ static double real_at(const Device *dev, const void *p, size_t i) {
   return dev->real == F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-// A mask that came as probabilities, pasted by the reference, which decides as the device does.
+// Pastes a mask that was copied as probabilities, with the reference, whose results equal the device's.
 static Rle paste_here(const Engine *e, const Detector *d, const DetectorSlot *s, int row, int image, float threshold) {
   const Device *dev = e->dev;
   const size_t real = dtype_size(dev->real);
@@ -219,7 +220,7 @@ static Detection detection_of(const Engine *e, const DetectorSlot *s, int row, i
   return to;
 }
 
-// Makes a slot's rows, once they are there, into detections.
+// Makes detections of a slot's rows, which must have arrived.
 static Detections list(const Engine *e, DetectorSlot *s, float threshold) {
   const Detector *d = e->results;
   for (int image = 0; image < (int)d->groups; image++)
@@ -277,7 +278,7 @@ void engine_detections(Engine *e, const Batch *batch, float threshold, Detection
 // ---- the row ----------------------------------------------------------------------------------------------------
 
 static size_t image_bytes(const ModelConfig *c) {
-  enum { RUNS = 256 }; // of a mask that covers a quarter of an image of 500 columns
+  enum { RUNS = 256 }; // runs of a mask that covers a quarter of an image of 500 columns
   return (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
 }
 

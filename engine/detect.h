@@ -11,55 +11,57 @@ typedef struct Detection {
   int label; // 1 … classes-1
   float score;
   float box[4]; // x1 y1 x2 y2, pixels of the decoded image
-  Rle mask;     // decoded image's size
+  Rle mask;     // of the decoded image's size
 } Detection;
 typedef struct Detections {
   Detection *items;
   int n;
 } Detections;
 
-// What came of a batch of the pipeline. It all lies in the engine, until BATCHES_UNDER_WAY more have been started after
-// the batch: who keeps a mask for longer copies it.
+// The results of a batch of the pipeline. They stay in the engine's memory until BATCHES_UNDER_WAY more batches have
+// been started; masks that are needed longer must be copied.
 typedef struct BatchDetections {
   const Batch *batch;
   Detections detections;
   int counter[MAX_COUNTERS]; // the model's
-  double started;            // when the batch was: now_seconds()
+  double started;            // when the batch was started: now_seconds()
 } BatchDetections;
 
-// Inference as a pipeline: a batch crosses while the one before is computed, its detections are made while the next one
-// is; nothing is allocated on the way, except for a mask that finds no room (MaskRuns) and is pasted on the host.
+// Inference as a pipeline: a batch is copied to the device while the one before is computed, and its detections are
+// made while the next one is computed. Nothing is allocated, except for masks without room for their runs (MaskRuns),
+// which are pasted on the host.
 //
-// Starts a batch of the inference shapes, of which at most BATCHES_UNDER_WAY may be started and not handed out. It must
-// stay as it is until it is.
+// Starts a batch of the inference shapes. At most BATCHES_UNDER_WAY may be started and not yet handed out, and the
+// batch must not change until its results are.
 void engine_start_detection(Engine *e, const Batch *batch);
-// The oldest batch not handed out yet. False when there is none, or when it is not done and `wait` is false.
+// Hands out the results of the oldest batch. False if there is none, or if it is not done and `wait` is false.
 bool engine_next_detections(Engine *e, bool wait, BatchDetections *out);
-int engine_detecting(const Engine *e); // how many batches are started and not handed out
-void engine_drop(Engine *e);           // forgets them, of a device that has failed: the engine can be closed, no more
+int engine_detecting(const Engine *e); // number of batches started and not handed out
+// After a device failure: forgets all batches; the engine can then only be closed.
+void engine_drop(Engine *e);
 
-// Of the batch that engine_infer was given last, masks pasted at `threshold`, while the pipeline is empty, in which it
-// takes the next one's place. Waits. All is the caller's: free with detections_free.
+// The detections of the last batch given to engine_infer, with masks pasted at `threshold`; the pipeline must be empty,
+// and its next slot is used. Waits. Free with detections_free.
 void engine_detections(Engine *e, const Batch *batch, float threshold, Detections *out);
 void detections_free(Detections *d);
 
-// Where the detections of a batch come to the host.
+// Host memory for the detections of a batch.
 typedef struct DetectorSlot {
-  char *block; // page-locked; what the following are parts of
+  char *block; // page-locked; contains the following
   FoundRows rows;
   int *counter;     // [MAX_COUNTERS]
-  ImageInfo *info;  // [groups] of the batch
+  ImageInfo *info;  // [groups] images of the batch
   Detection *items; // [rows]
   int n;
   const Batch *batch;
   double started;
-  void *mark; // reached when the rows are there
+  void *mark; // reached when the rows have arrived
 } DetectorSlot;
 
 // Engine.results.
 typedef struct Detector {
-  size_t groups, rows; // of a batch: images, and detections they have room for
-  int size;            // of a mask: size × size probabilities
+  size_t groups, rows; // images of a batch, and its capacity for detections
+  int size;            // a mask has size × size probabilities
   MaskRuns runs;       // parts of `scratch`
   char *scratch;
   DetectorSlot slot[BATCHES_UNDER_WAY]; // batch s uses slot s % BATCHES_UNDER_WAY

@@ -35,7 +35,7 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
   p->sync = xcalloc((size_t)s->canvases, sizeof *p->sync);
   p->buckets = xcalloc((size_t)s->canvases, sizeof *p->buckets);
-  p->network = xcalloc((size_t)s->canvases, sizeof *p->network); // last: that it is there says that all are
+  p->network = xcalloc((size_t)s->canvases, sizeof *p->network); // allocated last: if it is not NULL, all arrays exist
   for (int i = 0; i < s->canvases; i++) {
     network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, collective_group(e->comm), purpose,
                   s->images, s->canvas[i].h, s->canvas[i].w, s->max_objects);
@@ -57,7 +57,7 @@ static size_t ring_bytes(const Program *p, int held, unsigned arrays) {
   return s->images && s->prefetch ? loader_ring_bytes(&room, s->prefetch, held) : 0;
 }
 
-// What its inputs take.
+// Plans the memory of a program's inputs.
 static size_t program_plan(Engine *e, Program *p, unsigned arrays) {
   const Shapes *s = &p->shapes;
   const BatchSize room = {.images = s->images,
@@ -144,7 +144,7 @@ static void print_plans(const Program *p, const char *purpose) {
   }
 }
 
-// Workspace of what a step does outside its graph.
+// Measures the workspace of the parts of a step outside its graph.
 static void measure_update(Engine *e) {
   e->dev->measuring = true;
   e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, model_losses(e->model), NULL, NULL, NULL);
@@ -156,7 +156,7 @@ static const char *smaller_images(const Engine *e) {
                                                  : "--batch, --size or --max-size";
 }
 
-// The one list of what is taken, in the order in which it is.
+// Lists all memory, in the order in which it is allocated.
 static void plan_memory(Engine *e) {
   MemoryPlan *m = &e->memory;
   const bool trains = e->train.shapes.images > 0;
@@ -243,13 +243,13 @@ void engine_share_state(Engine *e) {
 
 // ---- opening and closing ----------------------------------------------------------------------------------------
 
-// OpenMP's threads, which this one keeps while it lives: where OpenMP cannot start one that is asked for, it ends the
-// program.
+// Starts OpenMP's threads, which belong to this thread as long as it lives, as many as can be started: OpenMP ends the
+// program if it cannot start one.
 static void start_team(void) {
   const int usual = omp_get_max_threads(), startable = parallel_startable(usual);
   int there = 0;
   if (startable != usual) omp_set_num_threads(startable);
-  if (startable == 1) return; // OpenMP keeps nothing of it
+  if (startable == 1) return; // OpenMP would start no thread
 #pragma omp parallel
 #pragma omp atomic
   there++;
@@ -271,7 +271,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
   return true;
 }
 
-// Only training has collectives over the device's memory: results of inference are gathered on the host.
+// Opens collectives for training; results of inference are gathered on the host.
 static bool open_ranks(Engine *e, const ReductionOptions *ranks, bool trains, Err *err) {
   e->comm = ranks->comm;
   reduction_init(&e->reduction, ranks, e->dev, &e->params);
@@ -302,7 +302,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
     memory_print(&e->memory, e->dev, stdout);
   }
   if (!memory_fits(&e->memory, e->dev, err)) return false;
-  comm_barrier(e->comm); // until all have seen what is free
+  comm_barrier(e->comm); // wait until all ranks have compared their plan with the free memory
   if (print_plan) return true;
   if (!allocate(e, err)) return false;
   engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});

@@ -10,7 +10,7 @@ static bool listed(const char *const *keys, const char *key) {
   return false;
 }
 
-// The member's value as it stands in the text, malloc'ed; NULL: there is none.
+// The text of a member's value, malloc'ed; NULL: no such member.
 static char *find_member(const char *identity, const char *name) {
   Json j;
   const char *key;
@@ -19,7 +19,7 @@ static char *find_member(const char *identity, const char *name) {
   if (json_begin_object(&j))
     while (!text && (key = json_key(&j))) {
       bool found = !strcmp(key, name);
-      json_peek(&j); // moves past white space
+      json_peek(&j); // skips white space
       const char *begin = j.at;
       json_skip(&j);
       if (found && !j.failed) text = xasprintf("%.*s", (int)(j.at - begin), begin);
@@ -28,10 +28,10 @@ static char *find_member(const char *identity, const char *name) {
   return text;
 }
 
-// The same; "null" where there is none.
+// The same; "null" if there is no such member.
 static char *member(const char *identity, const char *name) {
   static const struct {
-    const char *name, *value, *old_name, *old_value; // old: of checkpoints until 1.1
+    const char *name, *value, *old_name, *old_value; // old: in checkpoints up to version 1.1
   } renamed[] = {{"conventions", "\"own\"", "recipe", "\"auto\""}};
   char *text = find_member(identity, name);
   for (int i = 0; i < COUNT(renamed) && !text; i++) {
@@ -46,7 +46,7 @@ static char *member(const char *identity, const char *name) {
 
 typedef bool (*OnDifference)(void *context, const char *key, const char *was, const char *is);
 
-// Visits the members of b whose value in a is another, until the visitor returns false.
+// Visits the members of b whose value in a differs, until the visitor returns false.
 static bool visit_differences(const char *a, const char *b, OnDifference visit, void *context) {
   Json j;
   const char *key;
@@ -123,7 +123,7 @@ static long long number(const char *identity, const char *name) {
   return n;
 }
 
-// Whether a step has as many images, so that the run goes on with those that it has not seen, at its rate and schedule.
+// Whether a step has as many images as before, so that the order of images and the schedule continue unchanged.
 static bool same_images(const char *was, const char *is, Err *err) {
   const long long batch = number(was, "batch"), world = number(was, "world"), now = number(is, "world");
   if (batch * world == number(is, "batch") * now) return true;

@@ -1,19 +1,21 @@
-// The identity of a run: everything that decides the weights of a step but is not in the model's configuration, as one
-// JSON object of numbers, strings and booleans (training/identity.c makes it). A checkpoint holds that of its run.
+// The identity of a run: everything that determines the weights of a step apart from the model's configuration, as a
+// JSON object of numbers, strings and booleans (made by training/identity.c). A checkpoint stores that of its run.
 #pragma once
 #include "base/error.h"
 #include "base/record.h"
 
-// Whether a run goes on as the one that it resumes; false names the first difference and what to do,
-// which depends on whether it is among the members that may be amended; NULL at the end.
+// Whether a run is the same as the one that it resumes; false with a message that names the first difference and what
+// to do, which depends on whether it is one of the members that may be amended: amendable ends with NULL.
 bool identity_same(const char *was, const char *is, const char *const *amendable, Err *err);
 
-// Whether two ranks of one run have the same identity; false names the first difference. As comm_agree calls it.
+// Whether two ranks of one run have the same identity; false with a message that names the first difference. A CommSame
+// function for comm_agree.
 bool identity_agrees(const char *of_first, const char *other, Err *err);
 
-// A number of a run's identity; false where it has none of that name.
+// A number in a run's identity; false if there is none of that name.
 bool identity_number(const char *identity, const char *name, double *value);
 
-// Whether a run may go on otherwise than it began: only `amendable` members differ, and a step has as many images. Adds
-// to `changes` a member for each difference, "lr":[0.01,0.005]; false names the first that may not be.
+// Whether a run may continue with these changes: only `amendable` members differ, and a step has as many images. Adds a
+// member to `changes` for each difference, "lr":[0.01,0.005]; false, with a message that names the first difference
+// that is not allowed.
 bool identity_amend(const char *was, const char *is, const char *const *amendable, Record *changes, Err *err);

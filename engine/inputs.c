@@ -51,7 +51,7 @@ bool inputs_grow(Inputs *in, Device *dev, BatchArray a, size_t bytes) {
   return true;
 }
 
-// ---- a batch's way to the device ----------------------------------------------------------------------------------
+// ---- copying a batch to the device ------------------------------------------------------------------------------
 
 void send_reals(Device *dev, DeviceSend *send, void *dst, const float *src, size_t n) {
   if (dev->real == F32) {
@@ -60,7 +60,7 @@ void send_reals(Device *dev, DeviceSend *send, void *dst, const float *src, size
   }
   double *wide = xmalloc(n * sizeof *wide);
   for (size_t i = 0; i < n; i++) wide[i] = src[i];
-  send(dev, dst, wide, n * sizeof *wide); // the CPU's copies are done at once
+  send(dev, dst, wide, n * sizeof *wide); // the CPU copies synchronously
   free(wide);
 }
 

@@ -17,23 +17,23 @@ typedef struct Inputs {
   } array[BATCH_ARRAYS]; // room 0: the model does not read it
 } Inputs;
 
-// How much there is of each array that `arrays` (BATCH_BIT) names, for batches up to `size`; returns the bytes of all.
+// Sets the room for each array in `arrays` (BATCH_BIT) for batches up to `size`; returns the total of bytes.
 size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigned arrays);
-bool inputs_allocate(Inputs *in, Device *dev, Err *err); // false when memory is out
+bool inputs_allocate(Inputs *in, Device *dev, Err *err); // false if out of memory
 void inputs_free(Inputs *in, Device *dev);
-// Gives an array more room, while nothing reads it; what it held is lost, and networks have to be connected again.
-// False when memory is out, and nothing has changed.
+// Enlarges an array while nothing reads it; its contents are lost, and networks must be connected again. False if out
+// of memory; then nothing has changed.
 bool inputs_grow(Inputs *in, Device *dev, BatchArray array, size_t bytes);
 
-// Begins to copy a batch to the device. It must stay as it is until inputs_take has waited for it, or what is queued
-// then is known to have run.
+// Starts copying a batch to the device. It must not change until inputs_take has waited for it, or until the work
+// queued after it is known to have run.
 void inputs_stage(Inputs *in, Device *dev, const Batch *batch);
-// The staged batch becomes the one that graphs read from here on. `wait`: once the host has seen it arrive.
+// Makes the staged batch the one that graphs read. `wait`: waits until it has arrived.
 void inputs_take(const Inputs *in, Device *dev, bool wait);
-// Lets a network read from here.
+// Connects a network's inputs to this memory.
 void inputs_connect(const Inputs *in, Network *n);
 
-// `n` floats as reals of the device, by device_upload or device_stage; and back, as doubles.
+// Sends n floats to the device as its reals, by device_upload or device_stage; and reads them back as doubles.
 typedef void DeviceSend(Device *dev, void *dst, const void *host, size_t bytes);
 void send_reals(Device *dev, DeviceSend *send, void *dst, const float *src, size_t n);
 void fetch_reals(Device *dev, double *dst, const void *src, size_t n);

@@ -17,13 +17,13 @@ size_t memory_sum(const MemoryPlan *m, MemorySpace space) {
 
 static double mb(size_t bytes) { return (double)bytes / 1e6; }
 
-// ---- where it comes from --------------------------------------------------------------------------------------------
+// ---- pools ----------------------------------------------------------------------------------------------------------
 
 // Memory that several spaces share: the GPU's, or the host's.
 typedef struct MemoryPool {
   const char *name;
-  bool space[MEMORY_SPACES]; // that it holds from the start
-  size_t free;               // SIZE_MAX: not known
+  bool space[MEMORY_SPACES]; // spaces that belong to the pool
+  size_t free;               // SIZE_MAX: unknown
 } MemoryPool;
 
 static MemoryPool device_pool(Device *dev) {
@@ -36,7 +36,7 @@ static MemoryPool host_pool(const Device *dev) {
       "the host", {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true}, memory_left("")};
 }
 
-// How many take from a pool: every rank has a device of its own, unless that is the CPU.
+// The number of ranks that share a pool: every rank has its own device, unless the device is the CPU.
 static size_t sharers(const MemoryPlan *m, const MemoryPool *pool) {
   return pool->space[ON_HOST] ? (size_t)MAX(m->ranks, 1) : 1;
 }
@@ -82,7 +82,7 @@ bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
   return true;
 }
 
-// ---- for people -----------------------------------------------------------------------------------------------------
+// ---- text -----------------------------------------------------------------------------------------------------------
 
 static void print_pool(const MemoryPlan *m, const MemoryPool *pool, FILE *out) {
   char ranks[40];

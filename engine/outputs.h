@@ -4,17 +4,18 @@
 
 struct Engine; // engine/engine.h
 
-// Of an engine that infers.
+// For an engine that runs inference.
 typedef struct Outputs {
-  // The memory in which results are made on the host: `plan` adds its rows to Engine.memory and keeps what it knows in
-  // Engine.results; `allocate` takes it, false with a message when memory is out; `close` frees both, whatever was done
-  // before.
+  // The host memory of results: `plan` adds its rows to Engine.memory and keeps its data in Engine.results; `allocate`
+  // allocates it, false with a message if out of memory; `close` frees both, at any point.
   void (*plan)(struct Engine *e);
   bool (*allocate)(struct Engine *e, Err *err);
-  bool (*make_room)(struct Engine *e, int64_t pixels); // for engine_make_room: of an image; false when memory is out
+  // For engine_make_room; `pixels` per image; false if out of memory.
+  bool (*make_room)(struct Engine *e, int64_t pixels);
   void (*close)(struct Engine *e);
-  size_t (*image_bytes)(const ModelConfig *c); // about what the results of an image take, with all it may have
-  // Queues what is computed of the network's results; part of the recorded program.
+  // Approximate memory of an image's results with the maximum of detections.
+  size_t (*image_bytes)(const ModelConfig *c);
+  // Queues the computations on the network's results; part of the recorded program.
   void (*queue)(struct Engine *e, const Network *n);
-  const char *pixels; // how a benchmark's record calls an image's pixels in all masks; NULL: there are no masks
+  const char *pixels; // name, in a benchmark's record, of an image's pixels in all masks; NULL: no masks
 } Outputs;

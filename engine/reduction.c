@@ -5,7 +5,7 @@
 
 const char *const reduce_names[] = {[REDUCE_F32] = "fp32", [REDUCE_BF16] = "bf16", [REDUCE_NONE] = "none", NULL};
 
-enum { NCCL_CTAS = 24 }; // that it takes by its own choice, about
+enum { NCCL_CTAS = 24 }; // approximately NCCL's default
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
@@ -18,7 +18,7 @@ void reduction_init(Reduction *r, const ReductionOptions *o, Device *dev, Params
   r->reserved = o->reserve >= 0 ? o->reserve : o->comm ? expected_ctas(o) : 0;
 }
 
-// Kernels of the backward walk from here on leave some multiprocessors to collectives, or none.
+// Sets whether kernels of the backward walk leave multiprocessors to collectives from here on.
 static void reserve(const Reduction *r, bool some) {
   r->dev->granted = MAX(r->dev->multiprocessors - (some ? r->reserved : 0), 1);
 }
@@ -52,14 +52,14 @@ static bool bucket_is_full(const Reduction *r, size_t gradients) {
 
 static void *element(void *base, size_t i, DType dtype) { return (char *)base + i * dtype_size(dtype); }
 
-// After the ops that produced it, concurrently with those that follow.
+// Queues a mean after the ops that produced p, concurrently with those that follow.
 static void mean_on_side_stream(const Reduction *r, void *p, size_t n, DType dtype) {
   device_fork(r->dev);
   collective_mean(r->o.comm, r->dev, COMM_SIDE_STREAM, p, n, dtype);
 }
 
-// Queues the reduction of gradients up to `end`. With the first go the losses and what else is agreed on, which stand
-// in front of them.
+// Queues the reduction of gradients up to `end`. The first one includes the losses and the other AGREED_… values, which
+// are stored before the gradients.
 static void reduce_to(Reduction *r, size_t end) {
   Device *dev = r->dev;
   const Params *p = r->params;
@@ -81,7 +81,7 @@ static void reduce_to(Reduction *r, size_t end) {
   r->buckets++;
 }
 
-// Losses and running statistics are known when the forward walk has ended.
+// Starts with the losses and running statistics, which are known at the end of the forward walk.
 static void begin_reduction(Reduction *r, const Network *n) {
   Device *dev = r->dev;
   const Params *p = r->params;
@@ -126,7 +126,7 @@ static void end_walk(Observer *o, Graph *g, Pass pass) {
   if (pass == PASS_BACKWARD && w->reduction->o.comm) end_reduction(w->reduction);
 }
 
-// How many gradients, from the first on, the steps of the backward walk up to this one complete.
+// How many gradients, from the first on, are complete after this step of the backward walk.
 static size_t complete_after(const Params *p, int step) {
   size_t n = p->trainable;
   for (int i = p->n - 1; i >= 0; i--) {
@@ -137,11 +137,10 @@ static size_t complete_after(const Params *p, int step) {
   return n;
 }
 
-// ---- what runs beside what ---------------------------------------------------------------------------------------
+// ---- overlap of reductions and nodes ----------------------------------------------------------------------------
 
-// Rough durations, to estimate which nodes reductions overlap with: rates that an H200 reaches in 16 bits, and NCCL
-// over NVLink with a CTA (results/scaling-h200.jsonl). Where they are others, kernels wait for multiprocessors, or
-// leave some idle.
+// Rates for estimating which nodes overlap with reductions: those of an H200 in 16 bits, and of NCCL over NVLink per
+// CTA (results/scaling-h200.jsonl). If they are wrong, kernels wait for multiprocessors, or leave some idle.
 static const double NODE_FLOPS = 5e14, NODE_BYTES = 2.5e12, NODE_SECONDS = 4e-6;
 static const double CTA_BYTES = 16e9, REDUCE_SECONDS = 40e-6;
 
@@ -157,14 +156,14 @@ static double backward_seconds(const Node *n) {
   return NODE_SECONDS + fmax(flops / NODE_FLOPS, bytes / NODE_BYTES);
 }
 
-// Of a ring: every rank sends and receives all but its own share, twice.
+// Time of a ring all-reduce: every rank sends and receives all but its own part, twice.
 static double reduce_seconds(const Reduction *r, size_t gradients) {
   const double world = comm_world(r->o.comm), size = r->o.type == REDUCE_BF16 ? 2 : 4;
   const double bytes = (double)gradients * size * 2 * (world - 1) / world;
   return REDUCE_SECONDS + bytes / (CTA_BYTES * expected_ctas(&r->o));
 }
 
-// Follows the backward walk and the reductions that it starts.
+// Simulates the backward walk and the reductions that it starts.
 static void find_overlaps(const Reduction *r, BucketWatch *w, const Graph *g) {
   double now = 0, busy_until = 0;
   size_t reduced = 0;

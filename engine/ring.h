@@ -7,10 +7,10 @@
 typedef struct Ring { // zero-initialise
   char *block;
   size_t bytes, used;
-  int pieces; // handed out
+  int pieces; // allocations handed out
 } Ring;
 
-bool ring_allocate(Ring *r, Device *dev, size_t bytes); // false when memory is out; 0 bytes: nothing to hand out
+bool ring_allocate(Ring *r, Device *dev, size_t bytes); // false if out of memory; 0 bytes: nothing to hand out
 void ring_free(Ring *r, Device *dev);
-// For one loader at a time. The ring must outlive it.
+// The allocator for one loader at a time. The ring must outlive it.
 HostMemory ring_memory(Ring *r);

@@ -53,7 +53,7 @@ const float *snapshot_values(const Snapshot *s, const Param *q, SnapshotPart par
   const struct {
     Tensor what;
     const void *flat;
-    size_t at; // in the snapshot
+    size_t at; // position in the snapshot
   } parts[] = {[SNAPSHOT_MASTER] = {q->master, p->master, 0},
                [SNAPSHOT_MOMENTUM] = {q->momentum, p->momentum, s->masters},
                [SNAPSHOT_SECOND] = {q->second, p->second, s->masters + s->momentum}};

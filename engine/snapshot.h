@@ -1,5 +1,5 @@
 // Snapshot: a host copy of parameters and optimizer state after a step, from which a checkpoint is written. It is
-// copied while the following steps run.
+// copied while later steps run.
 #pragma once
 #include "base/error.h"
 #include "nn/params.h"
@@ -7,23 +7,23 @@
 typedef struct Snapshot {
   const Params *params;
   size_t masters, momentum, second; // bytes; second: Adam's second moments and its state
-  size_t staged_bytes, host_bytes;  // of the next two
+  size_t staged_bytes, host_bytes;  // sizes of the next two
   void *staged;  // GPUs only: a device copy made between two steps, from which the host's copy is made while they run
-  char *host;    // pinned: masters, momentum, second, then
-  float *values; // one parameter, as files have it
+  char *host;    // pinned: masters, momentum, second, then `values`
+  float *values; // one parameter in the form of files
 } Snapshot;
 
-// The room for snapshots of parameters that are laid out; nothing is allocated.
+// Computes the memory for snapshots of parameters, which must be laid out; allocates nothing.
 void snapshot_plan(Snapshot *s, const Params *p);
-bool snapshot_allocate(Snapshot *s, Err *err); // does nothing where none is planned
+bool snapshot_allocate(Snapshot *s, Err *err); // does nothing if none is planned
 void snapshot_free(Snapshot *s);
 
-// Copies the parameters as all that has been queued leaves them; what is queued from here on may change them.
+// Copies the parameters as they are after everything queued so far; work queued later may change them.
 void snapshot_take(Snapshot *s);
-// Waits until the copy is on the host; for any thread. False when the device has failed.
+// Waits until the copy is on the host; may be called from any thread. False if the device has failed.
 bool snapshot_wait(const Snapshot *s);
-// A parameter of it, or one of its moments, in torch's shape and order; valid until the next call.
+// A parameter of the snapshot, or one of its moments, in torch's shape and order; valid until the next call.
 typedef enum SnapshotPart { SNAPSHOT_MASTER, SNAPSHOT_MOMENTUM, SNAPSHOT_SECOND } SnapshotPart;
 const float *snapshot_values(const Snapshot *s, const Param *q, SnapshotPart part);
-// Adam's state, real [ADAM_STATE]; false where the optimiser is another.
+// Adam's state, real [ADAM_STATE]; false for another optimiser.
 bool snapshot_adam(const Snapshot *s, double state[ADAM_STATE]);

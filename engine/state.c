@@ -50,7 +50,7 @@ bool state_open(Checkpoint *c, const char *path, Err *err) {
   return false;
 }
 
-// A file of torchvision's may not tell the names of a model's classes.
+// Sets the ids and names of the classes of torchvision's weights; "class 7" if the name is not known.
 static void torchvision_categories(const ModelConfig *c, Category *out) {
   const Model *m = model_of(c);
   for (int i = 0; i < model_names(c); i++) {
@@ -99,15 +99,15 @@ bool state_config(const Checkpoint *c, ModelConfig *config, Category **category,
 
 bool state_holds_backbone(const Checkpoint *c, const Model *m) { return m->holds_backbone && m->holds_backbone(c); }
 
-// The model whose weights a file holds, head and all; NULL: none that is known, or a mere backbone.
+// The model whose complete weights a file holds; NULL: unknown, or only a backbone.
 static const Model *held_model(const Checkpoint *c) {
   ModelConfig held;
   if (!is_ours(c)) return torchvision_model(c);
   return read_config(c, &held, NULL) ? model_of(&held) : NULL;
 }
 
-// The model that is to be trained: that which is named, else that of the weights, but that torchvision's ResNets begin
-// a detector.
+// The model to train: the named one, otherwise that of the weights, except that torchvision's ResNets become the
+// backbone of a detector.
 static const Model *wanted_model(const Checkpoint *c, const ModelConfig *named) {
   ModelConfig usual;
   if (named) return model_of(named);
@@ -121,8 +121,8 @@ static bool backbone_config(const Checkpoint *c, const Model *m, ModelConfig *co
   return state_config(c, &held, NULL, err) && m->on_backbone(c, &held, config, err);
 }
 
-// A model that begins with a backbone takes that or its own weights. Of another model's, what does not fit is for
-// state_load to name.
+// A model with a backbone accepts a backbone's weights or its own. For another model's weights, state_load reports what
+// does not fit.
 bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig *config, Err *err) {
   const Model *held = held_model(c), *wanted = wanted_model(c, named);
   const bool unknown = !is_ours(c) && !held && !torchvision_is_backbone(c);
@@ -154,7 +154,7 @@ void state_note(const Checkpoint *c, const char *path) {
   line_print(stderr, "%s: torchvision weights: %s%s%s", path, what, c->note ? "; " : "", c->note ? c->note : "");
 }
 
-// A field that is younger than the checkpoint has its default there.
+// Compares configurations. Fields added since the checkpoint was written have their defaults in it.
 static bool same_model(const Checkpoint *c, const ModelConfig *config, Err *err) {
   ModelConfig held;
   if (!read_config(c, &held, err)) return false;
@@ -177,7 +177,7 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
   return changes ? identity_amend(was, run, amendable, changes, err) : identity_same(was, run, amendable, err);
 }
 
-// The list that a checkpoint holds; false where it holds none. The caller frees both.
+// The list of categories in a checkpoint; false if there is none. The caller frees both.
 static bool held_categories(const Checkpoint *c, const char *path, Category **category, CategoryList *list, Err *err) {
   ModelConfig held;
   if (!state_config(c, &held, category, err)) return false;

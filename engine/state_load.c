@@ -26,7 +26,7 @@ static bool read_adam(const char *text, double state[ADAM_STATE]) {
          state[0] >= 0 && state[1] >= 0 && state[1] <= 1 && state[2] >= 0 && state[2] <= 1;
 }
 
-// Names of tensors that are wrong in the same way: the first ten and how many there are.
+// Names of tensors with the same error: the first ten, and how many there are.
 typedef struct Wrong {
   const char *how;
   char *names;
@@ -45,12 +45,12 @@ typedef struct Loading {
   Engine *e;
   const Checkpoint *c;
   const LoadOptions *o;
-  bool backbone; // the file holds no more than that for this model, or …
-  size_t longer; // … a classification network's, whose names are shorter by the backbone's beginning
+  bool backbone; // the file holds only a backbone for this model
+  size_t longer; // … of a classification network, whose names lack the backbone's prefix of this length
   bool *used;    // [tensors of the file]
   Wrong wrong[WRONGS];
-  bool other;     // more is wrong than the shapes of what depends on the classes
-  Wrong infinite; // tensors of the model that hold what is no number
+  bool other;     // there are errors other than the shapes of class-dependent tensors
+  Wrong infinite; // tensors of the model with NaN or infinities
 } Loading;
 
 // " (F32 [91 1024], not [81 1024])"
@@ -73,7 +73,7 @@ static bool all_finite(const float *values, size_t n) {
   return finite;
 }
 
-// Outputs come by class, the background's first.
+// Reorders outputs, which are grouped by class, the background's first.
 static void reorder_outputs(const Loading *l, const Param *q, float *values) {
   const int classes = l->e->config.classes, background = l->e->model->background;
   const size_t elements = param_elements(q), each = elements / (size_t)classes;
@@ -85,7 +85,7 @@ static void reorder_outputs(const Loading *l, const Param *q, float *values) {
   free(held);
 }
 
-// Copies one tensor, or adds its name to those that are wrong.
+// Copies one tensor, or adds its name to a list of errors.
 static void load_tensor(Loading *l, Param *q, const char *prefix, const Tensor *what) {
   char *name = xasprintf("%s%s", prefix, q->name + l->longer);
   const CkptTensor *t = ckpt_find(l->c, name);
@@ -114,7 +114,8 @@ static bool ends_in(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-// What a network without them leaves aside: heads that are training's alone, a classifier's where a detector begins.
+// Whether a tensor may be ignored: a head used only in training, or the classifier of a network that becomes a
+// backbone.
 static bool is_left_aside(const Loading *l, const char *name) {
   const char *const *part = l->e->model->of_training;
   for (; part && *part; part++)
@@ -128,8 +129,8 @@ static bool is_moment(const char *name) {
   return false;
 }
 
-// Reports tensors that match no parameter. Optimizer state and counters are read elsewhere; heads that are not wanted
-// were dropped.
+// Reports tensors that match no parameter. Optimizer state and counters are read elsewhere; ignored heads were dropped
+// before.
 static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;
@@ -140,7 +141,7 @@ static void check_unexpected(Loading *l) {
   }
 }
 
-// All running statistics have seen the same batches. Files of the time before they were counted have no number.
+// All running statistics have seen the same number of batches, which older files lack.
 static void load_batches(Loading *l) {
   l->e->batches = 0;
   for (size_t i = 0; i < l->c->num_tensors; i++) {
@@ -165,7 +166,7 @@ static bool load_adam(Engine *e, const Checkpoint *c, Err *err) {
   return true;
 }
 
-// Only training has options that choose a model.
+// The option to change, which only training has.
 static const char *advice(const Loading *l, char room[160]) {
   ModelConfig held;
   const ModelConfig *c = &l->e->config;
@@ -179,9 +180,9 @@ static const char *advice(const Loading *l, char room[160]) {
   return room;
 }
 
-// What to do stands before the names: who calls the library may have room for the beginning alone.
+// Puts the advice before the names, because callers of the library may show only the beginning.
 static bool report(const Loading *l, Err *err) {
-  char text[sizeof err->msg - 512] = ""; // room for what stands around it
+  char text[sizeof err->msg - 512] = ""; // leaves room for the text around it
   char room[160];
   int total = 0;
   for (int i = 0; i < WRONGS; i++) {

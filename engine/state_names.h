@@ -4,6 +4,6 @@
 
 static const char state_format[] = "maskrcnn.c 1";
 
-// How the names of tensors begin.
+// Prefixes of tensor names.
 static const char *const state_prefix[] = {
     [SNAPSHOT_MASTER] = "", [SNAPSHOT_MOMENTUM] = "momentum.", [SNAPSHOT_SECOND] = "second_moment."};

@@ -14,8 +14,8 @@ static void declare_tensor(CkptWriter *w, const char *prefix, const Param *q) {
   free(name);
 }
 
-// torch.nn.BatchNorm2d also keeps how many batches its running statistics have seen, as an integer for each of them.
-// Returns NULL for other parameters and other norms, else malloc'ed.
+// The name of the counter of batches that torch.nn.BatchNorm2d stores with its running statistics. NULL for other
+// parameters and other norms, otherwise malloc'ed.
 static char *batches_name(const Engine *e, const Param *q) {
   static const char mean[] = "running_mean";
   size_t stem = strlen(q->name) - MIN(strlen(q->name), sizeof mean - 1);
@@ -56,7 +56,7 @@ static char *categories_json(const Engine *e) {
   return closed;
 }
 
-// How many updates there were, and what follows from that: a checkpoint without it is not Adam's.
+// The number of updates, and values derived from it; only Adam's checkpoints have them.
 static void write_adam(CkptWriter *w, const Engine *e) {
   double state[ADAM_STATE];
   char text[96];
@@ -67,7 +67,7 @@ static void write_adam(CkptWriter *w, const Engine *e) {
 
 static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   ckpt_meta(w, "format", state_format);
-  if (e->config.model) ckpt_meta(w, "model", e->model->name); // the first model's checkpoints do not name it
+  if (e->config.model) ckpt_meta(w, "model", e->model->name); // checkpoints of the first model do not name it
   for (int i = 0; i < config_fields(); i++) {
     char key[64], value[256];
     snprintf(key, sizeof key, "config.%s", config_field_name(i));

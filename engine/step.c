@@ -6,7 +6,7 @@
 #include "engine/outputs.h"
 #include "nn/fault.h"
 
-enum { SCALE_INTERVAL = 2000 }; // clean steps before fp16's loss scale doubles, as torch.amp.GradScaler
+enum { SCALE_INTERVAL = 2000 }; // finite steps before fp16's loss scale doubles, as in torch.amp.GradScaler
 
 // ---- queueing ---------------------------------------------------------------------------------------------------
 
@@ -61,14 +61,14 @@ static void queue_update(Engine *e, const Network *n) {
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
 }
 
-// For a fault: what is queued now.
+// Names what is being queued, for messages about device faults.
 static void say_queued(const Engine *e, const Program *p, int canvas, const char *how) {
   const Canvas *c = &p->shapes.canvas[canvas];
   fault_context(false, "the %s%s of canvas %d x %d (h x w)", how, p == &e->train ? "training step" : "inference", c->h,
                 c->w);
 }
 
-// What this rank has to say to the others in this step.
+// Writes this rank's values for the others in this step: stop requests, missing batches.
 static void ask(Engine *e, StepSlot *s, const StepOptions *o) {
   const size_t real = dtype_size(e->dev->real);
   if (!e->reduction.agreed) return;
@@ -98,7 +98,7 @@ static void timed_step(Engine *e, Network *n, StepSlot *slot) {
 }
 
 // The first run queues kernel by kernel (libraries and modules load lazily), the second is recorded, all others replay
-// it. A graph that is watched always runs node by node.
+// it. A graph with an observer always runs node by node.
 static void run(Engine *e, Program *p, int canvas, void (*queue)(Engine *, Network *)) {
   Network *n = &p->network[canvas];
   say_queued(e, p, canvas, p->recorded[canvas] ? "recorded " : "");
@@ -120,7 +120,7 @@ static void run(Engine *e, Program *p, int canvas, void (*queue)(Engine *, Netwo
 void engine_stage(Engine *e, const Batch *batch) {
   CHECK(e->started - e->handed_out < STEPS_UNDER_WAY && batch->images == e->train.shapes.images);
   StepSlot *s = &e->slot[e->started % STEPS_UNDER_WAY];
-  s->wait_seconds = device_idle(e->dev) ? batch->wait_seconds : 0; // a device at work missed nothing
+  s->wait_seconds = device_idle(e->dev) ? batch->wait_seconds : 0; // a busy device lost no time
   memcpy(s->index, batch->index, (size_t)batch->images * sizeof *s->index);
   double start = now_seconds();
   inputs_stage(&e->train.inputs, e->dev, batch);

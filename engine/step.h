@@ -2,4 +2,4 @@
 #pragma once
 #include "engine/engine.h"
 
-void queue_step(Engine *e, Network *n); // forward, backward and the update, on inputs that the device has
+void queue_step(Engine *e, Network *n); // forward, backward and the update, on inputs that are on the device

@@ -1,6 +1,6 @@
-// Reads an operand as the tensor cores do: the descriptor's fields give the address of an element as if nothing were
-// swizzled, and then bits 7 to 9 of the address are XORed into bits 4 to 6. The tile has its elements where TMA, or the
-// lesson's copies, put them.
+// Reads an operand as the tensor cores do: the descriptor's fields give the address of an element in a layout without
+// swizzle, and then bits 7 to 9 of the address are XORed into bits 4 to 6. The tile's elements are where TMA, or the
+// lesson's copies, store them.
 #include <inttypes.h>
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
@@ -40,7 +40,8 @@ static void check(uint32_t tile, int row, int k) {
 }
 
 int main(void) {
-  const uint32_t tiles[] = {0, 0x400, 0x8000, 0x38000, 0x1000400}; // of the last, the rank in its cluster is 1
+  // In the last one, the block's rank in the cluster is 1.
+  const uint32_t tiles[] = {0, 0x400, 0x8000, 0x38000, 0x1000400};
   for (int t = 0; t < 5; t++)
     for (int row = 0; row <= 192; row += 64)
       for (int k = 0; k < 64; k += 16) check(tiles[t], row, k);

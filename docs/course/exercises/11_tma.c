@@ -1,5 +1,5 @@
-// Exercise 11 of docs/course/conv/11_tma.md: a load of TMA's im2col mode. What stands in the tensor map, which counts
-// for all loads, what a load says of its own, and the bytes that its barrier has to expect.
+// Exercise 11 of docs/course/conv/11_tma.md: a load of TMA's im2col mode. What the tensor map contains, which is the
+// same for all loads, what each load specifies, and how many bytes its barrier expects.
 #include "docs/course/exercises/conv.h"
 
 Im2colLoad im2col_load(const LoadConv *conv, int row, int tap, int pixels, int channels) {

@@ -1,5 +1,5 @@
-// Walks the pixels as TMA does, from the load's first one across, down and to the next image, inside the box that the
-// corners span, and compares each with the definition of a convolution.
+// Visits pixels in the order of TMA: from the load's first one across, down and to the next image, within the bounding
+// box given by the corners. Compares each with the definition of a convolution.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 

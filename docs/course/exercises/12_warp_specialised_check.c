@@ -1,5 +1,5 @@
-// Runs one producer and two consumers over a ring of stages, in orders drawn at random, with barriers that behave as
-// mbarriers do: a full one completes a phase when the producer has filled the stage, an empty one when both consumers
+// Runs one producer and two consumers over a ring of stages, in random orders, with barriers that behave like
+// mbarriers: a full barrier completes a phase when the producer has filled the stage, an empty one when both consumers
 // have read it.
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"
@@ -9,9 +9,9 @@ enum { MOST_STAGES = 6, CONSUMERS = 2, ACTORS = 1 + CONSUMERS };
 
 typedef struct StageRing {
   int stages, tiles;
-  int full[MOST_STAGES], empty[MOST_STAGES];   // phases that are complete
-  int tile[MOST_STAGES], readers[MOST_STAGES]; // what a stage holds, and how many have read it
-  int at[ACTORS];                              // tiles that each has done
+  int full[MOST_STAGES], empty[MOST_STAGES];   // completed phases
+  int tile[MOST_STAGES], readers[MOST_STAGES]; // the tile in each stage, and how many consumers have read it
+  int at[ACTORS];                              // tiles that each of them has done
 } StageRing;
 
 static const char *const names[] = {"the producer", "consumer 0", "consumer 1"};
@@ -27,7 +27,7 @@ static bool can_go(const StageRing *r, int actor) {
   if (r->at[actor] == r->tiles) return false;
   const PipelineWait w = wait_of(r, actor);
   const int complete = actor == 0 ? r->empty[w.stage] : r->full[w.stage];
-  return complete % 2 != w.parity; // the phase that is not complete has the other parity
+  return complete % 2 != w.parity; // the current, incomplete phase has the opposite parity
 }
 
 static void fill(StageRing *r, int stage) {

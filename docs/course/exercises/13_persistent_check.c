@@ -1,4 +1,4 @@
-// Walks the grid band by band, gives every tile to the blocks in turn, and compares with what each block says of it.
+// Walks the grid band by band, assigns tiles to the blocks in turn, and compares with the schedule of each block.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 

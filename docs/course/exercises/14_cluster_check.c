@@ -1,12 +1,12 @@
-// Runs a stage of a cluster: every block's loads go where their masks say, each destination counts the bytes that
-// arrive, and then every consumer of every block says that it has read the stage.
+// Simulates a stage of a cluster: every block's loads go to the blocks in their masks, each destination counts the
+// arriving bytes, and then every consumer of every block signals that it has read the stage.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 
 enum { MOST_BLOCKS = 8, MOST_ROWS = 256, ROW_BYTES = 128, A_BYTES = 128 * ROW_BYTES };
 
 static void check(int blocks, int b_rows, int consumers) {
-  static int times[MOST_BLOCKS][MOST_ROWS]; // that a row of B has arrived in a block
+  static int times[MOST_BLOCKS][MOST_ROWS]; // how often a row of B has arrived in a block
   int bytes[MOST_BLOCKS] = {0};
   MulticastShare share[MOST_BLOCKS];
   for (int b = 0; b < blocks; b++)

@@ -1,8 +1,8 @@
-// Exercise 15 of docs/course/reductions.md: two parts of a set of numbers, each known by its moments alone, become one.
+// Exercise 15 of docs/course/reductions.md: merges two parts of a set of numbers, of which only the moments are known.
 // With δ = b.mean - a.mean and n = a.n + b.n:
 //   mean = a.mean + δ · b.n / n
 //   m2   = a.m2 + b.m2 + δ² · a.n · b.n / n
-// Either part may be empty, and both.
+// Either part, or both, may be empty.
 #include "docs/course/exercises/exercises.h"
 
 PartMoments moments_merge(PartMoments a, PartMoments b) {

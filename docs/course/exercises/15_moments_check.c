@@ -1,5 +1,5 @@
-// Parts of one value up to all of them, merged in turn and as a tree, against two passes over the values. Values are
-// near 1e8 and 1 apart, where Σ x² - n · mean² has no digit left.
+// Merges parts from one value up to all of them, in sequence and as a tree, and compares with two passes over the
+// values. Values are near 1e8 and differ by at most 1, so that Σ x² - n · mean² has no correct digit.
 #include <math.h>
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"
@@ -10,13 +10,14 @@ static double value[VALUES];
 
 static PartMoments two_passes(int first, int last) {
   PartMoments m = {last - first, 0, 0};
-  for (int i = first; i < last; i++) m.mean += (value[i] - 1e8) / m.n; // near 0, where sums round least
+  for (int i = first; i < last; i++) m.mean += (value[i] - 1e8) / m.n; // near 0, where rounding errors are smallest
   for (int i = first; i < last; i++) m.m2 += (value[i] - 1e8 - m.mean) * (value[i] - 1e8 - m.mean);
   if (m.n > 0) m.mean += 1e8;
   return m;
 }
 
-// A mean rounds by 1e8 · 2^-53 a merge, so by 1.2e-5 in 1000; m2, of values at most 1 apart, by 2 · 1.2e-5 a value.
+// The mean is rounded by 1e8 · 2^-53 per merge, 1.2e-5 in 1000 merges; m2, of values at most 1 apart, by 2 · 1.2e-5 per
+// value.
 static void compare(const char *what, PartMoments got, PartMoments want) {
   if (got.n != want.n) difference("%s: n is %g, not %g", what, got.n, want.n);
   if (!(fabs(got.mean - want.mean) <= 1.2e-5)) difference("%s: the mean is %.9g, not %.9g", what, got.mean, want.mean);
@@ -25,7 +26,7 @@ static void compare(const char *what, PartMoments got, PartMoments want) {
 
 static PartMoments as_tree(int first, int last) {
   if (last - first < 2) return two_passes(first, last);
-  const int middle = first + (last - first + 2) / 3; // of unlike sizes
+  const int middle = first + (last - first + 2) / 3; // of unequal sizes
   return moments_merge(as_tree(first, middle), as_tree(middle, last));
 }
 

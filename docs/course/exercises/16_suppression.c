@@ -1,6 +1,6 @@
-// Exercise 16 of docs/course/nms.md: the greedy scan over the bits of all overlaps. Walk the boxes in order and keep,
-// in `gone`, a bit for each box that a survivor overlaps: then a box is asked once, and a survivor's row is one OR a
-// word.
+// Exercise 16 of docs/course/nms.md: the greedy scan over the bits of all overlaps. Go through the boxes in order, and
+// keep in `gone` a bit for each box that a survivor overlaps: then each box needs one test, and each survivor one OR
+// per word.
 #include "docs/course/exercises/exercises.h"
 
 enum { MOST_WORDS = 64 }; // 4096 boxes

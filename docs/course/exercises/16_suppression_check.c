@@ -1,4 +1,4 @@
-// Sets of intervals of a line, which overlap or do not, against the definition of greedy suppression.
+// Compares with the definition of greedy suppression, on sets of intervals of a line.
 #include <inttypes.h>
 #include <string.h>
 #include "base/rng.h"

@@ -1,5 +1,5 @@
-// Samples at sixteenths of a pixel of maps of small whole numbers, where every sum is exact: each pixel weighs
-// max(0, 1 - |distance|) on either axis, once the point has been moved to the edge.
+// Samples maps of small integers at sixteenths of a pixel, where every sum is exact: on each axis a pixel's weight is
+// max(0, 1 - |distance|), after the point has been clamped to the edge.
 #include <math.h>
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"
@@ -29,7 +29,7 @@ int main(void) {
     const int h = sizes[s][0], w = sizes[s][1];
     float map[MOST * MOST + 1];
     for (int i = 0; i < h * w; i++) map[i] = (float)(rng_u32(3, (uint64_t)i) % 1000);
-    map[h * w] = NAN; // behind the last pixel
+    map[h * w] = NAN; // past the last pixel
     for (int y = -20; y <= 16 * (h + 1); y++)
       for (int x = -20; x <= 16 * (w + 1); x++) check(map, h, w, (float)y / 16, (float)x / 16);
     check(map, h, w, NAN, 0);

@@ -1,6 +1,6 @@
 // Exercise 18 of docs/course/masks.md: bits to runs. A toggle is a position, counted down the columns, whose pixel
-// differs from the one before it; what stands before the first pixel is a zero. A run is what lies between two toggles,
-// the last one ends with the mask.
+// differs from the one before it; a zero is assumed before the first pixel. A run lies between two toggles; the last
+// one ends at the end of the mask.
 #include "docs/course/exercises/exercises.h"
 
 int runs_of_bits(int h, int w, const uint8_t *bits, uint32_t *runs) {

@@ -1,4 +1,4 @@
-// Masks whose runs are written down, then masks drawn at random: runs are filled in, and give the mask again.
+// Masks with known runs, then random masks: decoding the runs must give the mask again.
 #include <string.h>
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"

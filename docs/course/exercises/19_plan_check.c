@@ -1,5 +1,5 @@
-// Runs the walk that the plan describes, on gradients that begin as NaN, and compares with sums over all paths. Node i
-// makes out = Σ (j + 2) · in[j]; the mask of a value is a factor of its own. All numbers are whole and small.
+// Executes the plan on gradients that are initially NaN, and compares with sums over all paths. Node i computes out = Σ
+// (j + 2) · in[j]; the mask of a value is a factor that depends on the value. All numbers are small integers.
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"
@@ -8,9 +8,9 @@
 
 enum { MOST_NODES = 12 };
 
-static double mask_of(int value) { return value % 3 ? 1 : -1; } // of no sign that one forgets
+static double mask_of(int value) { return value % 3 ? 1 : -1; } // 1 or -1, so that a missing mask changes the result
 
-// The gradient of the last node's result by `value`, which is that of every contribution, and then the mask.
+// The gradient of the last node's result with respect to `value`: the sum of all contributions, times the mask.
 static double wanted(int nodes, const WalkNode *node, int value) {
   double sum = 0;
   int readers = 0;
@@ -43,7 +43,7 @@ static void check(const char *what, int nodes, const WalkNode *node) {
       difference("%s: the gradient of value %d is %g, not %g", what, v, gradient[v], wanted(nodes, node, v));
 }
 
-// Node i makes value i + 1; value 0 is the input. Every value is read by the node behind it at least.
+// Node i makes value i + 1; value 0 is the input. Every value is read at least by the next node.
 static void check_drawn(int graph) {
   WalkNode node[MOST_NODES];
   char what[32];

@@ -1,4 +1,4 @@
-// Shapes whose rows and columns are counted by the loops of the definition.
+// Compares with the loops of the definition, for several shapes.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 

@@ -1,5 +1,5 @@
-// Walks whose end is written down: a piece of 4 bytes is complete each second, unless it is said otherwise. When all of
-// them are right, the answer to what the chapter asks next.
+// Walks with known results: a piece of 4 bytes is complete each second, unless stated otherwise. If all are right,
+// prints the answer to the chapter's next question.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/exercises.h"
 
@@ -24,7 +24,7 @@ static const struct {
     {"pieces complete together", 3, {5, 5, 5}, {4, 4, 4}, 4, 1, 4, 11},
 };
 
-// A walk of 6 ms that completes a megabyte at a time, 180 of them, reduced at 256 GB/s.
+// A walk of 6 ms that completes 180 pieces of a megabyte, reduced at 256 GB/s.
 static void ask(void) {
   enum { PIECES = 180 };
   static const double megabytes[] = {1, 2, 3, 6, 10, 12, 15, 20, 30, 60, 90, 180};

@@ -1,6 +1,6 @@
-// Exercise 2 of docs/course/conv/02_smem_tile.md: a block's tile of C. For SHARED_K columns of K after the other, fill
-// both tiles from slow memory, with zeros for what lies outside a matrix, and multiply them out of fast memory. In a
-// kernel, each of the loops over a tile would be the block's threads.
+// Exercise 2 of docs/course/conv/02_smem_tile.md: a block's tile of C. For every SHARED_K columns of K, fill both tiles
+// from slow memory, with zeros outside a matrix, and multiply them in fast memory. In a kernel, the block's threads
+// would replace each of the loops over a tile.
 #include "docs/course/exercises/conv.h"
 
 void block_tile(const ProductShape *shape, int row, int column, float a[SHARED_M][SHARED_K],

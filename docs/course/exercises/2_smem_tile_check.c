@@ -1,4 +1,5 @@
-// Products of small whole numbers, whose sums are exact, on shapes that no tile divides; each read of A and B counts.
+// Products of small integers, whose sums are exact, for shapes that are no multiples of a tile; reads of A and B are
+// counted.
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"
@@ -7,7 +8,7 @@
 
 enum { MOST = 64 };
 static ProductShape shape;
-static int reads_a[MOST][MOST], reads_b[MOST][MOST]; // by the tile at hand
+static int reads_a[MOST][MOST], reads_b[MOST][MOST]; // by the current tile
 
 static float element(int matrix, int i, int k) {
   return (float)((int)(rng_u32((uint64_t)matrix, (uint64_t)(i * MOST + k)) % 9) - 4);

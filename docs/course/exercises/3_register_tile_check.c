@@ -1,5 +1,5 @@
-// Blocks whose number is written down, then blocks of all kinds, placed one at a time until the next does not fit. When
-// all are right, the answer to what the chapter asks next.
+// Cases with known results, then random blocks, added one at a time until the next does not fit. If all are right,
+// prints the answer to the chapter's next question.
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
@@ -26,11 +26,11 @@ static const struct {
 
 static int up(int n, int unit) { return (n + unit - 1) / unit * unit; }
 
-// Whether so many blocks fit, by what they take together.
+// Whether this many blocks fit, by the resources that they need together.
 static int fits(int blocks, BlockNeeds b) {
   const int warps = blocks * up(b.threads, 32) / 32;
   const int registers = up(b.registers * 32, REGISTER_UNIT);
-  const int fullest = up(warps, SM_SCHEDULERS) / SM_SCHEDULERS; // warps of the scheduler that has most
+  const int fullest = up(warps, SM_SCHEDULERS) / SM_SCHEDULERS; // warps of the scheduler with the most
   return blocks <= SM_BLOCKS && warps <= SM_WARPS && fullest * registers <= SCHEDULER_REGISTERS &&
          blocks * (up(b.shared, SHARED_UNIT) + BLOCK_SHARED) <= SM_SHARED;
 }
@@ -42,7 +42,7 @@ static void check(const char *what, BlockNeeds b, int want) {
                got, want);
 }
 
-// Up to how many registers of a thread each number of blocks of 256 threads fits.
+// The most registers per thread with which each number of blocks of 256 threads fits.
 static void ask(void) {
   for (int registers = 1; registers <= 255; registers++) {
     const int blocks = resident_blocks((BlockNeeds){256, registers, 0});

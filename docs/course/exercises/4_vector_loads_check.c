@@ -1,5 +1,5 @@
-// Patterns whose accesses are written down, then reads drawn at random, against a memory that is asked until all lanes
-// have what they want. When all are right, the answer to what the chapter asks next.
+// Patterns with known results, then random reads, compared with a simulated memory that is accessed until all lanes
+// have their words. If all are right, prints the answer to the chapter's next question.
 #include <stdbool.h>
 #include "base/rng.h"
 #include "docs/course/exercises/check.h"
@@ -26,7 +26,7 @@ static const struct {
     {"pairs of 32 rows of 72 bytes", 8, 1, 0, 72, 2},
 };
 
-// Each time, every bank opens the first word that a lane still wants, and all that want it are served.
+// In each access, every bank provides the first word that a lane still needs, to all lanes that need it.
 static int asked(int bytes, const int *address) {
   const int words = bytes / BANK_BYTES, at_once = 128 / bytes;
   int times = 0;
@@ -47,7 +47,7 @@ static int asked(int bytes, const int *address) {
   return times;
 }
 
-// Rows of so many bytes, of which each lane reads the first 16 of one.
+// Each lane reads the first 16 bytes of a row; rows have different lengths.
 static void ask(void) {
   int address[LANES];
   for (int row = 64; row <= 144; row += 16) {

@@ -1,7 +1,7 @@
-// Exercise 5 of docs/course/conv/05_cp_async.md: the main loop of a pipeline. Start the first copies, a group each;
-// then for every tile wait for its group, meet at the barrier, start the copy that goes furthest ahead, multiply. A
-// stage may be overwritten when all threads have read it, which only a barrier tells. Keep the count of groups right to
-// the end.
+// Exercise 5 of docs/course/conv/05_cp_async.md: the main loop of a pipeline. Start the first copies, each in its own
+// group; then for every tile wait for its group, synchronise at the barrier, start the copy that is furthest ahead, and
+// multiply. A stage may be overwritten once all threads have read it, which only a barrier ensures. Keep the number of
+// groups right until the end.
 #include "docs/course/exercises/conv.h"
 
 void pipeline(int tiles, int stages) {

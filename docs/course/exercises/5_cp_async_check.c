@@ -1,16 +1,17 @@
-// Follows the calls as the slowest copies and the most unlike threads would have it: a copy is complete when it has to
-// be, no earlier, and a thread that has passed a barrier may be as far ahead of the others as the next allows.
+// Follows the calls in the worst case: a copy completes no earlier than it must, and a thread that has passed a barrier
+// may be ahead of the others as far as the next barrier allows.
 #include <string.h>
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 
 enum { MOST_STAGES = 4, MOST_TILES = 9 };
-typedef enum Copy { NOT_STARTED, STARTED, COMPLETE, THERE } Copy; // COMPLETE: for the thread that started it
+// COMPLETE: visible to the thread that started it; THERE: to all.
+typedef enum Copy { NOT_STARTED, STARTED, COMPLETE, THERE } Copy;
 
 static int stages, tiles, next, barriers, closed;
 static Copy copy[MOST_TILES];
-static int group[MOST_TILES];                        // of a tile's copy
-static int holds[MOST_STAGES], read_at[MOST_STAGES]; // the tile in a stage; after how many barriers it was read
+static int group[MOST_TILES];                        // group of a tile's copy
+static int holds[MOST_STAGES], read_at[MOST_STAGES]; // the tile in a stage; the number of barriers before its last read
 
 #define WRONG(format, ...) difference("%d tiles, %d stages: " format, tiles, stages, __VA_ARGS__)
 

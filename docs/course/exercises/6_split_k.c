@@ -1,5 +1,5 @@
-// Exercise 6 of docs/course/conv/06_split_k.md: a sum in slices, whose bits do not depend on who comes first. Slices
-// are counted in tiles; the last tile may be short, and a slice may have no tile at all.
+// Exercise 6 of docs/course/conv/06_split_k.md: a sum in slices, whose bits do not depend on the order in which slices
+// finish. Slices consist of tiles; the last tile may be short, and a slice may have no tiles.
 #include "docs/course/exercises/conv.h"
 
 float split_k_dot(int k, const float *a, const float *b, int slices, const int *order, float *workspace) {

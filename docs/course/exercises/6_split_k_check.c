@@ -1,6 +1,6 @@
-// Sums of numbers of very unlike size, where another order of adding gives other bits, with slices in several orders.
-// Products are exact, so that a compiler may fuse them with the sum. What is written behind the workspace, or
-// read behind the vectors, shows.
+// Sums of numbers of very different magnitude, where another order of addition gives other bits, with slices in several
+// orders. Products are exact, so that a compiler may fuse them with the sum. Writing past the workspace, or reading
+// past the vectors, is detected.
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"
@@ -22,7 +22,7 @@ static float wanted(int k, int slices) {
   return sum;
 }
 
-// Slices from the first on, from the last on, or odd ones first.
+// Slices in ascending order, in descending order, or odd ones first.
 static void check(int k, int slices, int how) {
   float workspace[MOST_SLICES + 1];
   int order[MOST_SLICES];

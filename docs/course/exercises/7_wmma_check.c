@@ -1,5 +1,5 @@
-// A product of small whole numbers, by fragments whose lanes hold what this file alone knows; loads, products and
-// stores are counted.
+// A product of small integers, with fragments whose layout only this file knows; loads, products and stores are
+// counted.
 #include <math.h>
 #include <string.h>
 #include "base/rng.h"

@@ -1,4 +1,5 @@
-// Goes through all registers of all lanes, as the PTX ISA lists them for m16n8k16, and asks where their elements lie.
+// Goes through all registers of all lanes, as listed in the PTX ISA for m16n8k16, and asks for the position of their
+// elements.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 

@@ -1,5 +1,5 @@
-// Any order of a row's chunks will do in which neither the reads of ldmatrix nor the copies into the tile conflict:
-// both take eight chunks at a time, which have to lie in eight different groups of four banks.
+// Accepts any order of a row's chunks in which neither the reads of ldmatrix nor the copies into the tile conflict:
+// both access eight chunks at a time, which must lie in eight different groups of four banks.
 #include "docs/course/exercises/check.h"
 #include "docs/course/exercises/conv.h"
 
@@ -19,7 +19,8 @@ static void check_row(int chunks, int row) {
   }
 }
 
-// Eight chunks that lanes 0 … 7 take at once: one of each row, as ldmatrix reads, or side by side, as they are filled.
+// Checks eight chunks that lanes 0 … 7 access at once: one per row, as ldmatrix reads them, or consecutive ones, as
+// they are filled.
 static void check_phase(int chunks, bool reads, int row, int chunk) {
   int lane_of[GROUPS];
   for (int group = 0; group < GROUPS; group++) lane_of[group] = -1;

@@ -1,4 +1,4 @@
-// How a check speaks: the first difference ends it.
+// What all checks use: the first difference is printed and ends the program.
 #pragma once
 #include <stdarg.h>
 #include <stdio.h>
