@@ -6,6 +6,7 @@
 #include "base/foreign.h"
 #include "data/images/jpeg.h"
 #include "data/images/jpeg_decode.h"
+#include "data/images/png_exif.h"
 #include "data/images/png_read.h"
 
 Image image_alloc(int h, int w) { return (Image){h, w, xcalloc((size_t)h * w, 3)}; }
@@ -75,31 +76,40 @@ bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, 
   return size_ok(*h, *w, name, err);
 }
 
-int image_orientation(const uint8_t *bytes, size_t size) {
-  return jpeg_is(bytes, size) ? jpeg_orientation(bytes, size) : 1;
+// As jpeg_orientation.
+static int find_orientation(const uint8_t *bytes, size_t size) {
+  return jpeg_is(bytes, size) ? jpeg_orientation(bytes, size) : png_is(bytes, size) ? png_orientation(bytes, size) : 0;
 }
 
-bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
+int image_orientation(const uint8_t *bytes, size_t size) { return MAX(find_orientation(bytes, size), 1); }
+
+bool image_header(const char *path, int *h, int *w, int *orientation, Err *err) {
   if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
-  uint8_t start[4096]; // enough for most headers; with long metadata before the frame of a JPEG, the whole file is read
+  uint8_t start[4096]; // enough for most; long metadata, or an orientation behind the pixels, needs the whole file
   FILE *f = fopen(path, "rb");
   size_t size = f ? fread(start, 1, sizeof start, f) : 0;
   if (f) fclose(f);
   char *whole = NULL;
   const uint8_t *bytes = start;
   ImageFault fault;
-  if (!read_header(start, size, h, w, &fault)) {
+  if (!read_header(start, size, h, w, &fault) || (orientation && find_orientation(start, size) < 0)) {
     if (!(whole = file_read(path, &size, err))) return false;
     bytes = (const uint8_t *)whole;
   }
-  bool ok = image_measure(bytes, size, path, h, w, err);
-  if (ok && upright && image_orientation(bytes, size) >= IMAGE_TURNED) {
-    int stored = *h;
-    *h = *w;
-    *w = stored;
-  }
+  const bool ok = image_measure(bytes, size, path, h, w, err);
+  if (ok && orientation) *orientation = image_orientation(bytes, size);
   free(whole);
   return ok;
+}
+
+bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
+  int orientation = 1;
+  if (!image_header(path, h, w, upright ? &orientation : NULL, err)) return false;
+  if (orientation < IMAGE_TURNED) return true;
+  const int stored = *h;
+  *h = *w;
+  *w = stored;
+  return true;
 }
 
 // Writes pixels [h, w, 3] to rgb, rotated upright.

@@ -27,10 +27,12 @@ bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name
 
 // Height and width as stored, from the header alone. False if it is not an image or exceeds IMAGE_MAX_PIXELS.
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err);
-// The same for a file, reading no more of it than needed; upright: with the EXIF orientation applied.
-bool image_info(const char *path, bool upright, int *h, int *w, Err *err);
-// EXIF orientation of a file in memory, 1 … 8; 1 (upright) without the tag and for PNG.
+// EXIF orientation of a file in memory, 1 … 8; 1 (upright) without a valid tag. That of XMP is not looked for.
 int image_orientation(const uint8_t *bytes, size_t size);
+// Size as stored, and orientation, of a file, of which no more is read than needed; orientation may be NULL.
+bool image_header(const char *path, int *h, int *w, int *orientation, Err *err);
+// The size alone; upright: with the EXIF orientation applied.
+bool image_info(const char *path, bool upright, int *h, int *w, Err *err);
 // From this orientation on, height and width are exchanged.
 enum { IMAGE_TURNED = 5 };
 // Decodes into rgb[h, w, 3], of the size that image_measure returns; an orientation other than 1 rotates and mirrors

@@ -1,11 +1,8 @@
 #include "data/images/jpeg.h"
 #include <string.h>
+#include "data/images/exif.h"
 
-static unsigned u16(const uint8_t *p, bool big) { return big ? p[0] << 8 | p[1] : p[1] << 8 | p[0]; }
-static uint32_t u32(const uint8_t *p, bool big) {
-  uint32_t a = u16(p, big), b = u16(p + 2, big);
-  return big ? a << 16 | b : b << 16 | a;
-}
+static unsigned u16(const uint8_t *p) { return p[0] << 8 | p[1]; }
 
 bool jpeg_is(const uint8_t *bytes, size_t size) { return size >= 2 && bytes[0] == 0xff && bytes[1] == JPEG_SOI; }
 
@@ -22,7 +19,7 @@ JpegStep jpeg_next(const uint8_t **at, const uint8_t *end, JpegSegment *s) {
     standalone = *p <= 1 || (*p >= JPEG_RST0 && *p <= JPEG_SOI);
   }
   if (end - p < 3) return JPEG_CUT;
-  const size_t length = u16(p + 1, true);
+  const size_t length = u16(p + 1);
   *s = (JpegSegment){*p, p + 3, length - 2};
   if (length < 2) return JPEG_BAD;
   const bool cut = s->size > (size_t)(end - s->body);
@@ -65,33 +62,20 @@ bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault 
   while (step == JPEG_SEGMENT && !is_frame(s.marker));
   if (step == JPEG_BAD || !is_frame(s.marker)) return jpeg_step_fault(step, &s, bytes, "frame header", fault);
   if (s.size < 5) return jpeg_step_fault(step == JPEG_CUT ? JPEG_CUT : JPEG_BAD, &s, bytes, "frame header", fault);
-  *frame = (JpegFrame){s.marker, s.body[0], (int)u16(s.body + 1, true), (int)u16(s.body + 3, true)};
+  *frame = (JpegFrame){s.marker, s.body[0], (int)u16(s.body + 1), (int)u16(s.body + 3)};
   return frame_supported(frame, fault);
 }
 
-// The orientation entry of the first directory of a TIFF structure; 1 when there is none.
-static int tiff_orientation(const uint8_t *tiff, size_t size) {
-  enum { ORIENTATION = 0x0112, ENTRY = 12 };
-  if (size < 8) return 1;
-  bool big = tiff[0] == 'M';
-  size_t directory = u32(tiff + 4, big);
-  if (directory > size - 2) return 1;
-  size_t entries = u16(tiff + directory, big);
-  const uint8_t *entry = tiff + directory + 2, *end = tiff + size;
-  for (size_t i = 0; i < entries && end - entry >= ENTRY; i++, entry += ENTRY) {
-    if (u16(entry, big) != ORIENTATION) continue;
-    unsigned value = u16(entry + 8, big);
-    return value >= 1 && value <= 8 ? (int)value : 1;
-  }
-  return 1;
-}
-
 int jpeg_orientation(const uint8_t *bytes, size_t size) {
-  enum { EXIF = 6 }; // "Exif" and two zero bytes come before the TIFF header
+  enum { PREFIX = 6 }; // before the TIFF header
   const uint8_t *at = bytes;
   JpegSegment s;
-  while (jpeg_next(&at, bytes + size, &s) != JPEG_BAD && s.marker && s.marker != JPEG_SOS)
-    if (s.marker == JPEG_APP1 && s.size > EXIF && !memcmp(s.body, "Exif\0", EXIF))
-      return tiff_orientation(s.body + EXIF, s.size - EXIF);
-  return 1;
+  JpegStep step;
+  do {
+    step = jpeg_next(&at, bytes + size, &s);
+    if (s.marker != JPEG_APP1 || step == JPEG_BAD || s.size < PREFIX || memcmp(s.body, "Exif\0", PREFIX)) continue;
+    const int orientation = exif_orientation(s.body, s.size);
+    return orientation || step == JPEG_SEGMENT ? orientation : -1;
+  } while (step == JPEG_SEGMENT && s.marker != JPEG_SOS);
+  return step == JPEG_CUT ? -1 : 0;
 }

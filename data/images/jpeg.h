@@ -50,6 +50,6 @@ JpegStep jpeg_next(const uint8_t **at, const uint8_t *end, JpegSegment *s);
 bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault *fault);
 // The message for a step other than JPEG_SEGMENT where a segment is needed. `lacks`: what is missing from the file.
 bool jpeg_step_fault(JpegStep step, const JpegSegment *s, const uint8_t *bytes, const char *lacks, ImageFault *fault);
-// EXIF orientation, 1 … 8; 1 (upright) without the tag. Tag 0x0112 of the TIFF structure in APP1, Exif 2.32 section
-// 4.6.
+// The orientation in the first EXIF block (APP1) before the pixels: 1 … 8, 0 without a valid one, or -1 if the bytes
+// end before that is known.
 int jpeg_orientation(const uint8_t *bytes, size_t size);
