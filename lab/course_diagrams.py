@@ -102,7 +102,8 @@ def nms(sources):
 # ---- RoIAlign -------------------------------------------------------------------------------------------------------
 
 def roi_align(sources):
-    tile, warps = sources.constant("cuda/roi_align.cu", "TILE"), sources.constant("cuda/roi_align.cu", "WARPS")
+    warps, backward = sources.constant("cuda/roi_align.cu", "WARPS"), "cuda/roi_align_backward.cuh"
+    rows, columns = sources.constant(backward, "ROWS"), sources.constant(backward, "COLUMNS")
     d = Drawing(760, 350)
     d.text(20, 26, "forward: a warp a bin", "title")
     x0, y0, step = 30, 46, 24
@@ -124,11 +125,11 @@ def roi_align(sources):
     d.text(20, 308, "grey: pixels, 256 channels each; orange: 2 × 2 sampling points of", "small faint")
     d.text(20, 323, f"a bin, four pixels to each; {warps} warps make a row of seven bins at", "small faint")
     d.text(20, 338, "once, and find the same pixels in L1", "small faint")
-    d.text(430, 26, f"backward: a tile of {tile} × {tile} pixels gathers", "title")
+    d.text(430, 26, f"backward: a tile of {rows} × {columns} pixels gathers", "title")
     size = 26
-    for i in range(tile):
-        for j in range(tile):
-            d.rect(470 + size * j, 50 + size * i, size - 2, size - 2, "c" if i == 3 else "none")
+    for i in range(rows):
+        for j in range(columns):
+            d.rect(522 + size * j, 50 + size * i, size - 2, size - 2, "c" if i == 3 else "none")
     for x, y, w, h in ((440, 36, 120, 110), (500, 110, 230, 90), (590, 150, 110, 130)):
         d.rect(x, y, w, h, "warm", 0)
     d.text(690, 50 + size * 3 + 16, "a warp's row", "small")
