@@ -185,7 +185,7 @@ static bool held_categories(const Checkpoint *c, const char *path, Category **ca
   return true;
 }
 
-bool state_categories(const Checkpoint *c, const char *path, const CategoryList *data, int *from, CategoryNotes *notes,
+bool state_categories(const Checkpoint *c, const char *path, const CategoryList *data, int *from, Notes *notes,
                       Err *err) {
   Category *category;
   CategoryList held;

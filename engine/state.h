@@ -62,7 +62,7 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
                      Record *changes, Err *err);
 // Which output of a checkpoint, the file at `path`, is for which category of the data: from[data->n], for LoadOptions.
 // False if a category has no match (data/coco/categories_match.h).
-bool state_categories(const Checkpoint *c, const char *path, const CategoryList *data, int *from, CategoryNotes *notes,
+bool state_categories(const Checkpoint *c, const char *path, const CategoryList *data, int *from, Notes *notes,
                       Err *err);
 // Whether the checkpoint's categories equal the data's in id, name and order; false with a message that names the first
 // difference.

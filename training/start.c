@@ -48,7 +48,7 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
 // Loads initial weights; their outputs are matched to the data's categories.
 static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   Err err;
-  CategoryNotes notes = {0};
+  Notes notes = {0};
   const CategoryList data = categories_of_model(e->category, model_names(&e->config), o->data);
   int *from = xcalloc((size_t)data.n, sizeof *from);
   const bool keeps = !o->reset_heads && !state_holds_backbone(c, e->model);
@@ -58,7 +58,7 @@ static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   }
   load(e, c, o->weights, &(LoadOptions){.reset_heads = o->reset_heads, .from = keeps ? from : NULL});
   for (int i = 0; i < notes.n; i++) line_print(stderr, "note: %s", notes.line[i]);
-  category_notes_free(&notes);
+  notes_free(&notes);
   free((void *)data.item);
   free(from);
   state_note(c, o->weights);

@@ -25,7 +25,7 @@ typedef struct Dataset {
   Sizes sizes;     // sizes that training draws from
   float box_extra; // as in the options, and below
   bool polygons;
-  bool upright; // apply the EXIF orientation
+  bool upright;      // apply the EXIF orientation
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;         // usable ones, ascending by id
@@ -48,7 +48,7 @@ typedef struct Dataset {
   int64_t max_whole;      // max_bytes before images are scaled down
   int others;             // files ignored because they are not images
   int num_listed;         // number of images of the annotation file that were examined: fewer with a limit
-  CategoryNotes notes;    // on the data set's categories
+  Notes notes;            // on the data set
   bool *left_out;         // [coco.num_images] whether an image was left out
   char **why;             // [coco.num_images] why it was left out; NULL if it was not
   int bad_images;         // images left out: neither annotations nor file give a valid size, or the file is smaller

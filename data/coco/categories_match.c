@@ -86,24 +86,6 @@ static char *list_end(FewPairs *l) {
   return l->text;
 }
 
-static void PRINTF_LIKE(2, 3) note(CategoryNotes *notes, const char *fmt, ...) {
-  char *text;
-  size_t size;
-  FILE *f = text_open(&text, &size);
-  va_list args;
-  va_start(args, fmt);
-  vfprintf(f, fmt, args);
-  va_end(args);
-  text_close(f);
-  CHECK(notes->n < CATEGORY_NOTES);
-  notes->line[notes->n++] = text;
-}
-
-void category_notes_free(CategoryNotes *notes) {
-  for (int i = 0; i < notes->n; i++) free(notes->line[i]);
-  *notes = (CategoryNotes){0};
-}
-
 enum { LABEL = 128 };
 
 // "7 bird", without the parts that the list does not have.
@@ -197,13 +179,13 @@ static bool all_matched(const CategoryMatch *m) {
   return true;
 }
 
-static bool take_in_order(const CategoryMatch *m, CategoryNotes *notes, Err *err) {
+static bool take_in_order(const CategoryMatch *m, Notes *notes, Err *err) {
   if (m->own->n != m->known->n)
     return err_set(err, "%s does not name its %d categories, so %s must have as many, but it has %d", m->known->of,
                    m->known->n, m->own->of, m->own->n);
   for (int i = 0; i < m->own->n; i++) m->to[i] = i;
-  note(notes, "%s does not name its %d categories: those of %s are taken in the order of their ids", m->known->of,
-       m->known->n, m->own->of);
+  notes_add(notes, "%s does not name its %d categories: those of %s are taken in the order of their ids", m->known->of,
+            m->known->n, m->own->of);
   return true;
 }
 
@@ -268,7 +250,7 @@ static bool refuse(const CategoryMatch *m, Err *err) {
   return false;
 }
 
-static void note_pairs(const CategoryMatch *m, CategoryNotes *notes) {
+static void note_pairs(const CategoryMatch *m, Notes *notes) {
   FewPairs moved = {0}, near = {0}, extra = {0};
   for (int i = 0; i < m->own->n; i++) {
     const int k = m->to[i];
@@ -284,39 +266,39 @@ static void note_pairs(const CategoryMatch *m, CategoryNotes *notes) {
   }
   char *text;
   if (moved.n) {
-    note(notes, "%s: ids differ from those of %s; categories are mapped by name: %s", m->own->of, m->known->of,
-         text = list_end(&moved));
+    notes_add(notes, "%s: ids differ from those of %s; categories are mapped by name: %s", m->own->of, m->known->of,
+              text = list_end(&moved));
     free(text);
   }
   if (near.n) {
-    note(notes, "%s: names differ from those of %s only in case or spaces and are treated as the same: %s", m->own->of,
-         m->known->of, text = list_end(&near));
+    notes_add(notes, "%s: names differ from those of %s only in case or spaces and are treated as the same: %s",
+              m->own->of, m->known->of, text = list_end(&near));
     free(text);
   }
   if (extra.n) {
-    note(notes, "%s: categories without objects that are not in %s are left out: %s", m->own->of, m->known->of,
-         text = list_end(&extra));
+    notes_add(notes, "%s: categories without objects that are not in %s are left out: %s", m->own->of, m->known->of,
+              text = list_end(&extra));
     free(text);
   }
 }
 
 // Matches by id if one of the lists has no names at all.
-static bool match_without_names(const CategoryMatch *m, CategoryNotes *notes, Err *err) {
+static bool match_without_names(const CategoryMatch *m, Notes *notes, Err *err) {
   const bool weights = weights_without_names(m->known);
   if (weights && !without_names(m->own)) return take_in_order(m, notes, err);
   apply_ids(m);
   if (!all_found(m)) return weights ? take_in_order(m, notes, err) : refuse(m, err);
   if (without_names(m->own))
-    note(notes, "%s does not name its categories: they are taken by their ids as those of %s", m->own->of,
-         m->known->of);
+    notes_add(notes, "%s does not name its categories: they are taken by their ids as those of %s", m->own->of,
+              m->known->of);
   else
-    note(notes, "%s does not name its categories: those of %s are taken by their ids", m->known->of, m->own->of);
+    notes_add(notes, "%s does not name its categories: those of %s are taken by their ids", m->known->of, m->own->of);
   note_pairs(m, notes);
   return true;
 }
 
-bool categories_match(const CategoryList *known, const CategoryList *own, const int *objects, int *to,
-                      CategoryNotes *notes, Err *err) {
+bool categories_match(const CategoryList *known, const CategoryList *own, const int *objects, int *to, Notes *notes,
+                      Err *err) {
   CategoryMatch m = {.known = known,
                      .own = own,
                      .known_name = names_of(known),
@@ -371,7 +353,7 @@ static int compare_names(const void *a, const void *b) {
   return p->plain != q->plain ? (p->plain > q->plain) - (p->plain < q->plain) : compare_int(&p->at, &q->at);
 }
 
-void categories_examine(const CategoryList *list, CategoryNotes *notes) {
+void categories_examine(const CategoryList *list, Notes *notes) {
   CategoryName *name = names_of(list);
   NameIndex *order = xcalloc((size_t)list->n, sizeof *order);
   FewPairs twins = {0}, near = {0}, bare = {0};
@@ -389,17 +371,18 @@ void categories_examine(const CategoryList *list, CategoryNotes *notes) {
   }
   char *text;
   if (twins.n) {
-    note(notes, "%s: categories with the same name stay separate; rename or merge them: %s", list->of,
-         text = list_end(&twins));
+    notes_add(notes, "%s: categories with the same name stay separate; rename or merge them: %s", list->of,
+              text = list_end(&twins));
     free(text);
   }
   if (near.n) {
-    note(notes, "%s: category names that differ only in case or spaces; rename or merge them: %s", list->of,
-         text = list_end(&near));
+    notes_add(notes, "%s: category names that differ only in case or spaces; rename or merge them: %s", list->of,
+              text = list_end(&near));
     free(text);
   }
   if (bare.n) {
-    note(notes, "%s: categories without a name; only their ids distinguish them: %s", list->of, text = list_end(&bare));
+    notes_add(notes, "%s: categories without a name; only their ids distinguish them: %s", list->of,
+              text = list_end(&bare));
     free(text);
   }
   free(order);

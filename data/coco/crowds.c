@@ -96,7 +96,7 @@ static void judge_masks(const Coco *c, CategoryCrowds *of) {
 
 // Applies the decision made for `train` to the same categories here, if `train` has crowds of them.
 static void follow(const Coco *c, const Coco *train, CategoryCrowds *of) {
-  CategoryNotes notes = {0};
+  Notes notes = {0};
   Err err;
   const CategoryList known = {.of = train->path, .item = train->categories, .n = train->num_categories},
                      own = {.of = c->path, .item = c->categories, .n = c->num_categories};
@@ -111,7 +111,7 @@ static void follow(const Coco *c, const Coco *train, CategoryCrowds *of) {
   if (categories_match(&known, &own, used, to, &notes, &err))
     for (int k = 0; k < own.n; k++)
       if (to[k] >= 0 && was[to[k]].crowds) of[k].are_objects = was[to[k]].are_objects;
-  category_notes_free(&notes);
+  notes_free(&notes);
   free(used);
   free(to);
   free(was);

@@ -13,7 +13,7 @@ static const CategoryList known = {.of = "TRAIN", .item = of_training, .n = COUN
 typedef struct Matched {
   bool ok;
   int to[MOST];
-  CategoryNotes notes;
+  Notes notes;
   Err err;
 } Matched;
 
@@ -38,7 +38,7 @@ TEST(categories_match_by_name_before_id) {
   Matched m = match(&known, turned, 3, NULL);
   EXPECT(maps(&m, (int[]){1, 2, 0}, 3) && m.notes.n == 1);
   EXPECT(notes(&m, "VAL: ids differ from those of TRAIN; categories are mapped by name: 1 ring to 2, 2 square to 3, "));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&known, few, 1, NULL);
   EXPECT(maps(&m, (int[]){2}, 1) && m.notes.n == 0);
   m = match(&known, of_training, 3, NULL);
@@ -54,7 +54,7 @@ TEST(categories_match_refuses_what_has_objects) {
   m = match(&known, other, 3, (int[]){5, 0, 0});
   EXPECT(maps(&m, (int[]){0, -1, -1}, 3) && m.notes.n == 1);
   EXPECT(notes(&m, "categories without objects that are not in TRAIN are left out: 2 thing, 7 bird"));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
 }
 
 TEST(categories_match_notes_names_that_nearly_agree) {
@@ -62,7 +62,7 @@ TEST(categories_match_notes_names_that_nearly_agree) {
   Matched m = match(&known, near, 3, NULL);
   EXPECT(maps(&m, (int[]){0, 2, 1}, 3) && m.notes.n == 2);
   EXPECT(notes(&m, "2 square to 3, 9 RING to 2") && notes(&m, "\"Disc \" for \"disc\", \"RING\" for \"ring\""));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
 }
 
 // Names of digits are names; only a list without any is taken by its ids, and that is said.
@@ -74,13 +74,13 @@ TEST(categories_match_takes_numbers_for_names) {
                      weights = {.of = "W", .item = from_0, .n = 3, .of_weights = true};
   Matched m = match(&digits, from_1, 3, (int[]){1, 1, 0});
   EXPECT(maps(&m, (int[]){0, 1, 2}, 3) && notes(&m, "mapped by name: 1 0 to 0, 2 1 to 1, 3 2 to 2"));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&digits, turned, 3, NULL);
   EXPECT(maps(&m, (int[]){2, 0, 1}, 3));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&weights, turned, 3, NULL);
   EXPECT(maps(&m, (int[]){2, 0, 1}, 3));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
 }
 
 TEST(categories_match_without_names) {
@@ -91,20 +91,20 @@ TEST(categories_match_without_names) {
   Matched m = match(&known, bare, 2, NULL);
   EXPECT(maps(&m, (int[]){0, 2}, 2) && m.notes.n == 1);
   EXPECT(notes(&m, "VAL does not name its categories: they are taken by their ids as those of TRAIN"));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&known, blank, 2, NULL);
   EXPECT(maps(&m, (int[]){0, 2}, 2) && m.notes.n == 1);
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&(CategoryList){.of = "TRAIN", .item = bare, .n = 2}, turned, 2, NULL);
   EXPECT(maps(&m, (int[]){0, 1}, 2) && m.notes.n == 1);
   EXPECT(notes(&m, "TRAIN does not name its categories: those of VAL are taken by their ids"));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&known, mixed, 2, NULL);
   EXPECT(!m.ok && strstr(m.err.msg, "VAL: 1 category is not in TRAIN: 2 (there it is 2 ring); rename or remove it"));
-  CategoryNotes said = {0};
+  Notes said = {0};
   categories_examine(&(CategoryList){.of = "FILE", .item = bare, .n = 2}, &said);
   EXPECT(said.n == 1 && strstr(said.line[0], "FILE: categories without a name; ") && strstr(said.line[0], ": 1, 3"));
-  category_notes_free(&said);
+  notes_free(&said);
 }
 
 // Weights have a number for a name that their data did not give.
@@ -118,7 +118,7 @@ TEST(categories_match_weights_without_names) {
     Matched m = match(&weights, own, 2, NULL);
     EXPECT(maps(&m, (int[]){0, 1}, 2) &&
            notes(&m, "W.pth does not name its 2 categories: those of VAL are taken in the order of their ids"));
-    category_notes_free(&m.notes);
+    notes_free(&m.notes);
     for (int n = 1; n <= 3; n += 2) {
       m = match(&weights, own, n, NULL);
       EXPECT(!m.ok && strstr(m.err.msg, "W.pth does not name its 2 categories, so VAL must have ") &&
@@ -126,7 +126,7 @@ TEST(categories_match_weights_without_names) {
     }
     m = match(&weights, bare, 1, NULL);
     EXPECT(maps(&m, (int[]){1}, 1));
-    category_notes_free(&m.notes);
+    notes_free(&m.notes);
   }
 }
 
@@ -136,14 +136,14 @@ TEST(categories_match_of_one_name) {
                      twins[] = {{.id = 5, .name = "disc"}, {.id = 6, .name = "disc"}};
   Matched m = match(&known, root, 3, (int[]){0, 4, 4});
   EXPECT(maps(&m, (int[]){-1, 0, 1}, 3) && notes(&m, "are left out: 0 disc"));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&known, twins, 2, (int[]){1, 1});
   EXPECT(!m.ok);
   EXPECT_STR(m.err.msg, "VAL: category 6 disc cannot be told from others: VAL has 5 disc, 6 disc, TRAIN has 1 disc; "
                         "give each a name of its own");
   m = match(&(CategoryList){.of = "TRAIN", .item = twins, .n = 2}, of_training, 1, NULL);
   EXPECT(!m.ok && strstr(m.err.msg, "VAL has 1 disc, TRAIN has 5 disc, 6 disc; give each "));
-  CategoryNotes odd = {0};
+  Notes odd = {0};
   const CocoCategory alike[] = {
       {.id = 1, .name = "disc"}, {.id = 2, .name = "ring"}, {.id = 4, .name = "disc"}, {.id = 5, .name = "Ring"}};
   categories_examine(&(CategoryList){.of = "FILE", .item = alike, .n = 4}, &odd);
@@ -151,7 +151,7 @@ TEST(categories_match_of_one_name) {
     EXPECT(strstr(odd.line[0], "FILE: categories with the same name ") && strstr(odd.line[0], "disc (1, 4)"));
     EXPECT(strstr(odd.line[1], "\"ring\" and \"Ring\""));
   }
-  category_notes_free(&odd);
+  notes_free(&odd);
 }
 
 // One without objects takes nothing from one with objects, although it has the id and nearly the name.
@@ -160,10 +160,10 @@ TEST(categories_match_those_with_objects_first) {
                      near[] = {{.id = 1, .name = "disc"}, {.id = 5, .name = "DISC"}};
   Matched m = match(&known, idle, 3, (int[]){0, 3, 3});
   EXPECT(maps(&m, (int[]){-1, 0, 2}, 3) && notes(&m, "are left out: 1 Disc") && notes(&m, ": 2 disc to 1"));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&known, near, 2, (int[]){0, 3});
   EXPECT(maps(&m, (int[]){-1, 0}, 2));
-  category_notes_free(&m.notes);
+  notes_free(&m.notes);
   m = match(&known, idle, 3, (int[]){3, 3, 3}); // the exact name first
   EXPECT(!m.ok && strstr(m.err.msg, "VAL: category 1 Disc cannot be told from others: VAL has 1 Disc, 2 disc, "));
 }
@@ -188,7 +188,7 @@ TEST(categories_match_many) {
   enum { MANY = 10000 };
   CocoCategory *a = xcalloc(MANY, sizeof *a), *b = xcalloc(MANY, sizeof *b);
   int *to = xcalloc(MANY, sizeof *to);
-  CategoryNotes said = {0};
+  Notes said = {0};
   Err err;
   for (int i = 0; i < MANY; i++) {
     a[i] = (CocoCategory){.id = i, .name = xasprintf("name %d", i)};
@@ -198,7 +198,7 @@ TEST(categories_match_many) {
   EXPECT(categories_match(&(CategoryList){.of = "A", .item = a, .n = MANY},
                           &(CategoryList){.of = "B", .item = b, .n = MANY}, NULL, to, &said, &err));
   EXPECT(to[0] == MANY - 1 && to[MANY - 1] == 0 && strstr(said.line[0], "and 9996 more"));
-  category_notes_free(&said);
+  notes_free(&said);
   for (int i = 0; i < MANY; i++) free(a[i].name);
   free(a);
   free(b);
