@@ -106,7 +106,7 @@ static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *wa
   const int orientation = image_orientation(file, size);
   const bool turned = orientation >= IMAGE_TURNED;
   image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = rgb};
-  if (rgb) return image_decode_into(image->image.rgb, orientation, file, size, scratch, path, err);
+  if (rgb) return image_decode_into(image->image.rgb, orientation, d->o.range, file, size, scratch, path, err);
   char what[512];
   snprintf(what, sizeof what, "the pixels of %s", path);
   return err_memory(err, bytes, what, NULL);

@@ -16,6 +16,7 @@ typedef struct DecodersOptions {
   int ahead;   // maximum number of images being decoded or decoded and not yet taken; ≥ 1
   size_t
       bytes; // limit on decoded and unreleased pixels, exceeded by at most an eighth: a larger image is decoded alone
+  SampleRange range; // of 16-bit samples
 } DecodersOptions;
 
 typedef struct Decoders Decoders;

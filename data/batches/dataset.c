@@ -71,7 +71,7 @@ bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   }
   char *path = dataset_path(d, i);
   *im = (Image){0};
-  bool ok = is_image_file(path, err) && (d->upright ? image_load_upright(im, path, err) : image_load(im, path, err));
+  bool ok = is_image_file(path, err) && image_load_as(im, path, d->upright, d->range, err);
   if (ok && !fits_size(d, i, path, im->h, im->w, err)) {
     image_free(im);
     ok = false;
@@ -133,7 +133,7 @@ void dataset_close(Dataset *d) {
   free(d->why);
   bad_images_close(d->bad);
   coco_free(&d->coco);
-  category_notes_free(&d->notes);
+  notes_free(&d->notes);
   free(d->folder);
   free(d->left_out);
   free(d->absent);

@@ -26,6 +26,7 @@ typedef struct Dataset {
   float box_extra; // as in the options, and below
   bool polygons;
   bool upright;      // apply the EXIF orientation
+  SampleRange range; // of 16-bit samples
   int num_canvases;
   Canvas canvas[MAX_CANVASES];
   int num_images;         // usable ones, ascending by id

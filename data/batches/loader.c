@@ -108,10 +108,10 @@ static bool decode_image(Worker *worker, int i, int orientation, const uint8_t *
   const Dataset *d = worker->loader->data;
   const CocoImage *im = &d->coco.images[d->image[i]];
   const int by = d->shrink ? d->shrink[d->image[i]] : 1;
-  if (by == 1) return image_decode_into(rgb, orientation, bytes, size, &worker->scratch, path, err);
+  if (by == 1) return image_decode_into(rgb, orientation, d->range, bytes, size, &worker->scratch, path, err);
   uint8_t *whole = scratch_take(&worker->scratch, (size_t)im->h * im->w * 3);
   if (!whole) return err_memory(err, worker->scratch.lacking, path, "--threads");
-  if (!image_decode_into(whole, orientation, bytes, size, &worker->scratch, path, err)) return false;
+  if (!image_decode_into(whole, orientation, d->range, bytes, size, &worker->scratch, path, err)) return false;
   shrink(whole, im->h, im->w, by, rgb);
   return true;
 }

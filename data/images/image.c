@@ -1,6 +1,8 @@
 #include "data/images/image.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/foreign.h"
@@ -128,20 +130,22 @@ static void write_upright(uint8_t *rgb, const uint8_t *pixels, int h, int w, int
   }
 }
 
-bool image_decode_into(uint8_t *rgb, int orientation, const uint8_t *bytes, size_t size, Scratch *scratch,
-                       const char *name, Err *err) {
+bool image_decode_into(uint8_t *rgb, int orientation, SampleRange range, const uint8_t *bytes, size_t size,
+                       Scratch *scratch, const char *name, Err *err) {
   int h = 0, w = 0;
   if (!image_measure(bytes, size, name, &h, &w, err)) return false;
   ImageFault fault;
   uint8_t *pixels = orientation == 1 ? rgb : scratch_resize(scratch, NULL, 0, (size_t)h * w * 3);
-  bool ok = pixels && (jpeg_is(bytes, size) ? jpeg_decode : png_read)(pixels, bytes, size, scratch, &fault);
+  bool ok = pixels && (jpeg_is(bytes, size) ? jpeg_decode(pixels, bytes, size, scratch, &fault)
+                                            : png_read(pixels, range, bytes, size, scratch, &fault));
   if (!ok && scratch->lacking) return refuse_without_memory(name, scratch->lacking, err);
   if (!ok) return refuse(name, &fault, err);
   if (orientation != 1) write_upright(rgb, pixels, h, w, orientation);
   return true;
 }
 
-static bool decode_owned(Image *im, bool upright, const uint8_t *bytes, size_t size, const char *name, Err *err) {
+static bool decode_owned(Image *im, bool upright, SampleRange range, const uint8_t *bytes, size_t size,
+                         const char *name, Err *err) {
   *im = (Image){0};
   int h = 0, w = 0;
   if (!image_measure(bytes, size, name, &h, &w, err)) return false;
@@ -150,24 +154,46 @@ static bool decode_owned(Image *im, bool upright, const uint8_t *bytes, size_t s
   *im = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = malloc((size_t)h * w * 3)};
   if (!im->rgb) return refuse_without_memory(name, (size_t)h * w * 3, err);
   Scratch scratch = {0};
-  bool ok = image_decode_into(im->rgb, orientation, bytes, size, &scratch, name, err);
+  bool ok = image_decode_into(im->rgb, orientation, range, bytes, size, &scratch, name, err);
   scratch_free(&scratch);
   if (!ok) image_free(im);
   return ok;
 }
 
 bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name, Err *err) {
-  return decode_owned(im, false, bytes, size, name, err);
+  return decode_owned(im, false, (SampleRange){0}, bytes, size, name, err);
 }
 
-static bool load(Image *im, bool upright, const char *path, Err *err) {
+bool image_load_as(Image *im, const char *path, bool upright, SampleRange range, Err *err) {
   *im = (Image){0};
   size_t size;
   Scratch file = {0};
   const uint8_t *bytes = scratch_read_file(&file, path, &size, err);
-  bool ok = bytes && decode_owned(im, upright, bytes, size, path, err);
+  bool ok = bytes && decode_owned(im, upright, range, bytes, size, path, err);
   scratch_free(&file);
   return ok;
 }
-bool image_load(Image *im, const char *path, Err *err) { return load(im, false, path, err); }
-bool image_load_upright(Image *im, const char *path, Err *err) { return load(im, true, path, err); }
+
+bool image_load(Image *im, const char *path, Err *err) { return image_load_as(im, path, false, (SampleRange){0}, err); }
+
+bool image_has_16_bits(const char *path) {
+  enum { HEADER = 33 }; // signature and IHDR
+  uint8_t start[HEADER];
+  PngHeader png;
+  ImageFault fault;
+  const int file = path_is_file(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1; // opening a pipe would wait
+  const ssize_t size = file >= 0 ? read(file, start, sizeof start) : -1;
+  if (file >= 0) close(file);
+  return size == HEADER && png_is(start, HEADER) && png_header(start, HEADER, &png, &fault) && png.bits == 16;
+}
+
+bool image_count_samples(uint32_t *count, const char *path, Scratch *scratch, Err *err) {
+  size_t size;
+  int h, w;
+  ImageFault fault;
+  const uint8_t *bytes = scratch_read_file(scratch, path, &size, err);
+  if (!bytes || !image_measure(bytes, size, path, &h, &w, err)) return false;
+  if (!png_is(bytes, size) || png_count(count, bytes, size, scratch, &fault)) return true;
+  if (scratch->lacking) return refuse_without_memory(path, scratch->lacking, err);
+  return refuse(path, &fault, err);
+}

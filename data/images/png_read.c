@@ -55,6 +55,8 @@ static bool header_ok(const PngHeader *h, const uint8_t *bytes, ImageFault *faul
 
 typedef struct PngFile {
   PngHeader header;
+  SampleRange range;       // of 16-bit samples
+  uint32_t *count;         // [SAMPLE_VALUES] where samples are counted instead of written; NULL: pixels are written
   uint8_t palette[256][3]; // entries that the file lacks are black
   bool has_palette;
   const uint8_t *first; // IDAT chunk; the others follow it
@@ -192,16 +194,39 @@ static inline void put(uint8_t *to, uint8_t r, uint8_t g, uint8_t b) {
   to[2] = b;
 }
 
-// Writes the w pixels of a row, `step` bytes apart in the image.
+static int samples(int color) { return color == RGB ? 3 : color == RGB_ALPHA ? 4 : color == GRAY_ALPHA ? 2 : 1; }
+static bool has_alpha(int color) { return color == GRAY_ALPHA || color == RGB_ALPHA; }
+
+static inline int u16(const uint8_t *p) { return p[0] << 8 | p[1]; }
+
+// As write_row, for 16-bit samples.
+static void write_deep_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, ptrdiff_t step) {
+  const int color = f->header.color, pixel = 2 * samples(color);
+  for (int x = 0; x < w; x++, to += step, row += pixel) {
+    const uint8_t first = sample_range_byte(f->range, u16(row));
+    if (color == GRAY || color == GRAY_ALPHA)
+      put(to, first, first, first);
+    else
+      put(to, first, sample_range_byte(f->range, u16(row + 2)), sample_range_byte(f->range, u16(row + 4)));
+  }
+}
+
+// Counts the samples of a row, except those of alpha.
+static void count_row(const PngFile *f, const uint8_t *row, int w) {
+  const int color = f->header.color, all = samples(color), colors = all - has_alpha(color);
+  for (int x = 0; x < w; x++, row += 2 * all)
+    for (int k = 0; k < colors; k++) f->count[u16(row + 2 * k)]++;
+}
+
+// Writes the w pixels of a row with samples of at most 8 bits, `step` bytes apart in the image.
 static void write_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, ptrdiff_t step) {
   const PngHeader *h = &f->header;
-  const int sample = h->bits == 16 ? 2 : 1; // bytes per sample, upper byte first
-  const int bits = h->bits, top = (1 << MIN(bits, 8)) - 1;
+  const int bits = h->bits, top = (1 << bits) - 1;
   switch (h->color) {
   case GRAY:
   case PALETTE:
     for (int x = 0; x < w; x++, to += step) {
-      int v = bits >= 8 ? row[(size_t)x * sample] : row[(size_t)x * bits / 8] >> (8 - bits - x * bits % 8) & top;
+      int v = bits == 8 ? row[x] : row[(size_t)x * bits / 8] >> (8 - bits - x * bits % 8) & top;
       if (h->color == PALETTE) {
         memcpy(to, f->palette[v], 3);
       } else {
@@ -211,15 +236,15 @@ static void write_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, 
     }
     break;
   case GRAY_ALPHA:
-    for (int x = 0; x < w; x++, to += step, row += 2 * sample) put(to, row[0], row[0], row[0]);
+    for (int x = 0; x < w; x++, to += step, row += 2) put(to, row[0], row[0], row[0]);
     break;
   default:
-    if (h->color == RGB && sample == 1 && step == 3) {
+    if (h->color == RGB && step == 3) {
       memcpy(to, row, (size_t)w * 3);
       break;
     }
-    const int pixel = (h->color == RGB ? 3 : 4) * sample;
-    for (int x = 0; x < w; x++, to += step, row += pixel) put(to, row[0], row[sample], row[2 * sample]);
+    const int pixel = samples(h->color);
+    for (int x = 0; x < w; x++, to += step, row += pixel) put(to, row[0], row[1], row[2]);
   }
 }
 
@@ -232,8 +257,6 @@ typedef struct PngPass {
 static const PngPass whole[] = {{0, 0, 1, 1}};
 static const PngPass adam7[] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                                 {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
-
-static int samples(int color) { return color == RGB ? 3 : color == RGB_ALPHA ? 4 : color == GRAY_ALPHA ? 2 : 1; }
 
 static size_t row_size(const PngHeader *h, int w) { return ((size_t)w * samples(h->color) * h->bits + 7) / 8; }
 
@@ -256,29 +279,44 @@ static bool read_pass(const PngFile *f, const PngPass *p, uint8_t *filtered, con
       return fault_set(fault, FAULT_CORRUPT, "row %d has an unknown filter, %d", y, filtered[0]);
     unfilter_row(filtered[0], filtered + 1, up, size, bpp);
     up = filtered + 1;
-    write_row(f, up, w, rgb + 3 * ((size_t)(p->y + y * p->dy) * h->w + p->x), (ptrdiff_t)3 * p->dx);
+    if (f->count) {
+      count_row(f, up, w);
+      continue;
+    }
+    uint8_t *to = rgb + 3 * ((size_t)(p->y + y * p->dy) * h->w + p->x);
+    (h->bits == 16 ? write_deep_row : write_row)(f, up, w, to, (ptrdiff_t)3 * p->dx);
   }
   return true;
 }
 
-bool png_read(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
-  PngFile f = {0};
-  if (!png_header(bytes, size, &f.header, fault) || !header_ok(&f.header, bytes, fault)) return false;
-  if (!read_chunks(&f, bytes, size, fault)) return false;
-  const PngHeader *h = &f.header;
+// Writes rgb, or counts the samples.
+static bool read_pixels(PngFile *f, uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch,
+                        ImageFault *fault) {
+  if (!png_header(bytes, size, &f->header, fault) || !header_ok(&f->header, bytes, fault)) return false;
+  if (f->count && f->header.bits != 16) return true;
+  if (!read_chunks(f, bytes, size, fault)) return false;
+  const PngHeader *h = &f->header;
   const PngPass *passes = h->interlaced ? adam7 : whole;
   const int count = h->interlaced ? COUNT(adam7) : COUNT(whole);
   size_t filtered_size = 0;
   for (int i = 0; i < count; i++) filtered_size += pass_size(h, &passes[i]);
   enum { DEFLATE_MOST = 1032 }; // the most bytes that a compressed byte can decode to
-  if (filtered_size / DEFLATE_MOST > f.packed_size)
+  if (filtered_size / DEFLATE_MOST > f->packed_size)
     return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes are too few for %d×%d pixels",
-                     (unsigned long long)f.packed_size, h->w, h->h);
+                     (unsigned long long)f->packed_size, h->w, h->h);
   uint8_t *filtered = scratch_resize(scratch, NULL, 0, filtered_size);
   const uint8_t *zeros = scratch_take(scratch, row_size(h, h->w));
   if (!filtered || !zeros) return fault_set(fault, FAULT_MEMORY, "pixels");
-  if (!inflate_all(&f, filtered, filtered_size, scratch, fault)) return false;
+  if (!inflate_all(f, filtered, filtered_size, scratch, fault)) return false;
   for (int i = 0; i < count; filtered += pass_size(h, &passes[i++]))
-    if (!read_pass(&f, &passes[i], filtered, zeros, rgb, fault)) return false;
+    if (!read_pass(f, &passes[i], filtered, zeros, rgb, fault)) return false;
   return true;
+}
+
+bool png_read(uint8_t *rgb, SampleRange range, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
+  return read_pixels(&(PngFile){.range = range}, rgb, bytes, size, scratch, fault);
+}
+
+bool png_count(uint32_t *count, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
+  return read_pixels(&(PngFile){.count = count}, NULL, bytes, size, scratch, fault);
 }

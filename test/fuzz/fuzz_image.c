@@ -48,7 +48,8 @@ static void decode(const uint8_t *bytes, size_t size) {
   int orientation = image_orientation(bytes, size);
   CHECK(orientation >= 1 && orientation <= 8);
   Scratch scratch = {0};
-  CHECK(image_decode_into(im.rgb, orientation, bytes, size, &scratch, "FILE", &err)); // over it, turned
+  CHECK(
+      image_decode_into(im.rgb, orientation, (SampleRange){0}, bytes, size, &scratch, "FILE", &err)); // over it, turned
   for (int64_t i = 0; i < 3 * pixels; i++) sink = im.rgb[i];
   scratch_free(&scratch);
   image_free(&im);

@@ -37,7 +37,7 @@ static DecodersState next(Decoders *d, Decoded **image) {
 
 // Whatever the threads and the bounds, images come in order, each as its file has it.
 TEST(decoders_keep_the_order) {
-  static const DecodersOptions options[] = {{1, 1, 1}, {4, 3, 1}, {4, 3, 4000}, {3, 64, 1 << 30}};
+  static const DecodersOptions options[] = {{1, 1, 1, {0}}, {4, 3, 1, {0}}, {4, 3, 4000, {0}}, {3, 64, 1 << 30, {0}}};
   const char *folder = folder_of_grays();
   test_limit(60);
   for (int o = 0; o < COUNT(options); o++) {

@@ -228,7 +228,7 @@ static bool open_turned(Dataset *d, const char *jpeg, bool sized, bool upright) 
   char path[1024], text[2048], size[64] = "";
   Image im;
   Err err = {{0}};
-  CHECK(image_load_upright(&im, jpeg, &err));
+  CHECK(image_load_as(&im, jpeg, true, (SampleRange){0}, &err));
   if (sized) snprintf(size, sizeof size, ",\"height\":%d,\"width\":%d", im.h, im.w);
   image_free(&im);
   snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
@@ -260,7 +260,7 @@ TEST(loader_turns_images_when_asked) {
       Dataset d;
       Image im;
       if (!open_turned(&d, jpeg, sized, upright)) break;
-      CHECK((upright ? image_load_upright : image_load)(&im, jpeg, &err));
+      CHECK(image_load_as(&im, jpeg, upright, (SampleRange){0}, &err));
       Loader *l = loader_open(&d, &o, &err);
       const Batch *b = loader_next(l, &err);
       if (EXPECT(b) && EXPECT(b->info[0].h == im.h && b->info[0].w == im.w))

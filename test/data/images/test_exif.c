@@ -100,7 +100,7 @@ static void expect_orientation(const char *what, uint8_t *bytes, size_t size, in
   ok &= EXPECT(image_header(path, &h, &w, &orientation, &err)) && EXPECT_INT(orientation, want);
   const bool turned = want >= IMAGE_TURNED;
   ok &= EXPECT(image_info(path, true, &h, &w, &err) && h == (turned ? W : H) && w == (turned ? H : W));
-  if (EXPECT(image_load_upright(&im, path, &err))) ok &= EXPECT(im.h == h && im.w == w);
+  if (EXPECT(image_load_as(&im, path, true, (SampleRange){0}, &err))) ok &= EXPECT(im.h == h && im.w == w);
   image_free(&im);
   EXPECT(image_info(path, false, &h, &w, &err) && h == H && w == W);
   if (!ok) printf("    %s: %s\n", what, err.msg);

@@ -362,7 +362,7 @@ static void *decode_again(void *samples) {
       const size_t size = (size_t)h * w * 3;
       uint8_t *rgb = memset(xmalloc(size), 17 * round + i + 1, size);
       fill_stack(13 * round + i);
-      const bool ok = image_decode_into(rgb, 1, bytes, sample->size, &scratch, sample->path, &err);
+      const bool ok = image_decode_into(rgb, 1, (SampleRange){0}, bytes, sample->size, &scratch, sample->path, &err);
       const bool like = ok ? sample->im.rgb && !memcmp(rgb, sample->im.rgb, size)
                            : !sample->im.rgb && !strcmp(err.msg, sample->err.msg);
       if (!like) printf("    %s: other pixels\n", sample->path);
@@ -425,7 +425,7 @@ TEST(image_stands_f_upright) {
     Scratch scratch = {0};
     uint8_t rgb[H * W * 3];
     char upright[H * (W + 1)] = {0};
-    EXPECT(image_decode_into(rgb, o, (uint8_t *)bytes, size, &scratch, path, &err));
+    EXPECT(image_decode_into(rgb, o, (SampleRange){0}, (uint8_t *)bytes, size, &scratch, path, &err));
     for (int y = 0; y < H; y++) {
       for (int x = 0; x < W; x++) upright[y * (W + 1) + x] = (char)rgb[3 * (y * W + x) + 2];
       if (y + 1 < H) upright[y * (W + 1) + W] = '/';
@@ -437,7 +437,7 @@ TEST(image_stands_f_upright) {
 }
 
 // A camera held sideways: rows of the upright picture are columns of the file.
-TEST(image_load_upright_heeds_the_tag) {
+TEST(image_load_as_heeds_the_tag) {
   const char *path = shared_path("odd_images/pillow_hopper_orientation_6.jpg");
   if (!path) {
     test_skip("no shared/data/odd_images");
@@ -445,7 +445,7 @@ TEST(image_load_upright_heeds_the_tag) {
   }
   Image stored, upright;
   Err err = {{0}};
-  if (!EXPECT(image_load(&stored, path, &err) && image_load_upright(&upright, path, &err))) return;
+  if (!EXPECT(image_load(&stored, path, &err) && image_load_as(&upright, path, true, (SampleRange){0}, &err))) return;
   EXPECT(upright.h == stored.w && upright.w == stored.h);
   int wrong = 0; // 6: the file's left column, from the bottom, is the upright picture's top row
   for (int y = 0; y < upright.h; y++)

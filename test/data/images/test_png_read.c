@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "data/images/image.h"
 #include "data/images/png.h"
+#include "data/images/png_read.h"
 #include "test/harness/test.h"
 
 enum { ROOM = 1 << 16 };
@@ -81,6 +82,31 @@ static int predict(int filter, int a, int b, int c) {
   return filter == 0 ? 0 : filter == 1 ? a : filter == 2 ? b : filter == 3 ? (a + b) / 2 : paeth;
 }
 
+// 16-bit samples are scaled from a range, or counted without those of alpha; other files have none.
+static void expect_range(const Png *png, const uint16_t *samples, int pixels, int channels, int bits) {
+  enum { MOST = 400 };
+  const SampleRange range = {1000, 40000};
+  const int colors = channels - (channels % 2 == 0);
+  Scratch scratch = {0};
+  ImageFault fault;
+  uint8_t rgb[MOST * 3];
+  uint32_t *count = xcalloc(SAMPLE_VALUES, sizeof *count);
+  int64_t wrong = 0, all = 0;
+  EXPECT(png_count(count, png->bytes, png->n, &scratch, &fault));
+  for (int v = 0; v < SAMPLE_VALUES; v++) all += count[v];
+  EXPECT_INT(all, bits == 16 ? pixels * colors : 0);
+  if (bits == 16 && EXPECT(png_read(rgb, range, png->bytes, png->n, &scratch, &fault)))
+    for (int i = 0; i < pixels; i++)
+      for (int c = 0; c < 3; c++) {
+        const int v = samples[i * channels + (colors == 3 ? c : 0)];
+        wrong += rgb[3 * i + c] != sample_range_byte(range, v);
+        if (c < colors) wrong += count[v]-- == 0;
+      }
+  EXPECT_INT(wrong, 0);
+  free(count);
+  scratch_free(&scratch);
+}
+
 static const int adam7[7][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                                 {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
 
@@ -124,6 +150,7 @@ static void check_type(int h, int w, int color, int bits, bool interlaced) {
   if (color == 3) chunk(&png, "PLTE", palette, (size_t)3 << bits);
   finish(&png, filtered, n);
   expect_pixels(&png, h, w, rgb);
+  expect_range(&png, samples, h * w, channels, bits);
 }
 
 TEST(png_read_all_types) {
