@@ -76,8 +76,8 @@ def nms(sources):
     d.text(20, 26, "overlap bits: box i of a row, box j across", "title")
     for i in range(tiles):
         for j in range(tiles):
-            kind = "none" if j < i else "b" if i == j else "a"
-            d.rect(60 + side * j, 44 + side * i, side - 3, side - 3, kind)
+            style = "none" if j < i else "b" if i == j else "a"
+            d.rect(60 + side * j, 44 + side * i, side - 3, side - 3, style)
         d.text(52, 44 + side * i + 20, f"{tile * i}", "end small faint")
     d.rect(60 + side * 1 - 3, 44 + side - 3, side * words + 3, side + 3, "strong")
     d.text(20, 266, f"a word is {tile} bits; a threadblock makes {words} words", "small faint")
@@ -90,8 +90,8 @@ def nms(sources):
              ("a", "3  rows of survivors, OR over lanes", "a warp a word: gone[w] |= …"),
              ("none", f"4  next tile; {stages} tiles' bits are in flight (cp.async)",
               "what is gone is not asked again")]
-    for i, (kind, first, second) in enumerate(steps):
-        d.rect(330, 44 + 58 * i, 26, 44, kind)
+    for i, (style, first, second) in enumerate(steps):
+        d.rect(330, 44 + 58 * i, 26, 44, style)
         d.text(366, 62 + 58 * i, first)
         d.text(366, 79 + 58 * i, second, "small faint")
         if i < 3:

@@ -26,23 +26,23 @@ class Drawing:
     def __init__(self, width, height):
         self.size, self.parts = (width, height), []
 
-    def rect(self, x, y, w, h, kind="box", round_by=2):
-        self.parts.append(f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{round_by}"/>')
+    def rect(self, x, y, w, h, style="box", round_by=2):
+        self.parts.append(f'<rect class="{style}" x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{round_by}"/>')
 
-    def text(self, x, y, words, kind=""):
-        self.parts.append(f'<text x="{x:g}" y="{y:g}"' + (f' class="{kind}"' if kind else "")
+    def text(self, x, y, words, style=""):
+        self.parts.append(f'<text x="{x:g}" y="{y:g}"' + (f' class="{style}"' if style else "")
                           + f">{html.escape(words, quote=False)}</text>")
 
-    def path(self, points, kind="line"):
-        self.parts.append(f'<path class="{kind}" d="M' + "L".join(f"{x:g} {y:g}" for x, y in points) + '"/>')
+    def path(self, points, style="line"):
+        self.parts.append(f'<path class="{style}" d="M' + "L".join(f"{x:g} {y:g}" for x, y in points) + '"/>')
 
-    def dot(self, x, y, r=2.5, kind="dot"):
-        self.parts.append(f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{r:g}"/>')
+    def dot(self, x, y, r=2.5, style="dot"):
+        self.parts.append(f'<circle class="{style}" cx="{x:g}" cy="{y:g}" r="{r:g}"/>')
 
-    def arrow(self, x1, y1, x2, y2, kind="line"):
+    def arrow(self, x1, y1, x2, y2, style="line"):
         length = max(((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5, 1e-9)
         u, v = (x2 - x1) / length, (y2 - y1) / length
-        self.path([(x1, y1), (round(x2 - 5 * u, 1), round(y2 - 5 * v, 1))], kind)
+        self.path([(x1, y1), (round(x2 - 5 * u, 1), round(y2 - 5 * v, 1))], style)
         corners = [(x2, y2), (x2 - 7 * u - 3 * v, y2 - 7 * v + 3 * u), (x2 - 7 * u + 3 * v, y2 - 7 * v - 3 * u)]
         self.parts.append('<path class="tip" d="M' + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) + 'Z"/>')
 

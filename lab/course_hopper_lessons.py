@@ -21,11 +21,11 @@ def instruction(sources, path, pattern):
 
 def mma_sync(sources):
     m, n, k = instruction(sources, "cuda/conv/ptx.cuh", r"m(\d+)n(\d+)k(\d+)\.row\.col\.f32\.bf16")
-    w, h, kinds = 25, 17, ("a", "b", "c", "none")
+    w, h, styles = 25, 17, ("a", "b", "c", "none")
     d = Drawing(480, 536)
 
     def cell(x, y, lane, register, wide=1):
-        d.rect(x, y, w * wide - 2, h - 2, kinds[register], 1)
+        d.rect(x, y, w * wide - 2, h - 2, styles[register], 1)
         d.text(x + (w * wide - 2) / 2, y + 12, str(lane), "middle small")
 
     left, right, top, below = 28, 28 + w * (k // 2) + 22, 62, 62 + h * (k // 2) + 38
@@ -44,8 +44,8 @@ def mma_sync(sources):
             cell(left + w * pair, below + h * row, row % 8 * 4 + pair % 4, pair // 4 * 2 + row // 8)
         for column in range(n):
             cell(right + w * column, below + h * row, row % 8 * 4 + column // 2, row // 8 * 2 + column % 2)
-    for i, kind in enumerate(kinds):
-        d.rect(left, top + 24 * i, 20, 15, kind, 1)
+    for i, style in enumerate(styles):
+        d.rect(left, top + 24 * i, 20, 15, style, 1)
         d.text(left + 28, top + 24 * i + 12, f"register {i}")
     d.text(left, top + 118, "a number is a lane", "small faint")
     d.text(left, below + h * m + 20, "A register of A or B has two neighbours along K, one of D one element.", "small faint")
@@ -91,8 +91,8 @@ def wgmma(sources):
     for i in range(4):
         for r in range(2 if i < 3 else 1):
             for k in range(tile_k // 16):
-                kind = "b" if k == 1 else "a"
-                d.rect(x + w * k, y + (2 * h + 8) * i + h * r, w - 1, h - 1, kind, 0)
+                style = "b" if k == 1 else "a"
+                d.rect(x + w * k, y + (2 * h + 8) * i + h * r, w - 1, h - 1, style, 0)
     d.text(x - 8, y + 12, "rows 0 …", "end small")
     d.text(x - 8, y + 2 * h + 20, "rows 8 …", "end small")
     d.text(x - 8, y + 4 * h + 28, "rows 16 …", "end small")
@@ -109,9 +109,9 @@ def wgmma(sources):
     fields = [(62, 63, "swizzle", "b"), (32, 45, "stride / 16", "c"), (16, 29, "leading / 16", "none"),
               (0, 13, "start / 16", "a")]
     d.rect(20, y + 12, 440, 30, "none", 0)
-    for first, last, name, kind in fields:
+    for first, last, name, style in fields:
         left, wide = 20 + (63 - last) * 6.875, (last - first + 1) * 6.875
-        d.rect(round(left, 1), y + 12, round(wide, 1), 30, kind, 0)
+        d.rect(round(left, 1), y + 12, round(wide, 1), 30, style, 0)
         d.text(round(left + wide / 2, 1) if wide > 20 else 20, y + 31 if wide > 20 else y + 72, name,
                "middle small" if wide > 20 else "small")
         d.text(round(left, 1), y + 56, str(last), "small faint")
@@ -188,8 +188,8 @@ def warp_specialised(sources):
     d = Drawing(480, top + pitch * stages + 130)
     d.text(20, 24, f"{stages} stages, of which a load takes {stages - 1} times as long as a product", "title")
 
-    def bar(y, begin, end, h, kind, words):
-        d.rect(round(x0 + begin * scale, 1), y, round((end - begin) * scale - 1, 1), h, kind, 1)
+    def bar(y, begin, end, h, style, words):
+        d.rect(round(x0 + begin * scale, 1), y, round((end - begin) * scale - 1, 1), h, style, 1)
         d.text(round(x0 + (begin + end) / 2 * scale, 1), y + h / 2 + 4, words, "middle small")
 
     for s in range(stages):
@@ -222,23 +222,23 @@ def warp_specialised(sources):
 
 def persistent(_):
     rows, columns, band, blocks, w, h = 4, 6, 3, 7, 36, 24
-    kinds, tiles = ("a", "b", "c", "none"), rows * columns
+    styles, tiles = ("a", "b", "c", "none"), rows * columns
     d = Drawing(480, 420)
     d.text(20, 24, f"{tiles} tiles of the result, {blocks} blocks", "title")
     for row in range(rows):
         for column in range(columns):
             number = column // band * band * rows + row * band + column % band
-            d.rect(20 + w * column, 38 + h * row, w - 2, h - 2, kinds[number // blocks], 1)
+            d.rect(20 + w * column, 38 + h * row, w - 2, h - 2, styles[number // blocks], 1)
             d.text(20 + w * column + 17, 38 + h * row + 15, str(number), "middle small")
     for i in range(-(-tiles // blocks)):
-        d.rect(258, 38 + 24 * i, 20, 15, kinds[i], 1)
+        d.rect(258, 38 + 24 * i, 20, 15, styles[i], 1)
         there = min(blocks, tiles - i * blocks)
         d.text(286, 50 + 24 * i, f"wave {i}: {there} blocks" + (f", {blocks - there} idle" if there < blocks else ""),
                "small")
     d.text(20, 38 + h * rows + 16, f"bands of {band} columns: blocks that run at once share rows and columns", "small")
 
-    def bar(y, begin, end, kind, words):
-        d.rect(20 + 44 * begin, y, 44 * (end - begin) - 1, 22, kind, 1)
+    def bar(y, begin, end, style, words):
+        d.rect(20 + 44 * begin, y, 44 * (end - begin) - 1, 22, style, 1)
         d.text(20 + 22 * (begin + end), y + 15, words, "middle small")
 
     y = 186
@@ -273,7 +273,7 @@ def cluster(sources):
     d = Drawing(480, 368)
     d.rect(20, 20, 440, 40, "none")
     d.text(240, 45, "L2", "middle title")
-    kinds, arrows, wide = ("b", "c"), ("warm", "line"), 200
+    styles, arrows, wide = ("b", "c"), ("warm", "line"), 200
     place = [round(72 + 118 / blocks * part, 1) for part in range(blocks)]  # of a part of B in its block
     for block in range(blocks):
         x = 20 + (wide + 40) * block
@@ -282,7 +282,7 @@ def cluster(sources):
         for i, words in enumerate(("A", f"{tile_m} rows", f"{a} KB")):
             d.text(x + 37, 168 + 16 * i, words, "middle small")
         for part in range(blocks):
-            d.rect(x + place[part], 134, round(118 / blocks - 3, 1), 92, kinds[part % 2])
+            d.rect(x + place[part], 134, round(118 / blocks - 3, 1), 92, styles[part % 2])
             middle = round(x + place[part] + 59 / blocks - 1.5, 1)
             for i, words in enumerate(("B, from", f"row {tile_n // blocks * part}", f"{b // blocks} KB")):
                 d.text(middle, 168 + 16 * i, words, "middle small")

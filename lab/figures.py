@@ -109,14 +109,14 @@ def decoder(dtype):
 
 
 def first_step_losses(results):
-    kinds = {"ours": "ours, bf16", "float32": "torchvision, float32", "autocast": "autocast",
-             "autocast_float32_boxes": "autocast, boxes in float32"}
+    columns = {"ours": "ours, bf16", "float32": "torchvision, float32", "autocast": "autocast",
+               "autocast_float32_boxes": "autocast, boxes in float32"}
     rows = []
     for seed in (2, 3):
         r = results.newest("learning-h200", run=f"nuclei, losses of the first step, seed {seed}")["losses"]
         for loss in ("objectness", "rpn_box_reg"):
-            rows.append((f"seed {seed}, {loss}", *(f"{r[k][loss]:.4f}" for k in kinds)))
-    return table(("loss of the first step", *kinds.values()), rows)
+            rows.append((f"seed {seed}, {loss}", *(f"{r[k][loss]:.4f}" for k in columns)))
+    return table(("loss of the first step", *columns.values()), rows)
 
 
 def demo(results):

@@ -45,15 +45,15 @@ class Refused(Exception):
     pass
 
 
-def measured(lesson, names, units, values, metric, kind):
+def measured(lesson, names, units, values, metric, unit_type):
     """The value of a metric in the record's unit."""
     if metric not in names:
         raise Refused(f"{lesson}: no {metric}; was ncu called with the flags that --flags says?")
     at = names.index(metric)
-    if units[at] not in SCALES[kind]:
+    if units[at] not in SCALES[unit_type]:
         raise Refused(f"{lesson}: {metric} is in {units[at]}, which SCALES does not know")
     try:
-        value = round(float(values[at].replace(",", "")) * SCALES[kind][units[at]], 3)
+        value = round(float(values[at].replace(",", "")) * SCALES[unit_type][units[at]], 3)
     except ValueError:
         raise Refused(f"{lesson}: {metric} is {values[at]!r}, no number; did the GPU let ncu count?") from None
     return int(value) if value.is_integer() else value
@@ -71,7 +71,7 @@ def record(origin, lesson, said):
     rows = list(csv.reader(line for line in said.split("\n") if line.startswith('"')))[-3:]
     if len(rows) < 3 or len({len(row) for row in rows}) != 1:
         raise Refused(f"{lesson}: ncu's names, units and values are wanted, three lines of CSV; what did it say?")
-    figures = {key: measured(lesson, *rows, metric, kind) for key, (metric, kind) in METRICS.items()}
+    figures = {key: measured(lesson, *rows, metric, unit_type) for key, (metric, unit_type) in METRICS.items()}
     command = f"ncu {FLAGS}… build/bench ladder --rungs {lesson} --layer {LAYER}"
     return {"bench": "ladder-profile", "rung": lesson, "op": "fwd", "layer": LAYER, "dtype": "bf16", **figures,
             **origin, "command": command}

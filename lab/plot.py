@@ -105,9 +105,9 @@ def names_axis(names):
 
 # ---- drawing --------------------------------------------------------------------------------------------------------
 
-def text(x, y, kind, what):
+def text(x, y, style, what):
     what = re.sub("[\0-\x08\x0b-\x1f\ufffe\uffff]", "\ufffd", what)  # XML cannot represent them
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{html.escape(what, quote=False)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{style}">{html.escape(what, quote=False)}</text>'
 
 
 def draw_mark(series, x, y):

@@ -156,12 +156,12 @@ def gradients_of(name, classes=91):
     if name.startswith("backbone.fpn.inner_blocks."):
         return 4 * (256 * 2 ** int(part[3]) * 256 + 256)
     if name.startswith("backbone.body.layer"):
-        stage, block, kind = int(part[2][5:]), int(part[3]), part[4]
+        stage, block, layer = int(part[2][5:]), int(part[3]), part[4]
         inner = 32 * 2 ** stage
         outer = 4 * inner
         entering = (64 if stage == 1 else outer // 2) if block == 0 else outer
         return 4 * {"conv1": entering * inner, "conv2": inner * inner * 9, "conv3": inner * outer,
-                    "downsample": entering * outer}[kind]
+                    "downsample": entering * outer}[layer]
     return 0
 
 

@@ -38,10 +38,10 @@ def render(path, text, results):
     """The page as its records have it."""
     def replaced(match):
         table, value = match.groups()
-        kind, makers, name = ("table", TABLES, table) if table else ("value", VALUES, value)
+        element, makers, name = ("table", TABLES, table) if table else ("value", VALUES, value)
         where = f"{path}:{text.count(chr(10), 0, match.start()) + 1}"
         if name not in makers:
-            raise Refused(f"{where}: no {kind} is called {name}; lab/*figures.py define them")
+            raise Refused(f"{where}: no {element} is called {name}; lab/*figures.py define them")
         if OPENING.search(match.group(0), 1):
             raise Refused(f"{where}: a marker begins before {name} has ended; close it with <!-- end -->")
         try:

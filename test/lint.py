@@ -93,27 +93,27 @@ def is_word(word):
 
 
 class Scope:
-    def __init__(self, kind, start):
-        self.kind = kind  # file, block, members, enum, init, for, group (parentheses that are not a call), other
+    def __init__(self, scope_type, start):
+        self.type = scope_type  # file, block, members, enum, init, for, group (parentheses that are not a call), other
         self.statement = start  # where the current statement begins
         self.commas = []  # of the current statement, outside all brackets
 
 
 class File:
-    """Walks the brackets of a file once and collects its findings and what it defines."""
+    """Walks the brackets of a file once and collects its problems and what it defines."""
 
     def __init__(self, path):
         self.path = path
-        self.findings = []
+        self.problems = []
         self.types = []  # (name, line)
         self.externs = []  # (name, line) of functions and variables
         self.includes = []  # (file, line) of our own headers
         raw = open(path, encoding="utf-8").read()
-        self.findings += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
+        self.problems += [(number, f"{length} columns; wrap at {COLUMNS}") for number, length in wide_lines(path, raw)]
         if re.match(r"test/.*/(test|fuzz)_\w+\.c$", path) and not raw.startswith("// Catches "):
-            self.findings.append((1, "say in the first line what would go unnoticed without this file: // Catches ..."))
+            self.problems.append((1, "say in the first line what would go unnoticed without this file: // Catches ..."))
         if path.endswith(".md"):
-            self.findings += broken_links(path, raw)
+            self.problems += broken_links(path, raw)
             return
         for include in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', raw, re.M):
             self.includes.append((include.group(1), raw.count("\n", 0, include.start()) + 1))
@@ -127,13 +127,13 @@ class File:
         return self.text.count("\n", 0, at) + 1
 
     def report(self, at, what):
-        self.findings.append((self.line(at), what))
+        self.problems.append((self.line(at), what))
 
     def brace(self, at, scope):
         """What the '{' at `at` opens."""
         head = self.text[scope.statement : at]
         word = last_word(self.text, at)
-        if scope.kind in ("init", "enum"):
+        if scope.type in ("init", "enum"):
             return "init"
         if word in (")", "]"):
             closed = self.text.rindex(word, 0, at)
@@ -167,10 +167,10 @@ class File:
         for bracket in re.finditer(r"[(){}\[\];,]", self.text):
             at, c, top = bracket.start(), bracket.group(), scopes[-1]
             if c == "{":
-                kind = self.brace(at, top)
-                if top.kind == "file" and kind == "block":
+                scope_type = self.brace(at, top)
+                if top.type == "file" and scope_type == "block":
                     self.define_function(top.statement, at)
-                scopes.append(Scope(kind, at + 1))
+                scopes.append(Scope(scope_type, at + 1))
             elif c == "(":
                 scopes.append(Scope(self.parenthesis(at), at + 1))
             elif c == "[":
@@ -179,23 +179,23 @@ class File:
                 if len(scopes) == 1:
                     return self.report(at, f"'{c}' closes nothing")
                 closed = scopes.pop()
-                if c == "}" and closed.kind in ("block", "file", "hidden"):
+                if c == "}" and closed.type in ("block", "file", "hidden"):
                     scopes[-1].statement = at + 1
                     scopes[-1].commas = []
             elif c == ",":
-                if top.kind in ("group", "index"):
+                if top.type in ("group", "index"):
                     self.report(at, "a comma operator; one statement a line")
                 top.commas.append(at)
-            elif top.kind != "for":
+            elif top.type != "for":
                 self.end_statement(top, at)
         if len(scopes) > 1:
             self.report(scopes[-1].statement, "a bracket that is not closed")
 
     def end_statement(self, scope, at):
         statement = self.text[scope.statement : at]
-        if scope.kind == "block" and scope.commas and not self.declares(statement):
+        if scope.type == "block" and scope.commas and not self.declares(statement):
             self.report(scope.commas[0], "a comma operator; one statement a line")
-        if scope.kind == "file":
+        if scope.type == "file":
             self.define_variable(scope.statement, at)
         scope.statement = at + 1
         scope.commas = []
@@ -355,7 +355,7 @@ def main():
     types, externs, includes = collections.defaultdict(list), collections.defaultdict(list), []
     for path in paths:
         file = File(path)
-        for line, what in sorted(file.findings):
+        for line, what in sorted(file.problems):
             print(f"{path}:{line}: {what}")
         includes += [(path, target, f"{path}:{line}") for target, line in file.includes]
         if test_of_nothing(path, paths):

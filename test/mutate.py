@@ -17,8 +17,8 @@ header of the mutant's file (tier 0), up to the first failure. Programs are not 
 A mutant is caught when a test fails or crashes twice, or prints nothing for --seconds, and passes without
 the mutant. It is equivalent, and not run, when its object code is the original's.
 
-Each mutant is one line: FILE:LINE, kind, result, test, seconds, the mistake. --resume appends these lines to FILE and
-skips mutants that FILE has already. Everything is compiled in a temporary folder. Since a mutant may delete
+Each mutant is one line: FILE:LINE, operator, result, test, seconds, the mistake. --resume appends these lines to FILE
+and skips mutants that FILE has already. Everything is compiled in a temporary folder. Since a mutant may delete
 files or kill processes, tests run in namespaces where they see no other process and can write only to that folder; this
 needs unshare (util-linux) and permission to create namespaces."""
 import argparse
@@ -36,7 +36,7 @@ import tempfile
 import threading
 import time
 
-KINDS = ("negate", "guard", "call", "bound")
+OPERATORS = ("negate", "guard", "call", "bound")
 TOKEN = re.compile(r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*)|(?P<str>"(?:\\.|[^"\\\n])*")|
   (?P<char>'(?:\\.|[^'\\\n])+')|(?P<num>\.?\d(?:[eEpP][+-]|[\w.])*)|(?P<word>[A-Za-z_]\w*)|
   (?P<op><<=|>>=|->|\+\+|--|<<|>>|[<>=!+*/%&|^-]=|&&|\|\||.)""", re.S | re.M | re.X)
@@ -49,7 +49,7 @@ MESSAGE = re.compile(r"(err_set|die\w*|printf|perror|warn\w*|log_note|CHECK\w*|_
 KEPT = re.compile(r"(\w*free|free_\w+|f?close|closedir|dlclose|munmap|va_end|pthread_mutex_\w+|pthread_\w+_destroy|"
                   r"atomic_\w+)$")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "else", "do", "case"}
-Mutant = collections.namedtuple("Mutant", "file line kind start end text shown key")
+Mutant = collections.namedtuple("Mutant", "file line operator start end text shown key")
 
 
 class Source:
@@ -63,8 +63,8 @@ class Source:
         self.pair, stack = {}, []
         self.hushed = [False] * len(self.word)  # inside a message or an invariant, or outside all functions
         bodies, quiet = 0, []
-        for i, (kind, word, _, _) in enumerate(self.tokens):
-            if kind == "op" and word in OPENS:
+        for i, (group, word, _, _) in enumerate(self.tokens):
+            if group == "op" and word in OPENS:
                 body = word == "{" and (bodies > 0 or self.word[i - 1] == ")")
                 hush = word == "(" and (MESSAGE.match(self.word[i - 1]) or self.word[i + 1] == "stderr" or
                                         self.word[i - 1] == "fputs" and self.to_stderr(i))
@@ -72,7 +72,7 @@ class Source:
                 bodies += body
                 quiet += [i] if hush else []
             self.hushed[i] = bodies == 0 or bool(quiet)
-            if kind == "op" and word in CLOSES and stack:
+            if group == "op" and word in CLOSES and stack:
                 begin, body, hush = stack.pop()
                 self.pair[begin], self.pair[i] = i, begin
                 bodies -= body
@@ -83,10 +83,10 @@ class Source:
     def to_stderr(self, i):
         return "stderr" in self.word[i : self.word.index(";", i)] if ";" in self.word[i:] else False
 
-    def add(self, kind, first, last, text):
+    def add(self, operator, first, last, text):
         """The tokens first … last (included) become text."""
         start, end = self.tokens[first][2], self.tokens[last][3]
-        self.found.append((kind, start, end, text + "\n" * self.raw.count("\n", start, end)))
+        self.found.append((operator, start, end, text + "\n" * self.raw.count("\n", start, end)))
 
     def between(self, first, last):
         return self.raw[self.tokens[first][2] : self.tokens[last][3]] if first <= last else ""
@@ -198,15 +198,15 @@ class Source:
 
     def mutants(self, seed):
         seen = collections.Counter()
-        for kind, start, end, text in self.make():
+        for operator, start, end, text in self.make():
             begin = self.raw.rfind("\n", 0, start) + 1
             stop = self.raw.find("\n", end)
             before, after = " ".join(self.raw[begin:stop].split()), \
                 " ".join((self.raw[begin:start] + text + self.raw[end:stop]).split())
             shown = "%s  ->  %s" % (before, after)
-            seen[kind, shown] += 1
-            key = "%d %s %s %s %d" % (seed, self.path, kind, shown, seen[kind, shown])
-            yield Mutant(self.path, self.raw.count("\n", 0, start) + 1, kind, start, end, text, shown,
+            seen[operator, shown] += 1
+            key = "%d %s %s %s %d" % (seed, self.path, operator, shown, seen[operator, shown])
+            yield Mutant(self.path, self.raw.count("\n", 0, start) + 1, operator, start, end, text, shown,
                          hashlib.sha256(key.encode()).digest())
 
 
@@ -423,13 +423,13 @@ def drawn(seed, folder):
 
 
 def summary(results):
-    """results: (kind, result) of every mutant."""
-    for kind in (*KINDS, "all"):
-        counts = collections.Counter(r for k, r in results if kind in (k, "all"))
+    """results: (operator, result) of every mutant."""
+    for operator in (*OPERATORS, "all"):
+        counts = collections.Counter(r for k, r in results if operator in (k, "all"))
         compiled = counts["caught"] + counts["survived"]
         if compiled:
             print("# %-6s %d of %d caught (%.1f %%); %d equivalent, %d not compiled" % (
-                kind, counts["caught"], compiled, 100 * counts["caught"] / compiled, counts["equivalent"],
+                operator, counts["caught"], compiled, 100 * counts["caught"] / compiled, counts["equivalent"],
                 counts["not compiled"]))
 
 
@@ -451,7 +451,7 @@ def main():
     chosen = drawn(options.seed, options.folder)[: options.count]
     if options.list:
         for m in chosen:
-            print("%s:%d\t%s\t%s" % (m.file, m.line, m.kind, m.shown))
+            print("%s:%d\t%s\t%s" % (m.file, m.line, m.operator, m.shown))
         return
     known = {}
     if options.resume and os.path.exists(options.resume):
@@ -464,16 +464,16 @@ def main():
         lab = Lab(room, options)
         for m in chosen:
             place = "%s:%d" % (m.file, m.line)
-            result = known.get((place, m.kind, m.shown))
+            result = known.get((place, m.operator, m.shown))
             if not result:
                 begin = time.time()
                 result, test = lab.outcome(m, tests.of(m.file))
-                line = "\t".join((place, m.kind, result, test, "%.1f" % (time.time() - begin), m.shown))
+                line = "\t".join((place, m.operator, result, test, "%.1f" % (time.time() - begin), m.shown))
                 print(line, flush=True)
                 if options.resume:
                     with open(options.resume, "a", encoding="utf-8") as f:
                         f.write(line + "\n")
-            results.append((m.kind, result))
+            results.append((m.operator, result))
     summary(results)
 
 

@@ -63,9 +63,9 @@ class Fixture(unittest.TestCase):
     def tables(self, out="out"):
         return self.text(out, "tables.md")
 
-    def records(self, kind="run", out="out"):
+    def records(self, record_type="run", out="out"):
         lines = [json.loads(line) for line in self.text(out, "results.jsonl").splitlines()]
-        return [line for line in lines if line["kind"] == kind]
+        return [line for line in lines if line["kind"] == record_type]
 
     def assertAll(self, text, *parts):
         for part in parts:

@@ -216,10 +216,10 @@ class Page:
             raise Broken(f"no {selector}")
         return at
 
-    def mouse(self, kind, x, y, pressed=False):
-        button = "none" if kind == "mouseMoved" and not pressed else "left"
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=int(pressed),
-                  clickCount=int(kind != "mouseMoved"))
+    def mouse(self, event, x, y, pressed=False):
+        button = "none" if event == "mouseMoved" and not pressed else "left"
+        self.call("Input.dispatchMouseEvent", type=event, x=x, y=y, button=button, buttons=int(pressed),
+                  clickCount=int(event != "mouseMoved"))
 
     def hover(self, selector, dx=0, dy=0):
         x, y = self.middle(selector)

@@ -432,7 +432,7 @@ def broken(scene):
     goes_on.run.update(state="running", complete=False, steps=200)
     page = scene.open(scene.drawn(goes_on, "killed"))
     expect(text(page, ".badge") == "interrupted", f"{page.file}: a killed run is called {text(page, '.badge')!r}")
-    # Values of other kinds than ours.
+    # Values of unexpected types.
     for at, odd in enumerate(([], {}, None, "x", 1e308, True, [None, {}, "x"])):
         run = Run()
         run.run = {key: odd for key in run.run}
@@ -469,7 +469,7 @@ def judged(scene):
 
 @case
 def odd_values(scene):
-    """Single values of other kinds than ours: they are left out, and what is sound is drawn."""
+    """Single values of unexpected types: they are left out, and what is sound is drawn."""
     odd = {"toString": 1}
     run = Run()
     run.run["settings"]["lr"] = {"value": odd, "from": odd}

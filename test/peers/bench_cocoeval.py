@@ -6,7 +6,7 @@
 5,000 images with 36,000 objects of 80 categories, polygons of 20 to 50 points and a few crowds, and 100 detections an
 image: jittered copies of objects, their masks the outline moved, and as many that are wrong. Both sides read the two
 files and end with the figures; pycocotools once, ours the median of the repeats, alternating with those of another
-build where --before names one. Prints one record for bbox and one for segm, and with --kinds boundary one for that,
+build where --before names one. Prints one record for bbox and one for segm, and with --iou boundary one for that,
 which has no peer here (compare_pycocotools.py compares its figures): ours alone is timed, as for all with --alone. Exits
 1 when a figure differs by more than 1e-9 or the ratio is below 20.
 """
@@ -109,10 +109,10 @@ def write_case(folder, seed):
     return gt, dt
 
 
-def run_pycocotools(gt, dt, kind):
+def run_pycocotools(gt, dt, iou_type):
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(gt)
-        run = COCOeval(coco, coco.loadRes(dt), kind)
+        run = COCOeval(coco, coco.loadRes(dt), iou_type)
         run.evaluate()
         run.accumulate()
         run.summarize()
@@ -122,8 +122,8 @@ def run_pycocotools(gt, dt, kind):
     return figures
 
 
-def run_ours(tool, gt, dt, kind):
-    out = json.loads(subprocess.check_output([tool, "--gt", gt, "--dt", dt, "--iou", kind, "--json"]))
+def run_ours(tool, gt, dt, iou_type):
+    out = json.loads(subprocess.check_output([tool, "--gt", gt, "--dt", dt, "--iou", iou_type, "--json"]))
     figures = {key: out[key] for key in STATS}
     figures.update({f"{category} AP": row["AP"] for category, row in out["per_category"].items()})
     return figures
@@ -146,7 +146,7 @@ def main():
     parser.add_argument("--tool", default="build/cocoeval")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--kinds", nargs="+", default=["bbox", "segm"], choices=["bbox", "segm", "boundary"])
+    parser.add_argument("--iou", nargs="+", default=["bbox", "segm"], choices=["bbox", "segm", "boundary"])
     parser.add_argument("--alone", action="store_true", help="time cocoeval only")
     parser.add_argument("--before", metavar="TOOL", help="another build of it, timed in turn")
     parser.add_argument("--keep", metavar="DIR", help="keep the files there, and take those of an earlier run")
@@ -158,15 +158,15 @@ def main():
         gt, dt = (os.path.join(folder, name) for name in ("gt.json", "dt.json"))
         if not os.path.exists(dt):
             write_case(folder, args.seed)
-        for kind in args.kinds:
+        for iou_type in args.iou:
             got, seconds, cpu, before = [], [], [], []
             for _ in range(args.repeats):
-                if args.before and kind != "boundary":
-                    before.append(timed(run_ours, args.before, gt, dt, kind)[1:])
-                for to, value in zip((got, seconds, cpu), timed(run_ours, args.tool, gt, dt, kind)):
+                if args.before and iou_type != "boundary":
+                    before.append(timed(run_ours, args.before, gt, dt, iou_type)[1:])
+                for to, value in zip((got, seconds, cpu), timed(run_ours, args.tool, gt, dt, iou_type)):
                     to.append(value)
             ours = statistics.median(seconds)
-            record = {"bench": "cocoeval", "iou": kind, "images": IMAGES, "objects": OBJECTS,
+            record = {"bench": "cocoeval", "iou": iou_type, "images": IMAGES, "objects": OBJECTS,
                       "detections": IMAGES * DETECTIONS, "dt_mb": round(os.path.getsize(dt) / 1e6, 1),
                       "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "ours_s": round(ours, 3),
                       "ours_range_s": [round(min(seconds), 3), round(max(seconds), 3)],
@@ -174,8 +174,8 @@ def main():
             if before:
                 for key, values in zip(("before_s", "before_cpu_s"), zip(*before)):
                     record[key] = round(statistics.median(values), 3)
-            if not args.alone and kind != "boundary":
-                want, peer, _ = timed(run_pycocotools, gt, dt, kind)
+            if not args.alone and iou_type != "boundary":
+                want, peer, _ = timed(run_pycocotools, gt, dt, iou_type)
                 worst = max(abs(want[key] - got[0][key]) for key in want)
                 record.update({"pycocotools_s": round(peer, 2), "ratio": round(peer / ours, 1), "figures": len(want),
                                "largest_difference": worst})

@@ -7,7 +7,7 @@
 Pictures of DATA/coco/val2017 and all of DATA/odd_images that Pillow reads, cut to odd sizes, and noise of widths from 1
 on are encoded by Pillow with chroma at full, half and quarter resolution (4:4:4, 4:2:2, 4:2:0), baseline and
 progressive, at three qualities; then the files of both folders as they are. Each file is decoded by us and by Pillow,
-which links libjpeg-turbo. Prints one line a kind: files, mean and largest difference of a channel's levels. Exits 1 when
+which links libjpeg-turbo. Prints a line per type: files, mean and largest difference of a channel's levels. Exits 1 if
 the mean over all re-encoded files is above 0.1, that of a file above 0.2, or a channel is more than 5 levels off where
 chroma is at least three samples wide (libjpeg smooths wider rows only).
 """
@@ -76,8 +76,8 @@ class Tally:
             self.worst_file = name
         self.worst_mean, self.worst = max(self.worst_mean, mean), max(self.worst, most)
 
-    def line(self, kind):
-        return (f"{kind:32} {self.files:5} files, mean difference {self.sum / max(self.files, 1):.5f}, of a file at most "
+    def line(self, name):
+        return (f"{name:32} {self.files:5} files, mean difference {self.sum / max(self.files, 1):.5f}, of a file at most "
                 f"{self.worst_mean:.5f}, of a pixel at most {self.worst}")
 
 
@@ -108,7 +108,7 @@ def main():
     failed, lines = [], []
     with tempfile.TemporaryDirectory() as folder:
         decoder = Decoder(args.library or compile_library(folder))
-    total, kinds, narrow, as_is = Tally(), {}, Tally(), Tally()
+    total, types, narrow, as_is = Tally(), {}, Tally(), Tally()
     for name, im in sources(args.data, args.pictures):
         for subsampling in SUBSAMPLINGS:
             for progressive in (False, True):
@@ -125,7 +125,7 @@ def main():
                     if chroma_width < 3:
                         narrow.add(name, difference)
                     else:
-                        kinds.setdefault(what, Tally()).add(name, difference)
+                        types.setdefault(what, Tally()).add(name, difference)
                         if difference.max() > LIMIT_PIXEL:
                             failed.append(f"{name} {what} {quality}: a pixel is {difference.max()} off")
                     total.add(name, difference)
@@ -144,7 +144,7 @@ def main():
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     lines = [f"commit {commit}, {datetime.date.today()}; Pillow {Image.__version__}, libjpeg-turbo "
              f"{features.version('libjpeg_turbo')}",
-             *(tally.line(kind) for kind, tally in kinds.items()), narrow.line("chroma of 1 or 2 samples a row"),
+             *(tally.line(name) for name, tally in types.items()), narrow.line("chroma of 1 or 2 samples a row"),
              total.line("all of these"), as_is.line("files as they are"), *lines]
     if total.sum / max(total.files, 1) > LIMIT_SET or total.files < 1000:
         failed.append("the mean over all is above the limit, or there are fewer than 1,000 files")

@@ -96,10 +96,10 @@ def random_box(rng, width, height):
 def jitter(rng, box):
     """A detection of `box`: exact, shrunk to a round IoU, or shifted."""
     x, y, w, h = box
-    kind = rng.randrange(3)
-    if kind == 0:
+    form = rng.randrange(3)
+    if form == 0:
         return [x, y, w, h]
-    if kind == 1:
+    if form == 1:
         return [x, y, w, h * rng.choice([0.5, 0.55, 0.6, 0.75, 0.9, 0.95])]
     return [x + rng.uniform(-0.2, 0.2) * w, y + rng.uniform(-0.2, 0.2) * h, w, h]
 
@@ -216,13 +216,13 @@ def coco_of(dataset, new_coco=COCO):
     return coco
 
 
-def run_of(gt, dt, kind, limits=LIMITS[0], api=None):
+def run_of(gt, dt, iou_type, limits=LIMITS[0], api=None):
     """pycocotools' evaluation, done."""
-    new_coco, new_run = api or (COCO, Boundary if kind == "boundary" else COCOeval)
+    new_coco, new_run = api or (COCO, Boundary if iou_type == "boundary" else COCOeval)
     with contextlib.redirect_stdout(io.StringIO()):
         coco = coco_of(gt, new_coco)
         found = coco.loadRes(copy.deepcopy(dt)) if dt else coco_of(dict(gt, annotations=[]), new_coco)
-        run = new_run(coco, found, "segm" if kind == "boundary" else kind)
+        run = new_run(coco, found, "segm" if iou_type == "boundary" else iou_type)
         run.params.maxDets = list(limits)
         run.evaluate()
         run.accumulate()
@@ -243,8 +243,8 @@ def categories_of(run, limits=LIMITS[0]):
             for k, category in enumerate(run.params.catIds)}
 
 
-def expected(gt, dt, kind, limits=LIMITS[0], api=None):
-    run = run_of(gt, dt, kind, limits, api)
+def expected(gt, dt, iou_type, limits=LIMITS[0], api=None):
+    run = run_of(gt, dt, iou_type, limits, api)
     figures = dict(zip(stats_of(limits), map(float, run.stats)))
     for category, row in categories_of(run, limits).items():
         figures.update({f"{category} {key}": value for key, value in row.items()})
@@ -263,9 +263,9 @@ def write_cases(folder, cases, seed):
         gt, *variants = random_case(random.Random(seed * 1000003 + case))
         dt = variants[case % 3]
         figures = {}
-        for kind in ("bbox", "segm"):
-            run = run_of(gt, dt, kind)
-            figures[kind] = {"stats": dict(zip(STATS, map(float, run.stats))), "per_category": categories_of(run),
+        for iou_type in ("bbox", "segm"):
+            run = run_of(gt, dt, iou_type)
+            figures[iou_type] = {"stats": dict(zip(STATS, map(float, run.stats))), "per_category": categories_of(run),
                              "curves": {str(owner): [mean(points[:, r]) for r in range(101)]
                                         for owner, points in curves_of(run).items()}}
         for name, value in (("gt", gt), ("dt", dt), ("expected", figures)):
@@ -273,12 +273,12 @@ def write_cases(folder, cases, seed):
                 json.dump(value, f)
 
 
-def ours(tool, gt, dt, kind, folder, limits=LIMITS[0]):
+def ours(tool, gt, dt, iou_type, folder, limits=LIMITS[0]):
     paths = [os.path.join(folder, name) for name in ("gt.json", "dt.json", "curves.json", "confusion.json")]
     for path, value in zip(paths, (gt, dt)):
         with open(path, "w") as f:
             json.dump(value, f)
-    command = [tool, "--gt", paths[0], "--dt", paths[1], "--iou", kind, "--json", "--max-dets", ",".join(map(str, limits)),
+    command = [tool, "--gt", paths[0], "--dt", paths[1], "--iou", iou_type, "--json", "--max-dets", ",".join(map(str, limits)),
                "--curves", paths[2], "--confusion", paths[3]]
     out = json.loads(subprocess.check_output(command, stderr=subprocess.DEVNULL))  # notes on ids from 0
     figures = {key: out[key] for key in stats_of(limits)}
@@ -311,12 +311,12 @@ def main():
         gt, boxes, masks, both = random_case(rng)
         runs = [("boxes", boxes, "bbox"), ("masks", masks, "segm"), ("boxes", boxes, "segm"), ("masks", masks, "bbox"),
                 ("both", both, "bbox"), ("both", both, "segm"), ("masks", masks, "boundary"), ("both", both, "boundary")]
-        for variant, dt, kind in runs:
+        for variant, dt, iou_type in runs:
             limits = LIMITS[case % len(LIMITS)]
             with tempfile.TemporaryDirectory() as folder:
-                got = ours(args.tool, gt, dt, kind, folder, limits)
-            for peer in [None] + ([api] if api and kind == "boundary" else []):
-                want, name = expected(gt, dt, kind, limits, peer), f"{kind}, authors' code" if peer else kind
+                got = ours(args.tool, gt, dt, iou_type, folder, limits)
+            for peer in [None] + ([api] if api and iou_type == "boundary" else []):
+                want, name = expected(gt, dt, iou_type, limits, peer), f"{iou_type}, authors' code" if peer else iou_type
                 if want.keys() != got.keys():
                     sys.exit(f"case {case}, {variant}, {name}: only one has {sorted(want.keys() ^ got.keys())}")
                 difference = max(abs(want[key] - got[key]) for key in want)

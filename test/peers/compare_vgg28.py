@@ -7,8 +7,8 @@
 Net, Adam and augmentation are vgg28_torch.py's, the images and their order, what dropout leaves out and what is drawn
 for each image are computed from the seed, as are the weights before the first step. A line for each step: its number;
 the loss in RUN's log and PyTorch's; the rms of the difference between both updates of the parameters, relative to that
-of the update; and the largest difference between running statistics, relative to the largest of their kind. The first
-update is the rate times the sign of each gradient, so that rounding shows in it where gradients are next to nothing.
+of the update; and the largest difference between running statistics, relative to the largest of the same name. The
+first update is the rate times the sign of each gradient, so that rounding shows in it where gradients are next to nothing.
 Last of all the evaluation after the last step: top-1 and top-5 in RUN's log, and PyTorch's of the same weights.
 """
 import argparse

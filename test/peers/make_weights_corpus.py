@@ -17,7 +17,7 @@ OUT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 
 
 
 def tensors():
-    """One of each kind: dtypes, a scalar, nothing, a parameter, a transposed view, two windows into one storage."""
+    """One tensor of each type: dtypes, a scalar, nothing, a parameter, a transposed view, two windows into one storage."""
     shared = torch.arange(12, dtype=torch.float32)
     return collections.OrderedDict([
         ("f32", torch.tensor([[1.5, -2.0, 0.25]])),

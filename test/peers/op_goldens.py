@@ -65,10 +65,10 @@ def class_losses(tensors):
 
 
 def optimisers(tensors):
-    for name, kind, decay in ("plain", torch.optim.Adam, 0), ("adam", torch.optim.Adam, 0.125), (
+    for name, optimiser_type, decay in ("plain", torch.optim.Adam, 0), ("adam", torch.optim.Adam, 0.125), (
             "adamw", torch.optim.AdamW, 0.125):
         w = drawn(1, 1, 1, 1, 70, pitch=70).reshape(-1).clone().requires_grad_()
-        optimiser = kind([w], lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=decay)
+        optimiser = optimiser_type([w], lr=0.01, betas=(0.9, 0.999), eps=1e-8, weight_decay=decay)
         for update in range(5):
             w.grad = drawn(10 + update, 1, 1, 1, 70, pitch=70).reshape(-1).clone()
             optimiser.step()

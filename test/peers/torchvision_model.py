@@ -143,5 +143,5 @@ def read_checkpoint(path):
     with safe_open(path, "pt") as f:
         text = {k[7:]: v for k, v in f.metadata().items() if k.startswith("config.")}
         tensors = {k: f.get_tensor(k) for k in f.keys() if not k.startswith("momentum.")}
-    kinds = {str: str, int: int, float: float, list: lambda t: [float(x) for x in t.split(",")]}
-    return {k: kinds[type(v)](text[k]) for k, v in R50.items()}, tensors
+    parsers = {str: str, int: int, float: float, list: lambda t: [float(x) for x in t.split(",")]}
+    return {k: parsers[type(v)](text[k]) for k, v in R50.items()}, tensors

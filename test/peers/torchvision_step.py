@@ -222,7 +222,7 @@ class Step:
             return (roi_heads.maskrcnn_loss(logits, [b.to(real) for b in self.objects],
                                             [t["masks"] for t in self.targets], [t["labels"] for t in self.targets],
                                             self.object_matched),)
-        maps = [f"{kind}{l}" for kind in ("logits", "deltas") for l in range(5)]
+        maps = [f"{name}{l}" for name in ("logits", "deltas") for l in range(5)]
         return ([Unit("rpn_loss", "rpn_loss", "rpn loss", maps, rpn_loss, [], losses=LOSSES[:2])] +
                 box_units(model, self.rois) +
                 [Unit("box_loss", "box_loss", "box loss", BOX_OUTPUTS, box_loss, [], losses=LOSSES[2:4])] +

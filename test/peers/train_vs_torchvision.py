@@ -285,10 +285,10 @@ def train_ours(a, weights):
 def score(a, annotations, detections):
     """AP of boxes and masks by our evaluator, which equals pycocotools'."""
     out = {}
-    for kind in ("bbox", "segm"):
-        text = subprocess.run([a.cocoeval, "--gt", annotations, "--dt", detections, "--iou", kind, "--json"],
+    for iou_type in ("bbox", "segm"):
+        text = subprocess.run([a.cocoeval, "--gt", annotations, "--dt", detections, "--iou", iou_type, "--json"],
                               stdout=subprocess.PIPE, text=True, check=True).stdout
-        out[kind + "_AP"] = json.loads(text)["AP"]
+        out[iou_type + "_AP"] = json.loads(text)["AP"]
     return out
 
 

@@ -105,7 +105,7 @@ class Trainer:
         self.images, self.labels = torch.from_numpy(images).to(self.device), torch.from_numpy(labels).to(self.device)
         self.n, self.per_epoch = len(images), -(-len(images) // options.batch)
         self.order = torch.zeros(self.per_epoch * options.batch, dtype=torch.long, device=self.device)
-        self.step, self.loss = (torch.zeros((), dtype=kind, device=self.device) for kind in (torch.long, torch.float64))
+        self.step, self.loss = (torch.zeros((), dtype=dtype, device=self.device) for dtype in (torch.long, torch.float64))
         self.within = torch.arange(options.batch, device=self.device)
         self.recorded = {}
 
