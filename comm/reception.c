@@ -158,7 +158,7 @@ static bool read_hello(Pending *g, Frame *frame) {
   const bool in_time = now_seconds() - g->since < hello_seconds;
   wire_receive(&g->wire);
   if (g->known) return in_time && !g->wire.ended;
-  const WireFound found = wire_next(&g->wire, frame);
+  const WireResult found = wire_next(&g->wire, frame);
   if (found == WIRE_OTHER_VERSION) wire_send(&g->wire, FRAME_REFUSED, 0, 0, ""); // the header tells it this version
   if (found == WIRE_NOTHING) return in_time && !g->wire.ended;
   g->known = found == WIRE_FRAME && hello_parse(&g->hello, frame);

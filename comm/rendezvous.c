@@ -73,7 +73,7 @@ static Answer listen_to(Caller *c, Wire *control, Frame *frame, double until) {
     if (meeting_is_off(c->l, c->others_say, c->err)) return ANSWER_NO;
     poll(&(struct pollfd){.fd = control->fd, .events = POLLIN}, 1, 200);
     wire_receive(control);
-    WireFound found;
+    WireResult found;
     while ((found = wire_next(control, frame)) == WIRE_FRAME) {
       if (frame->type == FRAME_REFUSED) return refused(c, frame);
       if (frame->type == FRAME_SEATED) {

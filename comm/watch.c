@@ -108,7 +108,7 @@ static void hear(Watch *w, int rank, double now, Frame *frame) {
   Other *o = &w->other[rank];
   if (o->wire.fd < 0 || o->lost) return;
   wire_receive(&o->wire);
-  WireFound found;
+  WireResult found;
   while ((found = wire_next(&o->wire, frame)) == WIRE_FRAME) {
     o->heard = now;
     on_frame(w, rank, frame);

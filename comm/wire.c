@@ -100,7 +100,7 @@ void wire_receive(Wire *w) {
   }
 }
 
-WireFound wire_next(Wire *w, Frame *frame) {
+WireResult wire_next(Wire *w, Frame *frame) {
   Head head = {MAGIC, VERSION, 0, 0, 0, 0};
   if (!w->in_bytes) return WIRE_NOTHING;
   memcpy(&head, w->in, MIN(w->in_bytes, sizeof head));

@@ -25,7 +25,7 @@ typedef struct Wire {
   size_t in_bytes, in_cap, out_bytes, out_cap;
 } Wire;
 
-typedef enum WireFound { WIRE_NOTHING, WIRE_FRAME, WIRE_OTHER_VERSION, WIRE_STRANGER } WireFound;
+typedef enum WireResult { WIRE_NOTHING, WIRE_FRAME, WIRE_OTHER_VERSION, WIRE_STRANGER } WireResult;
 
 Wire wire_open(int fd); // takes ownership of the socket
 void wire_close(Wire *w);
@@ -33,9 +33,9 @@ int wire_release(Wire *w); // returns the socket, whose received data must have 
 // Queues a frame, whose text is cut to WIRE_TEXT, and sends as much as possible without blocking.
 void wire_send(Wire *w, int type, int code, int64_t number, const char *text);
 void wire_flush(Wire *w);
-void wire_shut(Wire *w);                    // ends sending; the other end sees `ended`
-void wire_receive(Wire *w);                 // receives available data, at most about a frame
-WireFound wire_next(Wire *w, Frame *frame); // takes the next frame
+void wire_shut(Wire *w);                     // ends sending; the other end sees `ended`
+void wire_receive(Wire *w);                  // receives available data, at most about a frame
+WireResult wire_next(Wire *w, Frame *frame); // takes the next frame
 
 // ---- sockets ------------------------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ static void write_map(const Tensor *probs, int row, uint32_t *to) {
 }
 
 void OP(detections_write)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
-                          const Tensor *probs, const MaskRuns *runs, const FoundRows *to) {
+                          const Tensor *probs, const MaskRuns *runs, const DetectionRows *to) {
   if (dev->measuring) return;
   memcpy(to->count, detections->count, (size_t)detections->groups * sizeof *to->count);
 #pragma omp parallel for collapse(2) schedule(dynamic)

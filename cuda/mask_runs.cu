@@ -183,11 +183,11 @@ static __device__ void write_slice(const PastedMask &m, int from, int to, uint32
 
 // What is not a mask: of the groups by the first threadblock, of a detection by its first. A mask without room for its
 // runs gives its probabilities.
-static __device__ void write_counts(const Boxes &detections, const FoundRows &to) {
+static __device__ void write_counts(const Boxes &detections, const DetectionRows &to) {
   for (int g = threadIdx.x; g < detections.groups; g += BLOCK) to.count[g] = detections.count[g];
 }
 static __device__ void write_row(const Boxes &detections, const Tensor &probs, const MaskRuns &runs, int slot, int row,
-                                 const FoundRows &to) {
+                                 const DetectionRows &to) {
   if (threadIdx.x == 0) {
     to.index[row] = detections.index[slot];
     ((Box *)to.box)[row] = box_rows(&detections.box)[slot];
@@ -203,7 +203,7 @@ static __device__ void write_row(const Boxes &detections, const Tensor &probs, c
 // Everything the host reads of a batch. Grid as mask_toggles_kernel's.
 static __global__ void __launch_bounds__(BLOCK)
     detections_write_kernel(MaskPaste p, const ImageInfo *images, const __grid_constant__ Boxes detections,
-                            const __grid_constant__ Tensor probs, MaskRuns runs, FoundRows to) {
+                            const __grid_constant__ Tensor probs, MaskRuns runs, DetectionRows to) {
   extern __shared__ float shared[];
   __shared__ uint32_t kept[WARPS][CACHED * 32];
   int slot = blockIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
@@ -228,7 +228,7 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 extern "C" void cuda_detections_write(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
-                                      const Tensor *probs, const MaskRuns *runs, const FoundRows *to) {
+                                      const Tensor *probs, const MaskRuns *runs, const DetectionRows *to) {
   if (dev->measuring) return;
   map_words(probs);
   const int rows = detections->groups * detections->capacity;

@@ -286,7 +286,7 @@ CudnnPlan cudnn_plan(Device *dev, ConvOp op, const Conv *conv, const Tensor *x, 
 
 static bool supports(Device *dev, ConvOp, const Conv *, const Tensor *, const Tensor *) { return cudnn_available(dev); }
 
-// Said once; silence would pass our figures off as cuDNN's.
+// Statistic once; silence would pass our figures off as cuDNN's.
 static const Rung *instead(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   static const char *const names[CONV_OPS] = {"forward", "dgrad", "wgrad"};
   if (!cudnn_of(dev)->told)

@@ -31,7 +31,7 @@ static size_t lay_out_runs(const Detector *d, char *block, MaskRuns *runs) {
 
 static size_t lay_out_slot(const Detector *d, const Device *dev, char *block, DetectorSlot *s) {
   const size_t real = dtype_size(dev->real);
-  FoundRows *r = &s->rows;
+  DetectionRows *r = &s->rows;
   size_t at = 0;
   r->count = part_of(block, &at, d->groups * sizeof *r->count);
   s->counter = part_of(block, &at, MAX_COUNTERS * sizeof *s->counter);
@@ -208,7 +208,7 @@ static Rle paste_here(const Engine *e, const Detector *d, const DetectorSlot *s,
 }
 
 static Detection detection_of(const Engine *e, const DetectorSlot *s, int row, int image, float threshold) {
-  const FoundRows *r = &s->rows;
+  const DetectionRows *r = &s->rows;
   const ImageInfo *info = &s->info[image];
   const double ratio[] = {(double)info->w / info->rw, (double)info->h / info->rh};
   Detection to = {.image = image,

@@ -48,7 +48,7 @@ void detections_free(Detections *d);
 // Host memory for the detections of a batch.
 typedef struct DetectorSlot {
   char *block; // page-locked; contains the following
-  FoundRows rows;
+  DetectionRows rows;
   int *counter;     // [MAX_COUNTERS]
   ImageInfo *info;  // [groups] images of the batch
   Detection *items; // [rows]

@@ -227,7 +227,7 @@ static ReportPicture picture_of(const Dataset *d, const ImageQuality *q, const G
                                xasprintf("quality %.2f: %d correct, %d missed, %d false positive%s (score ≥ %g)%s",
                                          q->quality, q->pairs, q->fn, q->fp, q->fp == 1 ? "" : "s", score, drawn),
                            .truth = thumbnail_truth(&t, d, q->image),
-                           .found = thumbnail_found(&t, d, g->result + first, MIN(n ? n : all, MOST_DRAWN))};
+                           .found = thumbnail_detections(&t, d, g->result + first, MIN(n ? n : all, MOST_DRAWN))};
   thumbnail_close(&t);
   return p;
 }

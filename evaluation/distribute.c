@@ -172,7 +172,7 @@ static ExchangeEnd end_exchange_on_0(DistributeState *v, Err *err) {
 // ---- all ranks ----------------------------------------------------------------------------------------------------
 
 // Ends an exchange; every rank gets rank 0's decision.
-static ExchangeEnd end_round(DistributeState *v, Err *err) {
+static ExchangeEnd agree_on_end(DistributeState *v, Err *err) {
   ExchangeEnd end = EXCHANGE_FULL;
   if (comm_rank(v->comm) == 0)
     end = end_exchange_on_0(v, err);
@@ -216,7 +216,7 @@ bool distribute_batches(Comm *comm, const Dataset *d, const LoaderOptions *optio
   ExchangeEnd end = EXCHANGE_FULL;
   while (end == EXCHANGE_FULL) {
     pack_exchange(&v);
-    end = end_round(&v, &why);
+    end = agree_on_end(&v, &why);
   }
   if (work->drop) work->drop(work->context);
   loader_close(v.loader);

@@ -7,7 +7,7 @@
 #include "inference/networks.h"
 #include "lib/inspect.h"
 
-typedef struct Rounds { // repeated passes over a data set
+typedef struct Repetition { // repeated passes over a data set
   maskrcnn *handle;
   const Engine *engine; // the handle's; changes only while a batch is in flight
   BatchQueue *queue;
@@ -17,7 +17,7 @@ typedef struct Rounds { // repeated passes over a data set
   char *text;     // memory for the strings of a batch's masks
   size_t room;
   int64_t counter[MAX_COUNTERS]; // counters of all previous batches
-} Rounds;
+} Repetition;
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ static Rle rle_of(const maskrcnn_rle *m) {
 
 // Writes the COCO strings of an image's masks, one after the other, into reused memory; returns the total of their
 // pixels. Single-threaded: the loader uses the other cores, and waiting for one would take longer than the work.
-static double write_strings(Rounds *r, const maskrcnn_detections *found) {
+static double write_strings(Repetition *r, const maskrcnn_detections *found) {
   size_t need = 0, at = 0;
   double pixels = 0;
   for (int i = 0; i < found->n; i++) {
@@ -44,7 +44,7 @@ static double write_strings(Rounds *r, const maskrcnn_detections *found) {
 }
 
 // Converts a batch's results; classes need no conversion.
-static void finish_batch(Rounds *r, BenchStep *out) {
+static void finish_batch(Repetition *r, BenchStep *out) {
   QueuedBatch *b = batches_next(r->queue);
   for (int i = 0; i < b->images; i++) {
     const maskrcnn_detections *found = networks_result(b->results, i)->detections;
@@ -56,7 +56,7 @@ static void finish_batch(Rounds *r, BenchStep *out) {
   queue_release(r->queue, b);
 }
 
-static void take_counters(Rounds *r, BenchStep *out) {
+static void take_counters(Repetition *r, BenchStep *out) {
   int64_t counter[MAX_COUNTERS];
   inspect_counters(r->handle, counter);
   for (int k = 0; k < MAX_COUNTERS; k++) {
@@ -67,7 +67,7 @@ static void take_counters(Rounds *r, BenchStep *out) {
 
 // ---- steps ------------------------------------------------------------------------------------------------------
 
-static const Batch *next_batch(Rounds *r, Err *err) {
+static const Batch *next_batch(Repetition *r, Err *err) {
   while (r->loader || (r->loader = loader_open(r->d, &r->options, err))) {
     const Batch *batch = loader_next(r->loader, err);
     if (batch || err->msg[0]) return batch;
@@ -81,7 +81,7 @@ static const Batch *next_batch(Rounds *r, Err *err) {
 // latency is measured, it is started once the decoders sleep, so that the images are in memory.
 static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) {
   (void)i;
-  Rounds *r = context;
+  Repetition *r = context;
   const double start = now_seconds();
   const Batch *batch = next_batch(r, err);
   if (!batch) return false;
@@ -96,7 +96,7 @@ static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) 
 }
 
 static bool on_engine(void *context, void (*what)(Engine *e, void *argument), void *argument, Err *err) {
-  const Rounds *r = context;
+  const Repetition *r = context;
   return inspect_engine(r->handle, what, argument) == MASKRCNN_OK || err_set(err, "%s", maskrcnn_message(r->handle));
 }
 
@@ -111,7 +111,7 @@ bool infer_benchmark(BatchQueue *q, maskrcnn *handle, const InferOptions *o, Com
                                 .profile = o->profile,
                                 .energy = o->energy};
   Engine *engine = NULL;
-  Rounds r = {.handle = handle, .queue = q, .d = d};
+  Repetition r = {.handle = handle, .queue = q, .d = d};
   if (inspect_engine(r.handle, see_engine, &engine) != MASKRCNN_OK)
     return err_set(err, "%s", maskrcnn_message(r.handle));
   r.engine = engine;

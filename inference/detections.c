@@ -203,7 +203,7 @@ static void close_sink(Sink *sink) {
   free(s);
 }
 
-// ---- results ---------------------------------------------------------------------------------------------
+// ---- results ----------------------------------------------------------------------------------------------------
 
 // The detections of an image or a tile, as result files have them; masks are borrowed. The caller frees them.
 static CocoResult *results_of(const Sink *sink, int64_t image_id, const maskrcnn_detections *d) {
@@ -257,11 +257,12 @@ static void count_image(DetectionSink *s, bool at_limit) {
 static CocoResults join_tiles(DetectionSink *s, int64_t image_id, const void *results, int h, int w) {
   const TilePlan plan_of_tiles = networks_tiles(s->sink.run->o, h, w);
   const int tiles = tiles_count(&plan_of_tiles);
-  TileFound *found = xcalloc((size_t)tiles, sizeof *found);
+  TileDetections *found = xcalloc((size_t)tiles, sizeof *found);
   bool at_limit = false;
   for (int i = 0; i < tiles; i++) {
     const maskrcnn_detections *d = networks_result(results, i)->detections;
-    found[i] = (TileFound){.tile = tiles_at(&plan_of_tiles, i), .items = results_of(&s->sink, image_id, d), .n = d->n};
+    found[i] =
+        (TileDetections){.tile = tiles_at(&plan_of_tiles, i), .items = results_of(&s->sink, image_id, d), .n = d->n};
     at_limit |= reaches_limit(&s->sink, found[i].items, found[i].n);
   }
   count_image(s, at_limit);
@@ -296,7 +297,7 @@ static void write_extras(DetectionSink *s, const Decoded *image, const CocoResul
 }
 
 // Writes the requested detections of an image.
-static void take_found(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
+static void write_detections(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
   DetectionOutput *f = &s->output;
   DrawItem *item = items_of(s, found, n);
   line_print(stdout, "%s: %d detections, %d above %.2f", image->path, n, detection_output_shown(item, n),
@@ -317,13 +318,13 @@ static void take(Sink *sink, const Decoded *image, const void *results, int in_b
   const int64_t id = image->number + 1;
   if (networks_tiled(sink->run->o, im->h, im->w)) {
     CocoResults joined = join_tiles(s, id, results, im->h, im->w);
-    take_found(s, image, joined.items, choice_apply(&s->choice, joined.items, joined.n));
+    write_detections(s, image, joined.items, choice_apply(&s->choice, joined.items, joined.n));
     coco_results_free(&joined);
   } else {
     const maskrcnn_detections *d = networks_result(results, in_batch)->detections;
     CocoResult *found = results_of(sink, id, d);
     count_image(s, reaches_limit(sink, found, d->n));
-    take_found(s, image, found, choice_apply(&s->choice, found, d->n));
+    write_detections(s, image, found, choice_apply(&s->choice, found, d->n));
     free(found);
   }
   sink->done++;

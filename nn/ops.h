@@ -244,7 +244,7 @@ typedef struct MaskRuns {
 } MaskRuns;
 
 // Detections of a batch, compacted, in memory of the host that the device writes (device_host_alloc).
-typedef struct FoundRows {
+typedef struct DetectionRows {
   int *count;      // [groups] how many there are
   int *index;      // [rows] as Boxes'
   void *box;       // [rows, 4] real
@@ -252,7 +252,7 @@ typedef struct FoundRows {
   int *runs;       // [rows] MaskRuns.count
   int64_t *first;  // [rows] MaskRuns.first
   uint32_t *words; // [MaskRuns.room] runs, or probabilities
-} FoundRows;
+} DetectionRows;
 
 // ---- losses, optimiser ----------------------------------------------------------------------------------------------
 
@@ -495,7 +495,7 @@ struct Ops {
                     const Tensor *probs, const MaskRuns *runs);
   // Writes detections and runs to the host, after mask_runs of the same arguments.
   void (*detections_write)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
-                           const Tensor *probs, const MaskRuns *runs, const FoundRows *to);
+                           const Tensor *probs, const MaskRuns *runs, const DetectionRows *to);
 
   // stats [2] real: L2 norm of g (times 1 / loss scale, hyper[4]); 1 if g and loss[0 … losses) are all finite, else 0.
   void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,

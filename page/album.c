@@ -36,7 +36,7 @@ typedef struct Group {
 static int category_of(const Diagnosis *f, const Object *o) { return f->classes ? o->label : o->label - 1; }
 
 static bool in_group(const Group *g, const Diagnosis *f, int i) {
-  const FoundSplit *s = &f->split[g->split];
+  const DiagnosisSplit *s = &f->split[g->split];
   const Dataset *d = s->data;
   if (g->defect >= 0) return s->defects[d->image[i]] >> g->defect & 1;
   for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++)
@@ -73,10 +73,10 @@ static int choose_in_turn(Group *groups, int n, const Diagnosis *f, uint8_t **ch
 // Images with a defect (at most half, if there are others), then some of every category, then any.
 static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
   int categories = 0, wrong = 0, right = 0;
-  for (int s = 0; s < FOUND_SPLITS; s++) categories += f->split[s].data ? f->split[s].data->coco.num_categories : 0;
-  Group *defects = xmalloc((size_t)FOUND_SPLITS * (size_t)f->defect_types.n * sizeof *defects);
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) categories += f->split[s].data ? f->split[s].data->coco.num_categories : 0;
+  Group *defects = xmalloc((size_t)DIAGNOSIS_SPLITS * (size_t)f->defect_types.n * sizeof *defects);
   Group *defect_types = xmalloc((size_t)categories * sizeof *defect_types);
-  for (int s = 0; s < FOUND_SPLITS; s++) {
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
     if (!f->split[s].data) continue;
     for (int k = 0; k < f->defect_types.n; k++) defects[wrong++] = (Group){s, k, -1, 0};
     for (int k = 0; k < f->split[s].data->coco.num_categories; k++) defect_types[right++] = (Group){s, -1, k, 0};
@@ -84,7 +84,7 @@ static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
   int count = choose_in_turn(defects, wrong, f, chosen, (max + 1) / 2);
   count += choose_in_turn(defect_types, right, f, chosen, max - count);
   count += choose_in_turn(defects, wrong, f, chosen, max - count);
-  for (int s = 0; s < FOUND_SPLITS; s++)
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
     for (int i = 0; f->split[s].data && i < f->split[s].data->num_images && count < max; i++)
       if (!chosen[s][i]) {
         chosen[s][i] = 1;
@@ -104,7 +104,7 @@ typedef struct AlbumImage {
 
 // [[category, count], …] of an image.
 static char *objects_json(const Diagnosis *f, const AlbumImage *w) {
-  const FoundSplit *s = &f->split[w->split];
+  const DiagnosisSplit *s = &f->split[w->split];
   const Dataset *d = s->data;
   char *text;
   size_t size;
@@ -126,7 +126,7 @@ static char *objects_json(const Diagnosis *f, const AlbumImage *w) {
 }
 
 static void record_wrong(Record *r, const Diagnosis *f, const AlbumImage *w) {
-  const FoundSplit *s = &f->split[w->split];
+  const DiagnosisSplit *s = &f->split[w->split];
   char wrong[256] = "[";
   int used = 1;
   for (int k = 0; k < f->defect_types.n; k++)
@@ -198,14 +198,14 @@ static bool write_some(Document *to, const Diagnosis *f, AlbumImage *some, int n
 bool album_write(Document *to, const Diagnosis *f, int max, PictureFolder *folder, Err *err) {
   enum { AT_A_TIME = 32 };
   AlbumImage some[AT_A_TIME] = {0};
-  uint8_t *chosen[FOUND_SPLITS];
+  uint8_t *chosen[DIAGNOSIS_SPLITS];
   int n = 0;
   bool ok = true, first = true;
-  for (int s = 0; s < FOUND_SPLITS; s++)
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
     chosen[s] = xcalloc(f->split[s].data ? (size_t)f->split[s].data->num_images : 0, 1);
   choose(f, chosen, max);
   document_jsons(to, "[");
-  for (int s = 0; s < FOUND_SPLITS; s++)
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
     for (int i = 0; ok && f->split[s].data && i < f->split[s].data->num_images; i++) {
       if (!chosen[s][i]) continue;
       some[n].split = s;
@@ -217,6 +217,6 @@ bool album_write(Document *to, const Diagnosis *f, int max, PictureFolder *folde
   ok = ok && write_some(to, f, some, n, &first, folder, err);
   document_jsons(to, "]");
   for (int k = 0; k < AT_A_TIME; k++) record_free(&some[k].says);
-  for (int s = 0; s < FOUND_SPLITS; s++) free(chosen[s]);
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) free(chosen[s]);
   return ok;
 }

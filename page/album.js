@@ -1,14 +1,14 @@
 // The album of a data set: pictures with their masks, filtered by split, category and defect; arrow keys leaf through.
 
-// facts.images: [{split, id, file, w, h, objects: [[category, count]], wrong: [kind], note, src}], where split,
-// category and kind are indices into facts.splits, categories and kinds.
+// facts.images: [{split, id, file, w, h, objects: [[category, count]], wrong: [defect type], note, src}], where split,
+// category and defect type are indices into facts.splits, categories and defect_types.
 function album(facts) {
   let shown = [], at = 0;
   const choice = {
     split: filter("split", "all splits", facts.splits.map(s => s.name), im => [im.split]),
     category: filter(facts.classes ? "class" : "category", facts.classes ? "all classes" : "all categories",
                      facts.categories.map(c => c.name), im => im.objects.map(o => o[0])),
-    wrong: filter("error", "all images", facts.kinds, im => im.wrong),
+    wrong: filter("error", "all images", facts.defect_types, im => im.wrong),
   };
   const place = el("output"), frame = el("div.frame"), strip = el("div.strip");
   const file = el("b"), where = el("span.faint"), objects = el("div.faint.clamp"), wrong = el("ul.flaws");
@@ -46,7 +46,7 @@ function album(facts) {
     where.textContent = `${facts.splits[im.split].name}, image ${im.id}, ${im.w} × ${im.h}`;
     const names = im.objects.map(([c, n]) => facts.classes ? `class ${facts.categories[c].name}` : `${facts.categories[c].name}: ${n}`);
     objects.textContent = objects.title = names.join(", ") || "no object";
-    add(wrong, [im.wrong.map(k => el("li", `${facts.kinds[k]}: ${facts.treatments[k]}`)), im.note && el("li", im.note)]);
+    add(wrong, [im.wrong.map(k => el("li", `${facts.defect_types[k]}: ${facts.treatments[k]}`)), im.note && el("li", im.note)]);
   }
 
   function step(by) { if (shown.length) show((at + by + shown.length) % shown.length); }

@@ -1,6 +1,6 @@
 // The doctor's page: the terminal's report, histograms, and the album.
 
-// ---- findings ---------------------------------------------------------------------------------------------------------
+// ---- results ----------------------------------------------------------------------------------------------------------
 
 function hints(facts) {
   const n = facts.hurts.length;
@@ -49,7 +49,7 @@ const MOST_ROWS = 30;
 
 // A row for each category with a bar for each split, whose length is the category's share of the split's objects.
 function categoryBars(facts, open) {
-  const what = facts.classes ? "images" : "objects", kind = facts.classes ? "class" : "category";
+  const what = facts.classes ? "images" : "objects", noun = facts.classes ? "class" : "category";
   const sums = open.map(s => total(facts.categories.map(c => Math.max(c.counts[s], 0))));
   const share = (c, i) => sums[i] ? Math.max(c.counts[open[i]], 0) / sums[i] : 0;
   const longest = Math.max(...facts.categories.flatMap(c => open.map((_, i) => share(c, i))), 1e-9);
@@ -58,7 +58,7 @@ function categoryBars(facts, open) {
   const orders = [...names.map((name, i) => [`most in ${name} first`, (a, b) => b.counts[open[i]] - a.counts[open[i]]]),
                   [`by ${facts.classes ? "number" : "id"}`, (a, b) => a.id - b.id], ["by name", (a, b) => a.name.localeCompare(b.name)]];
   const order = withAttributes(el("select", orders.map(([text], i) => new Option(text, i))), {"aria-label": "order"});
-  const find = withAttributes(el("input"), {type: "search", placeholder: `find a ${kind}`, "aria-label": `find a ${kind}`});
+  const find = withAttributes(el("input"), {type: "search", placeholder: `find a ${noun}`, "aria-label": `find a ${noun}`});
   const body = el("tbody"), more = el("button.more"), note = el("p.faint");
   let all = false;
 
@@ -69,7 +69,7 @@ function categoryBars(facts, open) {
   }
 
   function row(c) {
-    const name = withAttributes(el("th", el("span.clamp", c.name)), {scope: "row", title: `${kind} ${c.id}: ${c.name}`});
+    const name = withAttributes(el("th", el("span.clamp", c.name)), {scope: "row", title: `${noun} ${c.id}: ${c.name}`});
     return el("tr", name, el("td.bars", open.map((_, i) => bar(c, i))),
       open.map(s => el("td.n", c.counts[s] < 0 ? "–" : c.counts[s].toLocaleString("en"))),
       measured && [el("td.n.wide", c.images.toLocaleString("en")), el("td.n.wide", c.size ? c.size.toFixed(0) : "–")]);
@@ -91,7 +91,7 @@ function categoryBars(facts, open) {
     fill();
   };
   fill();
-  const head = [kind, "share of the split", ...names.map(name => `${what} in ${name}`),
+  const head = [noun, "share of the split", ...names.map(name => `${what} in ${name}`),
                 ...(measured ? ["training images", "median size after resizing, px"] : [])];
   return el("div", facts.categories.length > 1 && el("div.choice", order, facts.categories.length > MOST_ROWS && find),
     el("div.scroll", el("table.categories", el("thead", el("tr", head.map((text, i) => el(i > 1 + open.length ? "th.n.wide" : i > 1 ? "th.n" : "th", text)))), body)), note, more);

@@ -43,7 +43,7 @@ static void record_limits(Record *r) {
 }
 
 // If there is no such split, the name is null.
-static void record_split(RecordList *l, const FoundSplit *s) {
+static void record_split(RecordList *l, const DiagnosisSplit *s) {
   const Histograms *h = &s->histograms;
   Record *r = &l->item;
   RecordList said = {0};
@@ -51,10 +51,10 @@ static void record_split(RecordList *l, const FoundSplit *s) {
   record_str(r, "name", s->name);
   record_str(r, "stop", s->stop);
   record_bool(r, "open", s->data != NULL);
-  for (int i = 0; i < s->num_said; i++) {
+  for (int i = 0; i < s->num_statistics; i++) {
     record_begin(&said.item);
-    record_str(&said.item, "name", s->said[i].name);
-    record_str(&said.item, "text", s->said[i].text);
+    record_str(&said.item, "name", s->statistic[i].name);
+    record_str(&said.item, "text", s->statistic[i].text);
     record_list_add(&said);
   }
   record_list_end(&said, r, "said");
@@ -73,11 +73,11 @@ static void record_split(RecordList *l, const FoundSplit *s) {
 static void record_categories(Record *r, const Diagnosis *f) {
   RecordList l = {0};
   for (int i = 0; i < f->categories; i++) {
-    const FoundCategory *c = &f->category[i];
+    const DiagnosisCategory *c = &f->category[i];
     record_begin(&l.item);
     record_str(&l.item, "name", c->name);
     record_int(&l.item, "id", c->id);
-    record_counts(&l.item, "counts", c->count, NULL, FOUND_SPLITS);
+    record_counts(&l.item, "counts", c->count, NULL, DIAGNOSIS_SPLITS);
     record_int(&l.item, "images", c->images);
     record_num(&l.item, "size", f->classes ? NAN : float_decimal((float)c->size));
     record_list_add(&l);
@@ -87,8 +87,8 @@ static void record_categories(Record *r, const Diagnosis *f) {
 
 static void record_wrong(Record *r, const Diagnosis *f) {
   RecordList l = {0};
-  for (size_t i = 0; i < f->num_wrong; i++) {
-    const FoundWrong *w = &f->wrong[i];
+  for (size_t i = 0; i < f->num_defects; i++) {
+    const DiagnosisDefect *w = &f->defect[i];
     int details = 0;
     while (details < COUNT(w->detail) && w->detail[details]) details++;
     record_begin(&l.item);
@@ -112,16 +112,16 @@ static void record_diagnosis(Record *r, const Diagnosis *f) {
   record_bool(r, "sound", f->sound);
   record_str(r, "unseen", f->unseen);
   record_str(r, "absent", f->absent);
-  for (int s = 0; s < FOUND_SPLITS; s++) record_split(&splits, &f->split[s]);
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) record_split(&splits, &f->split[s]);
   record_list_end(&splits, r, "splits");
   record_wrong(r, f);
-  record_strings(r, "hurts", (const char *const *)f->hurt, (int)f->num_hurts);
+  record_strings(r, "hurts", (const char *const *)f->concern, (int)f->num_concerns);
   record_str(r, "command", f->command);
   record_str(r, "note", f->note);
   record_limits(r);
   record_int(r, "small", SIZE_SMALL_BINS);
   record_categories(r, f);
-  record_strings(r, "kinds", f->defect_types.what, f->defect_types.n);
+  record_strings(r, "defect_types", f->defect_types.what, f->defect_types.n);
   record_strings(r, "treatments", f->defect_types.treatment, f->defect_types.n);
 }
 

@@ -45,7 +45,7 @@ allowed() {
     lib/*) echo 'lib/|include/|engine/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;
     docs/*) echo 'docs/|base/' ;; # the course's exercises
     examples/*) echo 'nothing: they know <maskrcnn\.h>' ;;
-    inference/*) echo 'inference/|include/|lib/(canvases|inspect|kinds)[.]h|evaluation/|engine/|comm/|models/|weights/|data/|nn/|base/' ;;
+    inference/*) echo 'inference/|include/|lib/(canvases|inspect)[.]h|evaluation/|engine/|comm/|models/|weights/|data/|nn/|base/' ;;
     tools/shapes.c) echo 'classification/data/shapes_classes\.h|data/|base/' ;; # also makes classification sets
     tools/*) echo 'tools/|page/|models/|weights/|data/|nn/|base/' ;;
     lab/*) echo '[a-z]+/' ;; # measures anything; nothing includes it
@@ -74,8 +74,8 @@ done >>"$report"
 # Every reference has its kernels and vice versa; only cuda/machine.cu has no counterpart.
 for file in $(sources | grep -E '^(cpu|cuda)/[a-z_]+\.(c|cu)$'); do
   stem=${file#*/} && stem=${stem%.*}
-  case $file in cpu/*) twin=cuda/$stem.cu ;; *) twin=cpu/$stem.c ;; esac
-  [ -e "$twin" ] || [ "$file" = cuda/machine.cu ] || echo "$file:1: its twin $twin is missing" >>"$report"
+  case $file in cpu/*) counterpart=cuda/$stem.cu ;; *) counterpart=cpu/$stem.c ;; esac
+  [ -e "$counterpart" ] || [ "$file" = cuda/machine.cu ] || echo "$file:1: its counterpart $counterpart is missing" >>"$report"
 done
 
 # A lesson must be short: with the headers it includes from the lessons' and the convolutions' folders, except wrappers

@@ -198,7 +198,7 @@ static char *as_json(const Checkup *c, const DoctorOptions *o) {
   record_bool(&r, "sound", c->sound);
   record_split(&r, "train", &c->train, false);
   if (c->val.name) record_split(&r, "val", &c->val, true);
-  record_strings(&r, "hurts", (const char *const *)c->advice.hurts, c->advice.num_hurts);
+  record_strings(&r, "hurts", (const char *const *)c->advice.concerns, c->advice.num_concerns);
   record_str(&r, "flags", c->advice.flags);
   char *json = xstrdup(record_end(&r));
   record_free(&r);
@@ -210,7 +210,7 @@ static char *as_json(const Checkup *c, const DoctorOptions *o) {
 // The page must not overwrite an input file. Label files of IDX sets are safe: no page has such a name.
 static void check_page(const char *path, const Diagnosis *f) {
   FileSet inputs = {0};
-  for (int s = 0; s < FOUND_SPLITS; s++) {
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
     const Dataset *d = f->split[s].data;
     if (d) file_set_add(&inputs, d->coco.path);
     for (int i = 0; d && !d->gray && i < d->num_images; i++) {

@@ -4,7 +4,7 @@
 #include "base/wrap.h"
 
 // The image's class, and the map from the canvas, which the image fills.
-static int64_t write_class(const Dataset *d, const Placing *p) {
+static int64_t write_class(const Dataset *d, const ImageSlot *p) {
   Batch *b = p->batch;
   ImageInfo *info = &b->info[p->position];
   const Size canvas = {p->canvas_h, p->canvas_w};

@@ -62,36 +62,38 @@ static const char *file_of(const ClassSplit *s, int i) { return s->data.coco.ima
 
 // ---- the page -----------------------------------------------------------------------------------------------------
 
-static void say_split(FoundSplit *f, const ClassSplit *s) {
+static void say_split(DiagnosisSplit *f, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   const Canvas *canvas = &s->data.canvas[0];
   const int images = s->data.num_images, classes = s->data.classes;
   if (v->least.h == v->most.h && v->least.w == v->most.w)
-    found_say(f, "images", "%d of %d classes; all %d x %d px", images, classes, v->most.w, v->most.h);
+    diagnosis_add_statistic(f, "images", "%d of %d classes; all %d x %d px", images, classes, v->most.w, v->most.h);
   else
-    found_say(f, "images", "%d of %d classes; median %d x %d px, smallest %d x %d px, largest %d x %d px", images,
-              classes, v->median.w, v->median.h, v->least.w, v->least.h, v->most.w, v->most.h);
-  found_say(f, "canvas", "%d x %d", canvas->w, canvas->h);
-  if (v->decode_ms > 0) found_say(f, "decoding", "%.1f ms per image (one core)", v->decode_ms);
+    diagnosis_add_statistic(f, "images", "%d of %d classes; median %d x %d px, smallest %d x %d px, largest %d x %d px",
+                            images, classes, v->median.w, v->median.h, v->least.w, v->least.h, v->most.w, v->most.h);
+  diagnosis_add_statistic(f, "canvas", "%d x %d", canvas->w, canvas->h);
+  if (v->decode_ms > 0) diagnosis_add_statistic(f, "decoding", "%.1f ms per image (one core)", v->decode_ms);
 }
 
 static void say_pair(Diagnosis *f, const ClassSplit *s, int image, const ClassSplit *of, int other) {
-  found_detail(f, "first: %s (%s), as %s (%s)", file_of(s, image),
-               s->data.coco.categories[s->data.object[image].label].name, file_of(of, other),
-               of->data.coco.categories[of->data.object[other].label].name);
+  diagnosis_add_detail(f, "first: %s (%s), as %s (%s)", file_of(s, image),
+                       s->data.coco.categories[s->data.object[image].label].name, file_of(of, other),
+                       of->data.coco.categories[of->data.object[other].label].name);
 }
 
 static void say_wrong(Diagnosis *f, int split, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   if (s->data.bad_images)
-    found_wrong(f, split, "image files of unknown size", s->data.bad_images, "left out; standard error lists them");
+    diagnosis_add_defect(f, split, "image files of unknown size", s->data.bad_images,
+                         "left out; standard error lists them");
   if (v->unreadable) {
-    found_wrong(f, split, class_defects[CLASS_UNREADABLE].what, v->unreadable,
-                class_defects[CLASS_UNREADABLE].treatment);
-    found_detail(f, "first: %s", v->reason);
+    diagnosis_add_defect(f, split, class_defects[CLASS_UNREADABLE].what, v->unreadable,
+                         class_defects[CLASS_UNREADABLE].treatment);
+    diagnosis_add_detail(f, "first: %s", v->reason);
   }
   if (v->conflicts) {
-    found_wrong(f, split, class_defects[CLASS_CONFLICT].what, v->conflicts, class_defects[CLASS_CONFLICT].treatment);
+    diagnosis_add_defect(f, split, class_defects[CLASS_CONFLICT].what, v->conflicts,
+                         class_defects[CLASS_CONFLICT].treatment);
     say_pair(f, s, v->conflict[0], s, v->conflict[1]);
   }
 }
@@ -106,7 +108,7 @@ static void hurt_by_rare(Diagnosis *f, const ClassSplit *train) {
     first = i;
   }
   if (rare)
-    found_hurt(
+    diagnosis_add_concern(
         f, "classes with at most a tenth of the largest class's images: %d; the first is %s, with %d compared with %d",
         rare, train->data.coco.categories[first].name, count[first], most);
 }
@@ -115,14 +117,14 @@ static void hurt_by_split(Diagnosis *f, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   const int same = v->copies - v->conflicts;
   if (!s->open) return;
-  for (int i = 0; i < s->data.notes.n; i++) found_hurt(f, "%s", s->data.notes.line[i]);
-  if (same > 0) found_hurt(f, "duplicate images in %s: %d", s->name, same);
+  for (int i = 0; i < s->data.notes.n; i++) diagnosis_add_concern(f, "%s", s->data.notes.line[i]);
+  if (same > 0) diagnosis_add_concern(f, "duplicate images in %s: %d", s->name, same);
   if (v->small)
-    found_hurt(f, "%d images in %s are smaller than half the input size and will be upscaled more than 2x", v->small,
-               s->name);
+    diagnosis_add_concern(f, "%d images in %s are smaller than half the input size and will be upscaled more than 2x",
+                          v->small, s->name);
   if (s->data.others)
-    found_hurt(f, "files in %s that are ignored because they are not named .jpg, .jpeg or .png: %d", s->name,
-               s->data.others);
+    diagnosis_add_concern(f, "files in %s that are ignored because they are not named .jpg, .jpeg or .png: %d", s->name,
+                          s->data.others);
 }
 
 static void say_hurts(Diagnosis *f, const ClassCheckup *c) {
@@ -131,15 +133,16 @@ static void say_hurts(Diagnosis *f, const ClassCheckup *c) {
   hurt_by_split(f, &c->val);
   hurt_by_rare(f, &c->train);
   if (!c->train.data.gray && c->train.data.num_images < FEW) // there are no pretrained weights for grey images
-    found_hurt(f, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
-               c->train.data.num_images);
+    diagnosis_add_concern(f, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
+                          c->train.data.num_images);
   for (int i = 0; c->val.open && i < c->val.data.classes; i++) missing += c->val.survey.count[i] == 0;
-  if (missing) found_hurt(f, "classes without an image in %s: %d", c->val.name, missing);
-  if (!c->val.name) found_hurt(f, "no split val to evaluate on; --val-fraction 0.2 holds out a fifth of train");
+  if (missing) diagnosis_add_concern(f, "classes without an image in %s: %d", c->val.name, missing);
+  if (!c->val.name)
+    diagnosis_add_concern(f, "no split val to evaluate on; --val-fraction 0.2 holds out a fifth of train");
 }
 
 static void find_split(Diagnosis *f, int split, const ClassSplit *s) {
-  FoundSplit *found = &f->split[split];
+  DiagnosisSplit *found = &f->split[split];
   if (!s->name) return;
   found->name = xstrdup(s->name);
   if (*s->stop.msg) found->stop = xstrdup(s->stop.msg);
@@ -159,10 +162,10 @@ static void find_classes(Diagnosis *f, const ClassCheckup *c) {
   f->category = xcalloc((size_t)d->classes, sizeof *f->category);
   f->categories = d->classes;
   for (int i = 0; i < d->classes; i++)
-    f->category[i] = (FoundCategory){.name = d->coco.categories[i].name,
-                                     .id = i,
-                                     .count = {c->train.survey.count[i], c->val.open ? c->val.survey.count[i] : -1},
-                                     .images = c->train.survey.count[i]};
+    f->category[i] = (DiagnosisCategory){.name = d->coco.categories[i].name,
+                                         .id = i,
+                                         .count = {c->train.survey.count[i], c->val.open ? c->val.survey.count[i] : -1},
+                                         .images = c->train.survey.count[i]};
 }
 
 static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
@@ -173,7 +176,7 @@ static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
   find_split(f, 1, &c->val);
   find_classes(f, c);
   if (c->shared) {
-    found_wrong(f, -1, class_defects[CLASS_SHARED].what, c->shared, class_defects[CLASS_SHARED].treatment);
+    diagnosis_add_defect(f, -1, class_defects[CLASS_SHARED].what, c->shared, class_defects[CLASS_SHARED].treatment);
     say_pair(f, &c->val, c->first_shared[0], &c->train, c->first_shared[1]);
   }
   for (int k = 0; k < CLASS_DEFECTS; k++) {
@@ -188,7 +191,7 @@ static void find(Diagnosis *f, const ClassCheckup *c, const SourceSurvey *r) {
   free(dir);
 }
 
-// ---- JSON ---------------------------------------------------------------------------------------------------
+// ---- JSON ---------------------------------------------------------------------------------------------------------
 
 static void record_size(Record *r, const char *key, Size s) {
   char text[64];

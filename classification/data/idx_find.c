@@ -59,9 +59,9 @@ static bool find(const char *dir, const char *split, bool images, char **path, E
   DIR *d = opendir(dir);
   for (struct dirent *e; d && one && (e = readdir(d));) {
     if (!name_read(&n, e->d_name) || n.images != images || !is_of(e->d_name, n.stem, split)) continue;
-    const bool twins = best && n.gzip != of_best.gzip && n.stem == of_best.stem &&
-                       !strncmp(best, e->d_name, MIN(strlen(best), strlen(e->d_name)));
-    if (best && !twins) {
+    const bool is_tie = best && n.gzip != of_best.gzip && n.stem == of_best.stem &&
+                        !strncmp(best, e->d_name, MIN(strlen(best), strlen(e->d_name)));
+    if (best && !is_tie) {
       const bool first = strcmp(best, e->d_name) < 0;
       one = err_set(err, "%s: both %s and %s could be the %s of %s; remove one", dir, first ? best : e->d_name,
                     first ? e->d_name : best, images ? "images" : "labels", split);

@@ -96,7 +96,7 @@ static int smallest_that_holds(const Canvas *canvas, int count, Size size) {
 }
 
 // Assigns a canvas to each image and counts the images of each canvas.
-static void place_images(Canvas *canvas, int count, const Size *size, int n, uint8_t *canvas_of) {
+static void assign_canvases(Canvas *canvas, int count, const Size *size, int n, uint8_t *canvas_of) {
   for (int i = 0; i < count; i++) canvas[i].images = 0;
   for (int i = 0; i < n; i++) {
     canvas_of[i] = (uint8_t)smallest_that_holds(canvas, count, size[i]);
@@ -125,12 +125,12 @@ int canvas_choose(Canvas *canvas, int max, const Size *size, int n, uint8_t *can
     count--;
   }
   qsort(all, (size_t)count, sizeof *all, compare_canvas);
-  place_images(all, count, size, n, canvas_of);
+  assign_canvases(all, count, size, n, canvas_of);
   // A merged canvas loses the images that fit into smaller ones.
   int kept = 0;
   for (int i = 0; i < count; i++)
     if (all[i].images > 0) canvas[kept++] = all[i];
-  place_images(canvas, kept, size, n, canvas_of);
+  assign_canvases(canvas, kept, size, n, canvas_of);
   free(all);
   return kept;
 }

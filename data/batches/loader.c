@@ -171,15 +171,15 @@ static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
   info.flip = augmented && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < o->flip;
   b->index[position] = i;
   b->info[position] = info;
-  slot->words[position] = d->type->write(d, &(Placing){.batch = b,
-                                                       .position = position,
-                                                       .image = i,
-                                                       .canvas_h = canvas->h,
-                                                       .canvas_w = canvas->w,
-                                                       .resize = draw_resize(l, info.key),
-                                                       .augment = augmented ? &o->augment : NULL,
-                                                       .masks = o->masks,
-                                                       .scratch = &w->scratch});
+  slot->words[position] = d->type->write(d, &(ImageSlot){.batch = b,
+                                                         .position = position,
+                                                         .image = i,
+                                                         .canvas_h = canvas->h,
+                                                         .canvas_w = canvas->w,
+                                                         .resize = draw_resize(l, info.key),
+                                                         .augment = augmented ? &o->augment : NULL,
+                                                         .masks = o->masks,
+                                                         .scratch = &w->scratch});
   lap(w, LOADER_MASKS);
   return true;
 }

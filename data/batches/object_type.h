@@ -9,14 +9,14 @@
 struct Dataset; // data/batches/dataset.h
 
 // A usable image and its destination slot in a batch, whose info has its size, its key and whether it is flipped.
-typedef struct Placing {
+typedef struct ImageSlot {
   Batch *batch;
   int position, image, canvas_h, canvas_w;
   Resize resize;          // for this image in this epoch
   const Augment *augment; // NULL: not in this epoch
   bool masks;             // write masks
   Scratch *scratch;       // for temporary memory; reset by the call
-} Placing;
+} ImageSlot;
 
 typedef struct ObjectType {
   // Images are mapped to the canvas (Batch.affine), fill it, and may be augmented; otherwise they are resized to fit,
@@ -25,7 +25,7 @@ typedef struct ObjectType {
   int no_label; // label of a slot without an image
   // Writes the image's position on the canvas, and its objects. Masks go to the slot's words; offsets are relative to
   // its first word. Returns the number of words.
-  int64_t (*write)(const struct Dataset *d, const Placing *p);
+  int64_t (*write)(const struct Dataset *d, const ImageSlot *p);
   // Prints a few lines: the training data, what was left out, and the canvases.
   void (*print)(const struct Dataset *d, FILE *out);
 } ObjectType;

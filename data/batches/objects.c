@@ -45,7 +45,7 @@ static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Scratch *s
   return bitmap_words(window->h, window->w);
 }
 
-static int64_t write_objects(const Dataset *d, const Placing *p) {
+static int64_t write_objects(const Dataset *d, const ImageSlot *p) {
   Batch *b = p->batch;
   const int i = p->image, position = p->position;
   ImageInfo *info = &b->info[position];

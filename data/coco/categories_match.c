@@ -214,7 +214,7 @@ static int of_that_name(const CategoryMatch *m, const CategoryList *list, const 
 }
 
 // Refuses categories of the same name whose ids differ in the two lists: which is which cannot be told.
-static bool refuse_twins(const CategoryMatch *m, int i, Err *err) {
+static bool refuse_ambiguous(const CategoryMatch *m, int i, Err *err) {
   FewPairs there = {0}, here = {0};
   const int known = m->own_name[i].named ? of_that_name(m, m->known, m->known_name, i, &there) : 0;
   if (!known) return false;
@@ -231,7 +231,7 @@ static bool refuse(const CategoryMatch *m, Err *err) {
   FewPairs l = {0};
   for (int i = 0; i < m->own->n; i++) {
     if (m->to[i] >= 0 || !needed(m, i)) continue;
-    if (!l.n && refuse_twins(m, i, err)) return false;
+    if (!l.n && refuse_ambiguous(m, i, err)) return false;
     const int alike = l.n < SHOWN ? lookalike(m, i) : -1, k = namesake(m, i);
     char is[LABEL], there[LABEL];
     if (alike >= 0)
@@ -356,7 +356,7 @@ static int compare_names(const void *a, const void *b) {
 void categories_examine(const CategoryList *list, Notes *notes) {
   CategoryName *name = names_of(list);
   NameIndex *order = xcalloc((size_t)list->n, sizeof *order);
-  FewPairs twins = {0}, near = {0}, bare = {0};
+  FewPairs equal = {0}, near = {0}, bare = {0};
   for (int i = 0; i < list->n; i++) order[i] = (NameIndex){name[i].plain, i};
   for (int i = 0; i < list->n; i++)
     if (!name[i].named) list_add(&bare, "%lld", id_of(list, i));
@@ -365,14 +365,14 @@ void categories_examine(const CategoryList *list, Notes *notes) {
     const int a = order[p - 1].at, b = order[p].at;
     if (order[p].plain != order[p - 1].plain || !name[a].named) continue;
     if (name[a].exact == name[b].exact)
-      list_add(&twins, "%.80s (%lld, %lld)", name_of(list, a), id_of(list, a), id_of(list, b));
+      list_add(&equal, "%.80s (%lld, %lld)", name_of(list, a), id_of(list, a), id_of(list, b));
     else
       list_add(&near, "\"%.80s\" and \"%.80s\"", name_of(list, a), name_of(list, b));
   }
   char *text;
-  if (twins.n) {
+  if (equal.n) {
     notes_add(notes, "%s: categories with the same name stay separate; rename or merge them: %s", list->of,
-              text = list_end(&twins));
+              text = list_end(&equal));
     free(text);
   }
   if (near.n) {

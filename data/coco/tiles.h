@@ -29,11 +29,11 @@ PixelRect tiles_at(const TilePlan *p, int i); // row by row
 
 // The detections of a tile, by descending score: boxes in pixels of the tile, masks of its size. A detection whose mask
 // is empty or missing is compared by its box.
-typedef struct TileFound {
+typedef struct TileDetections {
   PixelRect tile;
   const CocoResult *items;
   int n;
-} TileFound;
+} TileDetections;
 // The objects of an image of h × w pixels, by descending score, in its pixels, with masks of its size; an object's
 // score is the best of its detections'. Free with coco_results_free.
-CocoResults tiles_merge(const TileFound *found, int tiles, int h, int w);
+CocoResults tiles_merge(const TileDetections *found, int tiles, int h, int w);

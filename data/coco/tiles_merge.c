@@ -18,7 +18,7 @@ typedef struct TileView {
 } TileView;
 
 typedef struct Views {
-  const TileFound *found;
+  const TileDetections *found;
   int tiles, h, w;
   TileView *items; // tile by tile
   int n;
@@ -75,7 +75,7 @@ static TileView view_of(const CocoResult *r, int tile, PixelRect at, int h, int 
   return v;
 }
 
-static void views_open(Views *v, const TileFound *found, int tiles, int h, int w) {
+static void views_open(Views *v, const TileDetections *found, int tiles, int h, int w) {
   int n = 0;
   for (int t = 0; t < tiles; t++) n += found[t].n;
   *v = (Views){.found = found,
@@ -203,7 +203,7 @@ static int compare_ranks(const void *a, const void *b) {
   return (p->view > q->view) - (p->view < q->view);
 }
 
-CocoResults tiles_merge(const TileFound *found, int tiles, int h, int w) {
+CocoResults tiles_merge(const TileDetections *found, int tiles, int h, int w) {
   Views all;
   views_open(&all, found, tiles, h, w);
   Rank *order = xmalloc((size_t)all.n * sizeof *order);

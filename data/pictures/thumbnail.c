@@ -102,7 +102,7 @@ Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
   return draw(t, items, masks, n);
 }
 
-Jpeg thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n) {
+Jpeg thumbnail_detections(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n) {
   DrawItem *items = xcalloc((size_t)n, sizeof *items);
   Rle *masks = xcalloc((size_t)n, sizeof *masks);
   for (int k = 0; k < n; k++) {

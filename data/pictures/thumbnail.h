@@ -20,4 +20,4 @@ void thumbnail_close(Thumbnail *t);
 // Small images are enlarged. Caller frees the bytes.
 Jpeg thumbnail_plain(const Thumbnail *t);
 Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i);
-Jpeg thumbnail_found(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n);
+Jpeg thumbnail_detections(const Thumbnail *t, const Dataset *d, const CocoResult *const *found, int n);

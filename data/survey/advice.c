@@ -7,14 +7,14 @@
 
 enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // few objects; most names in a sentence; least images of a run
 
-static void PRINTF_LIKE(2, 3) hurt(Advice *a, const char *fmt, ...) {
-  CHECK(a->num_hurts < COUNT(a->hurts));
+static void PRINTF_LIKE(2, 3) add_concern(Advice *a, const char *fmt, ...) {
+  CHECK(a->num_concerns < COUNT(a->concerns));
   char text[1024];
   va_list args;
   va_start(args, fmt);
   vsnprintf(text, sizeof text, fmt, args);
   va_end(args);
-  a->hurts[a->num_hurts++] = xstrdup(text);
+  a->concerns[a->num_concerns++] = xstrdup(text);
 }
 
 static double percent(int part, int whole) { return whole ? 100.0 * part / whole : 0; }
@@ -41,30 +41,34 @@ static const char *names_end(NameSentence *l) {
   return l->text;
 }
 
-// ---- what will hurt -------------------------------------------------------------------------------------------------
+// ---- concerns -------------------------------------------------------------------------------------------------------
 
 static void advise_sizes(Advice *a, const Split *t) {
   const Survey *s = &t->survey;
   const Coco *c = &t->data.coco;
   const int size = t->data.resize.size;
-  if (s->objects == 0) hurt(a, "no objects to train on: all images are background only");
+  if (s->objects == 0) add_concern(a, "no objects to train on: all images are background only");
   if (s->objects && s->size90 / s->scale50 <= 1)
-    hurt(a, "90 %% of the boxes are at most a pixel in size: are they normalized to 0..1? COCO boxes are in pixels");
+    add_concern(
+        a, "90 %% of the boxes are at most a pixel in size: are they normalized to 0..1? COCO boxes are in pixels");
   if (s->tiny) {
     NameSentence names = {0};
     for (int k = 0; k < c->num_categories; k++)
       if (2 * s->category[k].tiny > s->category[k].objects)
         add_name(&names, "%.40s %d of %d", c->categories[k].name, s->category[k].tiny, s->category[k].objects);
-    hurt(a, "objects smaller than %d pixels at --size %d, which are hard to learn: %d of %d (%.1f %%)%s%s", SURVEY_TINY,
-         size, s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "", names_end(&names));
+    add_concern(a, "objects smaller than %d pixels at --size %d, which are hard to learn: %d of %d (%.1f %%)%s%s",
+                SURVEY_TINY, size, s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "",
+                names_end(&names));
   }
   if (s->scale50 > 2)
-    hurt(a, "--size %d upscales the images %.1fx, which costs time and adds no information", size, (double)s->scale50);
+    add_concern(a, "--size %d upscales the images %.1fx, which costs time and adds no information", size,
+                (double)s->scale50);
   if (s->large)
-    hurt(a,
-         "images with at least 4 times as many pixels as training uses: %d, the largest %d x %d; downscaled files "
-         "decode faster",
-         s->large, s->image100.w, s->image100.h);
+    add_concern(
+        a,
+        "images with at least 4 times as many pixels as training uses: %d, the largest %d x %d; downscaled files "
+        "decode faster",
+        s->large, s->image100.w, s->image100.h);
 }
 
 static void advise_categories(Advice *a, const Split *t, const Split *v) {
@@ -81,24 +85,25 @@ static void advise_categories(Advice *a, const Split *t, const Split *v) {
     if (n > 0 && v && !*v->stop.msg && !scored) add_name(&unscored, "%.40s", name);
     if (n > t->survey.category[most].objects) most = k;
   }
-  if (few.n) hurt(a, "categories with fewer than %d objects in %s: %d (%s)", FEW, t->name, few.n, names_end(&few));
+  if (few.n)
+    add_concern(a, "categories with fewer than %d objects in %s: %d (%s)", FEW, t->name, few.n, names_end(&few));
   if (untrained.n)
-    hurt(a, "categories with objects in %s but none in %s: %d (%s)", v->name, t->name, untrained.n,
-         names_end(&untrained));
+    add_concern(a, "categories with objects in %s but none in %s: %d (%s)", v->name, t->name, untrained.n,
+                names_end(&untrained));
   if (unscored.n)
-    hurt(a, "categories without objects in %s, which are not scored: %d (%s)", v->name, unscored.n,
-         names_end(&unscored));
-  for (int i = 0; i < t->data.notes.n; i++) hurt(a, "%s", t->data.notes.line[i]);
-  for (int i = 0; v && i < v->data.notes.n; i++) hurt(a, "%s", v->data.notes.line[i]);
+    add_concern(a, "categories without objects in %s, which are not scored: %d (%s)", v->name, unscored.n,
+                names_end(&unscored));
+  for (int i = 0; i < t->data.notes.n; i++) add_concern(a, "%s", t->data.notes.line[i]);
+  for (int i = 0; v && i < v->data.notes.n; i++) add_concern(a, "%s", v->data.notes.line[i]);
   int n = c->num_categories ? t->survey.category[most].objects : 0;
   if (t->survey.used > 1 && n > t->survey.objects / 2)
-    hurt(a, "%.0f %% of all objects belong to one category, %.40s", percent(n, t->survey.objects),
-         c->categories[most].name);
+    add_concern(a, "%.0f %% of all objects belong to one category, %.40s", percent(n, t->survey.objects),
+                c->categories[most].name);
 }
 
 static void advise_limit(Advice *a, const Split *s) {
   char *text = detection_limit_data(&s->data, USUAL_DETECTIONS);
-  if (text) hurt(a, "%s: %s", s->name, text);
+  if (text) add_concern(a, "%s: %s", s->name, text);
   free(text);
 }
 
@@ -106,16 +111,16 @@ static void advise_room(Advice *a, const Split *t, int canvases) {
   const Survey *s = &t->survey;
   const Dataset *d = &t->data;
   if (s->crowded)
-    hurt(a,
-         "images with more than %d objects: %d; %.80s has the most, %d; each image of a batch then "
-         "reserves %.1f MB (%.1f MB for masks), twice on the device and three times on the host",
-         SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
-         1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
+    add_concern(a,
+                "images with more than %d objects: %d; %.80s has the most, %d; each image of a batch then "
+                "reserves %.1f MB (%.1f MB for masks), twice on the device and three times on the host",
+                SURVEY_CROWDED, s->crowded, d->coco.images[d->image[s->fullest]].file_name, d->max_objects,
+                1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
   advise_limit(a, t);
   double now = s->padding[canvases - 1], best = s->padding[MAX_CANVASES - 1];
   if (now > 0.1)
-    hurt(a, "padding: %.0f %% of all pixels with --canvases %d, %.0f %% with %d", 100 * now, canvases, 100 * best,
-         MAX_CANVASES);
+    add_concern(a, "padding: %.0f %% of all pixels with --canvases %d, %.0f %% with %d", 100 * now, canvases,
+                100 * best, MAX_CANVASES);
 }
 
 static int compare_keys(const void *a, const void *b) {
@@ -138,21 +143,23 @@ static void advise_files(Advice *a, const Split *t) {
   uint64_t *keys = sorted_keys(t, &n);
   for (int i = 1; i < n; i++) again += keys[i] == keys[i - 1];
   free(keys);
-  if (again) hurt(a, "duplicate image files in %s: %d", t->name, again);
+  if (again) add_concern(a, "duplicate image files in %s: %d", t->name, again);
   if (t->defects.turned && !t->data.upright)
-    hurt(a,
-         "images with an EXIF orientation, which training ignores as torchvision does: %d; if --html shows misplaced "
-         "masks, give --exif to doctor and train",
-         t->defects.turned);
+    add_concern(
+        a,
+        "images with an EXIF orientation, which training ignores as torchvision does: %d; if --html shows misplaced "
+        "masks, give --exif to doctor and train",
+        t->defects.turned);
 }
 
 static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
   const Dataset *d = &t->data;
   if (d->num_images < 1000)
-    hurt(a, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)", d->num_images);
+    add_concern(a, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
+                d->num_images);
   if (10 * d->without_objects >= d->coco.num_images && !keep_empty)
-    hurt(a, "images without objects, which are left out: %d of %d; train --keep-empty uses them as background",
-         d->without_objects, d->coco.num_images);
+    add_concern(a, "images without objects, which are left out: %d of %d; train --keep-empty uses them as background",
+                d->without_objects, d->coco.num_images);
 }
 
 static void advise_ids(Advice *a, const Split *s) {
@@ -160,10 +167,10 @@ static void advise_ids(Advice *a, const Split *s) {
   int zero = 0;
   for (int i = 0; i < c->num_anns; i++) zero += c->anns[i].id == 0;
   if (zero)
-    hurt(a,
-         "annotations of %s with id 0: %d; cocoeval and pycocotools count detections that match one as false "
-         "positives (train and infer do not); number annotations from 1",
-         s->name, zero);
+    add_concern(a,
+                "annotations of %s with id 0: %d; cocoeval and pycocotools count detections that match one as false "
+                "positives (train and infer do not); number annotations from 1",
+                s->name, zero);
 }
 
 // ---- flags ----------------------------------------------------------------------------------------------------------
@@ -246,7 +253,7 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
 }
 
 void advice_free(Advice *a) {
-  for (int i = 0; i < a->num_hurts; i++) free(a->hurts[i]);
+  for (int i = 0; i < a->num_concerns; i++) free(a->concerns[i]);
   free(a->flags);
   *a = (Advice){0};
 }

@@ -13,8 +13,8 @@ typedef struct Split { // a split of a data set, and everything known about it
 } Split;
 
 typedef struct Advice {
-  char *hurts[24]; // one sentence each
-  int num_hurts;
+  char *concerns[24]; // one sentence each
+  int num_concerns;
   char *flags; // for ./train: "--size …"
   int batch;   // batch size in the flags
 } Advice;

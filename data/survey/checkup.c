@@ -62,50 +62,51 @@ void checkup_free(Checkup *c) {
 
 // ---- saying ---------------------------------------------------------------------------------------------------------
 
-static void say_canvases(FoundSplit *f, const Split *s, int canvases) {
+static void say_canvases(DiagnosisSplit *f, const Split *s, int canvases) {
   char text[32 * MAX_CANVASES] = "";
   for (int i = 0, used = 0; i < s->data.num_canvases; i++)
     used += snprintf(text + used, sizeof text - (size_t)used, "%s %d x %d", i ? "," : "", s->data.canvas[i].w,
                      s->data.canvas[i].h);
-  found_say(f, "input", "resized %.2gx (median), padded to%s; %.0f %% of the pixels are padding",
-            (double)s->survey.scale50, text, 100 * s->survey.padding[canvases - 1]);
+  diagnosis_add_statistic(f, "input", "resized %.2gx (median), padded to%s; %.0f %% of the pixels are padding",
+                          (double)s->survey.scale50, text, 100 * s->survey.padding[canvases - 1]);
 }
 
-static void say_objects(FoundSplit *f, const Split *s) {
+static void say_objects(DiagnosisSplit *f, const Split *s) {
   const Survey *v = &s->survey;
   char most[64] = "", crowds[64] = "";
   if (v->objects) snprintf(most, sizeof most, "; at most %d per image", s->data.max_objects);
   if (s->data.crowds) snprintf(crowds, sizeof crowds, "; %d crowd annotations left out", s->data.crowds);
-  found_say(f, "objects", "%d in %d of %d categories%s%s", v->objects, v->used, s->data.coco.num_categories, most,
-            crowds);
+  diagnosis_add_statistic(f, "objects", "%d in %d of %d categories%s%s", v->objects, v->used,
+                          s->data.coco.num_categories, most, crowds);
   if (v->objects)
-    found_say(f, "object size", "%.0f / %.0f / %.0f px after resizing (10th, 50th, 90th percentile)", (double)v->size10,
-              (double)v->size50, (double)v->size90);
+    diagnosis_add_statistic(f, "object size", "%.0f / %.0f / %.0f px after resizing (10th, 50th, 90th percentile)",
+                            (double)v->size10, (double)v->size50, (double)v->size90);
 }
 
-static void say_split(FoundSplit *f, const Split *s, int canvases) {
+static void say_split(DiagnosisSplit *f, const Split *s, int canvases) {
   const Survey *v = &s->survey;
   char without[64] = "";
   if (s->data.without_objects) snprintf(without, sizeof without, "; %d without objects", s->data.without_objects);
-  found_say(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without, v->image50.w,
-            v->image50.h, v->image100.w, v->image100.h);
+  diagnosis_add_statistic(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without,
+                          v->image50.w, v->image50.h, v->image100.w, v->image100.h);
   say_canvases(f, s, canvases);
   say_objects(f, s);
-  if (s->defects.decode_ms > 0) found_say(f, "decoding", "%.1f ms per image (one core)", s->defects.decode_ms);
+  if (s->defects.decode_ms > 0)
+    diagnosis_add_statistic(f, "decoding", "%.1f ms per image (one core)", s->defects.decode_ms);
 }
 
 static void say_wrong(Diagnosis *f, int split, const Split *s, Defect defect) {
   char *detail[DEFECT_DETAILS];
-  found_wrong(f, split, defect_info[defect].what, s->defects.of_type[defect].count,
-              defect_treatment(defect, split > 0));
+  diagnosis_add_defect(f, split, defect_info[defect].what, s->defects.of_type[defect].count,
+                       defect_treatment(defect, split > 0));
   for (int i = 0, n = defects_details(&s->defects, defect, detail); i < n; i++) {
-    found_detail(f, "%s", detail[i]);
+    diagnosis_add_detail(f, "%s", detail[i]);
     free(detail[i]);
   }
 }
 
 static void find_split(Diagnosis *f, int split, const Split *s, int canvases) {
-  FoundSplit *found = &f->split[split];
+  DiagnosisSplit *found = &f->split[split];
   if (!s->name) return;
   found->name = xstrdup(s->name);
   if (*s->stop.msg) found->stop = xstrdup(s->stop.msg);
@@ -119,7 +120,7 @@ static void find_split(Diagnosis *f, int split, const Split *s, int canvases) {
 }
 
 static int by_objects(const void *a, const void *b) {
-  const FoundCategory *p = a, *q = b;
+  const DiagnosisCategory *p = a, *q = b;
   if (p->count[0] != q->count[0]) return q->count[0] - p->count[0];
   return (p->id > q->id) - (p->id < q->id);
 }
@@ -132,17 +133,17 @@ static int category_at(const Diagnosis *f, const CocoCategory *c) {
 
 // The categories of both splits, those with most objects first.
 static void find_categories(Diagnosis *f, const Checkup *c) {
-  const Split *of[FOUND_SPLITS] = {&c->train, &c->val};
-  int known[FOUND_SPLITS];
-  for (int s = 0; s < FOUND_SPLITS; s++) known[s] = of[s]->open ? of[s]->data.coco.num_categories : 0;
+  const Split *of[DIAGNOSIS_SPLITS] = {&c->train, &c->val};
+  int known[DIAGNOSIS_SPLITS];
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) known[s] = of[s]->open ? of[s]->data.coco.num_categories : 0;
   f->category = xcalloc((size_t)known[0] + (size_t)known[1], sizeof *f->category);
-  for (int s = 0; s < FOUND_SPLITS; s++)
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
     for (int k = 0; k < known[s]; k++) {
       const CocoCategory *category = &of[s]->data.coco.categories[k];
-      FoundCategory *to = &f->category[category_at(f, category)];
+      DiagnosisCategory *to = &f->category[category_at(f, category)];
       if (to == f->category + f->categories) {
         f->categories++;
-        *to = (FoundCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
+        *to = (DiagnosisCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
       }
       to->count[s] = MAX(to->count[s], 0) + of[s]->survey.category[k].objects; // ids may be repeated
       if (s > 0) continue;
@@ -150,7 +151,7 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
       to->size = (double)of[s]->survey.category[k].size;
     }
   qsort(f->category, (size_t)f->categories, sizeof *f->category, by_objects);
-  for (int s = 0; s < FOUND_SPLITS; s++) {
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
     f->split[s].category = xcalloc((size_t)known[s], sizeof *f->split[s].category);
     for (int k = 0; k < known[s]; k++) f->split[s].category[k] = category_at(f, &of[s]->data.coco.categories[k]);
   }
@@ -170,5 +171,5 @@ void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) 
     f->defect_types.treatment[k] = defect_info[k].treatment;
   }
   f->defect_types.n = DEFECTS;
-  for (int i = 0; i < c->advice.num_hurts; i++) found_hurt(f, "%s", c->advice.hurts[i]);
+  for (int i = 0; i < c->advice.num_concerns; i++) diagnosis_add_concern(f, "%s", c->advice.concerns[i]);
 }

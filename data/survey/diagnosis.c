@@ -16,22 +16,22 @@ static char *PRINTF_LIKE(1, 0) vtext(const char *fmt, va_list args) {
   return text;
 }
 
-void found_say(FoundSplit *s, const char *name, const char *fmt, ...) {
-  CHECK(s->num_said < COUNT(s->said));
+void diagnosis_add_statistic(DiagnosisSplit *s, const char *name, const char *fmt, ...) {
+  CHECK(s->num_statistics < COUNT(s->statistic));
   va_list args;
   va_start(args, fmt);
-  s->said[s->num_said++] = (Said){xstrdup(name), vtext(fmt, args)};
+  s->statistic[s->num_statistics++] = (Statistic){xstrdup(name), vtext(fmt, args)};
   va_end(args);
 }
 
-void found_wrong(Diagnosis *f, int split, const char *what, int count, const char *treatment) {
-  array_reserve((void **)&f->wrong, &f->cap_wrong, f->num_wrong + 1, sizeof *f->wrong);
-  f->wrong[f->num_wrong++] =
-      (FoundWrong){.split = split, .count = count, .what = xstrdup(what), .treatment = xstrdup(treatment)};
+void diagnosis_add_defect(Diagnosis *f, int split, const char *what, int count, const char *treatment) {
+  array_reserve((void **)&f->defect, &f->cap_defects, f->num_defects + 1, sizeof *f->defect);
+  f->defect[f->num_defects++] =
+      (DiagnosisDefect){.split = split, .count = count, .what = xstrdup(what), .treatment = xstrdup(treatment)};
 }
 
-void found_detail(Diagnosis *f, const char *fmt, ...) {
-  FoundWrong *w = &f->wrong[f->num_wrong - 1];
+void diagnosis_add_detail(Diagnosis *f, const char *fmt, ...) {
+  DiagnosisDefect *w = &f->defect[f->num_defects - 1];
   int i = 0;
   while (w->detail[i]) i++;
   CHECK(i < COUNT(w->detail));
@@ -41,24 +41,25 @@ void found_detail(Diagnosis *f, const char *fmt, ...) {
   va_end(args);
 }
 
-void found_hurt(Diagnosis *f, const char *fmt, ...) {
-  array_reserve((void **)&f->hurt, &f->cap_hurts, f->num_hurts + 1, sizeof *f->hurt);
+void diagnosis_add_concern(Diagnosis *f, const char *fmt, ...) {
+  array_reserve((void **)&f->concern, &f->cap_concerns, f->num_concerns + 1, sizeof *f->concern);
   va_list args;
   va_start(args, fmt);
-  f->hurt[f->num_hurts++] = vtext(fmt, args);
+  f->concern[f->num_concerns++] = vtext(fmt, args);
   va_end(args);
 }
 
 // ---- for people -----------------------------------------------------------------------------------------------------
 
-static void print_split(FILE *out, const FoundSplit *s) {
+static void print_split(FILE *out, const DiagnosisSplit *s) {
   line_print(out, "  %s", s->name);
-  for (int i = 0; i < s->num_said; i++) line_print(out, "    %-12s%s", s->said[i].name, s->said[i].text);
+  for (int i = 0; i < s->num_statistics; i++)
+    line_print(out, "    %-12s%s", s->statistic[i].name, s->statistic[i].text);
 }
 
 static void print_categories(FILE *out, const Diagnosis *f) {
   enum { MOST = 40 };
-  const FoundSplit *val = &f->split[1];
+  const DiagnosisSplit *val = &f->split[1];
   const char *other = val->data ? val->name : "";
   fprintf(out, "\n");
   if (f->classes)
@@ -67,7 +68,7 @@ static void print_categories(FILE *out, const Diagnosis *f) {
     line_print(out, "  %-24s %10s %10s %10s %10s", "category", "objects", "in images", "median px", other);
   int listed = 0, known = 0; // of the training split
   for (int i = 0; i < f->categories; i++) {
-    const FoundCategory *c = &f->category[i];
+    const DiagnosisCategory *c = &f->category[i];
     if (c->count[0] < 0) continue;
     known++;
     if (listed == MOST) continue;
@@ -83,8 +84,8 @@ static void print_categories(FILE *out, const Diagnosis *f) {
 }
 
 static void print_wrong(FILE *out, const Diagnosis *f, int split) {
-  for (size_t i = 0; i < f->num_wrong; i++) {
-    const FoundWrong *w = &f->wrong[i];
+  for (size_t i = 0; i < f->num_defects; i++) {
+    const DiagnosisDefect *w = &f->defect[i];
     if (w->split != split) continue;
     const char *of = split >= 0 ? f->split[split].name : NULL;
     line_print(out, "  %s%s%s: %d; %s", of ? of : "", of ? ": " : "", w->what, w->count, w->treatment);
@@ -95,12 +96,12 @@ static void print_wrong(FILE *out, const Diagnosis *f, int split) {
 void diagnosis_print(FILE *out, const Diagnosis *f) {
   line_print(out, "%s, %s", f->data, f->read_as);
   fprintf(out, "\noverview\n");
-  for (int s = 0; s < FOUND_SPLITS; s++)
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
     if (f->split[s].data) print_split(out, &f->split[s]);
   if (f->absent) line_print(out, "  %s", f->absent);
   if (f->split[0].data && f->categories && f->category[0].count[0] > 0) print_categories(out, f);
   fprintf(out, "\nerrors\n");
-  for (int s = 0; s < FOUND_SPLITS; s++) {
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
     if (f->split[s].stop) line_print(out, "  %s: training stops: %s", f->split[s].name, f->split[s].stop);
     print_wrong(out, f, s);
   }
@@ -108,8 +109,8 @@ void diagnosis_print(FILE *out, const Diagnosis *f) {
   if (f->sound) fprintf(out, "  none%s\n", f->unseen ? f->unseen : "");
   if (!f->split[0].data) return;
   fprintf(out, "\nhints\n");
-  for (size_t i = 0; i < f->num_hurts; i++) line_print(out, "  %s", f->hurt[i]);
-  if (!f->num_hurts) fprintf(out, "  none\n");
+  for (size_t i = 0; i < f->num_concerns; i++) line_print(out, "  %s", f->concern[i]);
+  if (!f->num_concerns) fprintf(out, "  none\n");
   if (!f->command) return;
   fprintf(out, "\nsuggested command\n");
   line_print(out, "  %s", f->command);
@@ -117,25 +118,25 @@ void diagnosis_print(FILE *out, const Diagnosis *f) {
 }
 
 void diagnosis_free(Diagnosis *f) {
-  for (int s = 0; s < FOUND_SPLITS; s++) {
-    FoundSplit *split = &f->split[s];
-    for (int i = 0; i < split->num_said; i++) {
-      free(split->said[i].name);
-      free(split->said[i].text);
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
+    DiagnosisSplit *split = &f->split[s];
+    for (int i = 0; i < split->num_statistics; i++) {
+      free(split->statistic[i].name);
+      free(split->statistic[i].text);
     }
     histograms_free(&split->histograms);
     free(split->name);
     free(split->stop);
     free(split->category);
   }
-  for (size_t i = 0; i < f->num_wrong; i++) {
-    free(f->wrong[i].what);
-    free(f->wrong[i].treatment);
-    for (int k = 0; k < COUNT(f->wrong[i].detail); k++) free(f->wrong[i].detail[k]);
+  for (size_t i = 0; i < f->num_defects; i++) {
+    free(f->defect[i].what);
+    free(f->defect[i].treatment);
+    for (int k = 0; k < COUNT(f->defect[i].detail); k++) free(f->defect[i].detail[k]);
   }
-  for (size_t i = 0; i < f->num_hurts; i++) free(f->hurt[i]);
-  free(f->wrong);
-  free(f->hurt);
+  for (size_t i = 0; i < f->num_concerns; i++) free(f->concern[i]);
+  free(f->defect);
+  free(f->concern);
   free(f->category);
   free(f->data);
   free(f->read_as);

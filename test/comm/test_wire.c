@@ -84,7 +84,7 @@ TEST(wire_takes_any_bytes) {
     wire_receive(&w[1]);
     if (round % 3 == 1) w[1].in[rng_u32(7, (uint64_t)round) % w[1].in_bytes] ^= (uint8_t)(1 << round % 8);
     if (round % 3 == 2) w[1].in_bytes -= rng_u32(6, (uint64_t)round) % w[1].in_bytes;
-    const WireFound found = wire_next(&w[1], f);
+    const WireResult found = wire_next(&w[1], f);
     strangers += found == WIRE_STRANGER;
     parts += found == WIRE_NOTHING;
     hellos += found == WIRE_FRAME && hello_parse(&h, f) && strlen(h.token) < sizeof h.token;

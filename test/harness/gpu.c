@@ -88,7 +88,7 @@ static double eps(DType t) { return t == F32 ? 0x1p-24 : t == BF16 ? 0x1p-8 : 0x
 // Half the distance between numbers below the normal range, where errors stop being relative.
 static double tiny(DType t) { return t == F16 ? 0x1p-25 : 1e-30; }
 
-// ---- twins ------------------------------------------------------------------------------------------------------
+// ---- pairs ------------------------------------------------------------------------------------------------------
 
 // Eight at a time and what is left.
 uint64_t hash_bytes(const void *p, size_t n) {
@@ -103,15 +103,15 @@ uint64_t hash_bytes(const void *p, size_t n) {
 }
 
 // Both sides from the CPU's values, with guards behind.
-static void store(Twin *t, float *values) {
+static void store(TensorPair *t, float *values) {
   size_t n = tensor_elements(&t->cpu), bytes = tensor_bytes(&t->gpu);
-  unsigned char *raw = xmalloc(bytes + TWIN_GUARD);
+  unsigned char *raw = xmalloc(bytes + PAIR_GUARD);
   encode(t->gpu.dtype, raw, values, n);
   decode(t->gpu.dtype, values, raw, n);
-  memset(raw + bytes, GUARD_BYTE, TWIN_GUARD);
-  t->gpu.data = device_alloc(gpu_device(), bytes + TWIN_GUARD);
+  memset(raw + bytes, GUARD_BYTE, PAIR_GUARD);
+  t->gpu.data = device_alloc(gpu_device(), bytes + PAIR_GUARD);
   CHECK(t->gpu.data);
-  device_upload(gpu_device(), t->gpu.data, raw, bytes + TWIN_GUARD);
+  device_upload(gpu_device(), t->gpu.data, raw, bytes + PAIR_GUARD);
   device_sync(gpu_device());
   t->before = hash_bytes(raw, bytes);
   free(raw);
@@ -125,12 +125,12 @@ static float normal(uint64_t key, uint64_t i) {
   return (float)(sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
 }
 
-static Twin shaped(DType dtype, int n, int h, int w, int c) {
-  return (Twin){.cpu = tensor(F32, n, h, w, c), .gpu = tensor(dtype, n, h, w, c)};
+static TensorPair shaped(DType dtype, int n, int h, int w, int c) {
+  return (TensorPair){.cpu = tensor(F32, n, h, w, c), .gpu = tensor(dtype, n, h, w, c)};
 }
 
-Twin twin_random(DType dtype, int n, int h, int w, int c, double scale, uint64_t seed) {
-  Twin t = shaped(dtype, n, h, w, c);
+TensorPair pair_random(DType dtype, int n, int h, int w, int c, double scale, uint64_t seed) {
+  TensorPair t = shaped(dtype, n, h, w, c);
   float *values = xcalloc(tensor_elements(&t.cpu), sizeof *values);
   for (size_t i = 0; i < tensor_elements(&t.cpu); i++)
     if ((int)(i % (size_t)t.cpu.ldc) < c) values[i] = (float)scale * normal(rng_key(seed, RNG_TEST), i);
@@ -138,22 +138,22 @@ Twin twin_random(DType dtype, int n, int h, int w, int c, double scale, uint64_t
   return t;
 }
 
-Twin twin_poisoned(DType dtype, int n, int h, int w, int c) {
-  Twin t = shaped(dtype, n, h, w, c);
+TensorPair pair_poisoned(DType dtype, int n, int h, int w, int c) {
+  TensorPair t = shaped(dtype, n, h, w, c);
   float *values = xmalloc(tensor_elements(&t.cpu) * sizeof *values);
   for (size_t i = 0; i < tensor_elements(&t.cpu); i++) values[i] = NAN;
   store(&t, values);
   return t;
 }
 
-Twin twin_poisoned_like(const Twin *t) {
-  Twin like = twin_poisoned(t->gpu.dtype, t->cpu.n, t->cpu.h, t->cpu.w, t->cpu.c);
-  if (t->cpu.count) twin_rows(&like, *t->cpu.count);
+TensorPair pair_poisoned_like(const TensorPair *t) {
+  TensorPair like = pair_poisoned(t->gpu.dtype, t->cpu.n, t->cpu.h, t->cpu.w, t->cpu.c);
+  if (t->cpu.count) pair_rows(&like, *t->cpu.count);
   return like;
 }
 
-Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values) {
-  Twin t = shaped(dtype, n, h, w, c);
+TensorPair pair_values(DType dtype, int n, int h, int w, int c, const float *values) {
+  TensorPair t = shaped(dtype, n, h, w, c);
   float *padded = xcalloc(tensor_elements(&t.cpu), sizeof *padded);
   for (size_t i = 0; i < tensor_pixels(&t.cpu); i++)
     memcpy(padded + i * (size_t)t.cpu.ldc, values + i * (size_t)c, (size_t)c * sizeof *padded);
@@ -161,15 +161,15 @@ Twin twin_values(DType dtype, int n, int h, int w, int c, const float *values) {
   return t;
 }
 
-Twin twin_packed(int rows, int c, const float *values) {
-  Twin t = {.cpu = tensor_packed(F32, rows, c), .gpu = tensor_packed(F32, rows, c)};
+TensorPair pair_packed(int rows, int c, const float *values) {
+  TensorPair t = {.cpu = tensor_packed(F32, rows, c), .gpu = tensor_packed(F32, rows, c)};
   float *copy = xmalloc((size_t)rows * (size_t)c * sizeof *copy);
   for (size_t i = 0; i < (size_t)rows * (size_t)c; i++) copy[i] = values ? values[i] : NAN;
   store(&t, copy);
   return t;
 }
 
-void twin_rows(Twin *t, int rows) {
+void pair_rows(TensorPair *t, int rows) {
   int *cpu = xmalloc(sizeof *cpu), *gpu = device_alloc(gpu_device(), sizeof *gpu);
   *cpu = rows;
   device_upload(gpu_device(), gpu, cpu, sizeof *cpu);
@@ -178,12 +178,12 @@ void twin_rows(Twin *t, int rows) {
   t->gpu.count = gpu;
 }
 
-void twin_free(Twin *t) {
+void pair_free(TensorPair *t) {
   device_free(cpu_device(), t->cpu.data);
   device_free(gpu_device(), t->gpu.data);
   free((int *)t->cpu.count);
   device_free(gpu_device(), (int *)t->gpu.count);
-  *t = (Twin){0};
+  *t = (TensorPair){0};
 }
 
 void *gpu_fetch(const void *gpu, size_t bytes) {
@@ -201,17 +201,17 @@ float *gpu_fetch_floats(const Tensor *gpu) {
   return values;
 }
 
-void twin_check_guards(const Twin *t, bool unchanged) {
+void pair_check_guards(const TensorPair *t, bool unchanged) {
   size_t bytes = tensor_bytes(&t->gpu);
-  unsigned char *raw = gpu_fetch(t->gpu.data, bytes + TWIN_GUARD);
+  unsigned char *raw = gpu_fetch(t->gpu.data, bytes + PAIR_GUARD);
   bool whole = true;
-  for (int i = 0; i < TWIN_GUARD; i++) whole &= raw[bytes + (size_t)i] == GUARD_BYTE;
+  for (int i = 0; i < PAIR_GUARD; i++) whole &= raw[bytes + (size_t)i] == GUARD_BYTE;
   EXPECT(whole && "nothing is written past the end");
   if (unchanged) EXPECT(hash_bytes(raw, bytes) == t->before && "inputs are left alone");
   free(raw);
 }
 
-bool twin_check(const Twin *t, const float *bound, double factor) {
+bool pair_check(const TensorPair *t, const float *bound, double factor) {
   size_t n = tensor_elements(&t->gpu);
   int rows = t->cpu.count ? *t->cpu.count : t->cpu.n;
   size_t valid = n / (size_t)MAX(t->cpu.n, 1) * (size_t)rows;
@@ -245,8 +245,8 @@ bool twin_check(const Twin *t, const float *bound, double factor) {
 
 // ---- arrays -----------------------------------------------------------------------------------------------------
 
-TwinArray twin_array(size_t n, size_t size, const void *values) {
-  TwinArray a = {.n = n, .size = size, .cpu = xmalloc(n * size)};
+ArrayPair array_pair(size_t n, size_t size, const void *values) {
+  ArrayPair a = {.n = n, .size = size, .cpu = xmalloc(n * size)};
   if (values)
     memcpy(a.cpu, values, n * size);
   else
@@ -258,13 +258,13 @@ TwinArray twin_array(size_t n, size_t size, const void *values) {
   return a;
 }
 
-void twin_array_free(TwinArray *a) {
+void array_pair_free(ArrayPair *a) {
   free(a->cpu);
   device_free(gpu_device(), a->gpu);
-  *a = (TwinArray){0};
+  *a = (ArrayPair){0};
 }
 
-void twin_array_check_equal(const TwinArray *a, size_t n) {
+void array_pair_check_equal(const ArrayPair *a, size_t n) {
   CHECK(n <= a->n);
   unsigned char *got = gpu_fetch(a->gpu, a->n * a->size);
   size_t i = 0;
@@ -294,7 +294,7 @@ static void widen(const Tensor *bound, const Dest *d, const Tensor *before) {
   free(addend.data);
 }
 
-static bool same_rows(const Twin *a, const Twin *b) {
+static bool same_rows(const TensorPair *a, const TensorPair *b) {
   size_t bytes = tensor_bytes(&a->gpu);
   int rows = a->cpu.count ? *a->cpu.count : a->cpu.n;
   void *x = gpu_fetch(a->gpu.data, bytes), *y = gpu_fetch(b->gpu.data, bytes);
@@ -304,47 +304,48 @@ static bool same_rows(const Twin *a, const Twin *b) {
   return same;
 }
 
-static void check_dest(TwinOp *op, void *context, const Twin *shape, const Tensor *bound, double factor,
+static void check_dest(PairOp *op, void *context, const TensorPair *shape, const Tensor *bound, double factor,
                        AddendType type, int flags, uint64_t seed) {
   const Tensor *s = &shape->cpu;
   DType dtype = shape->gpu.dtype;
   bool accumulate = flags & 1, itself = type == ITSELF;
-  Twin addend = twin_random(dtype, s->n, addend_size(type, s->h), addend_size(type, s->w), s->c, 1, seed + 1);
-  Twin mask = twin_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 2), out[2];
+  TensorPair addend = pair_random(dtype, s->n, addend_size(type, s->h), addend_size(type, s->w), s->c, 1, seed + 1);
+  TensorPair mask = pair_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 2), out[2];
   Tensor total = magnitude(bound);
   for (int run = 0; run < 2; run++) {
-    Twin *t = &out[run];
-    *t = accumulate || itself ? twin_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 3)
-                              : twin_poisoned(dtype, s->n, s->h, s->w, s->c);
+    TensorPair *t = &out[run];
+    *t = accumulate || itself ? pair_random(dtype, s->n, s->h, s->w, s->c, 1, seed + 3)
+                              : pair_poisoned(dtype, s->n, s->h, s->w, s->c);
     t->cpu.count = s->count;
     t->gpu.count = shape->gpu.count;
     for (int gpu = 0; gpu < 2; gpu++) {
-      Dest d = {.t = *twin_side(t, gpu), .accumulate = accumulate, .relu = flags & 2};
-      if (type != NO_ADDEND) d.addend = itself ? &d.t : twin_side(&addend, gpu);
-      if (flags & 4) d.mask = twin_side(&mask, gpu);
+      Dest d = {.t = *pair_side(t, gpu), .accumulate = accumulate, .relu = flags & 2};
+      if (type != NO_ADDEND) d.addend = itself ? &d.t : pair_side(&addend, gpu);
+      if (flags & 4) d.mask = pair_side(&mask, gpu);
       if (!gpu && !run) widen(&total, &d, &t->cpu);
       op(gpu ? gpu_device() : cpu_device(), gpu, context, &d);
     }
   }
   // Up to five additions on either side count in F32; in 16 bits they are negligible against the last rounding.
-  bool ok = twin_check(&out[0], total.data, factor + (dtype == F32 ? 10 : 1.01));
+  bool ok = pair_check(&out[0], total.data, factor + (dtype == F32 ? 10 : 1.01));
   ok &= EXPECT(same_rows(&out[0], &out[1]) && "the same bits twice");
   if (!ok)
     printf("  addend %s, accumulate %d, relu %d, mask %d\n", addend_names[type], accumulate, !!(flags & 2),
            !!(flags & 4));
-  twin_check_guards(&out[0], false);
-  twin_check_guards(&addend, true);
-  twin_check_guards(&mask, true);
+  pair_check_guards(&out[0], false);
+  pair_check_guards(&addend, true);
+  pair_check_guards(&mask, true);
   for (int run = 0; run < 2; run++) {
     out[run].cpu.count = out[run].gpu.count = NULL;
-    twin_free(&out[run]);
+    pair_free(&out[run]);
   }
-  twin_free(&addend);
-  twin_free(&mask);
+  pair_free(&addend);
+  pair_free(&mask);
   free(total.data);
 }
 
-void twin_check_dests(TwinOp *op, void *context, const Twin *shape, const float *bound, double factor, uint64_t seed) {
+void pair_check_dests(PairOp *op, void *context, const TensorPair *shape, const float *bound, double factor,
+                      uint64_t seed) {
   Tensor plain = shape->cpu;
   plain.data = xcalloc(tensor_elements(&plain), sizeof(float));
   if (bound)

@@ -69,23 +69,23 @@ static inline void describe(const Mode *m, ConvPass pass, const Problem *p) {
 }
 
 // Whole numbers from -2 to 2.
-static inline Twin whole(Draw *d, DType dtype, int n, int h, int w, int c) {
+static inline TensorPair whole(Draw *d, DType dtype, int n, int h, int w, int c) {
   size_t elements = (size_t)n * h * w * c;
   float *values = xmalloc(elements * sizeof *values);
   for (size_t i = 0; i < elements; i++) values[i] = (float)(below(d, 5) - 2);
-  Twin t = twin_values(dtype, n, h, w, c, values);
+  TensorPair t = pair_values(dtype, n, h, w, c, values);
   free(values);
   return t;
 }
-static inline Twin whole_vector(Draw *d, int c) {
+static inline TensorPair whole_vector(Draw *d, int c) {
   float *values = xmalloc((size_t)c * sizeof *values);
   for (int i = 0; i < c; i++) values[i] = (float)(below(d, 5) - 2);
-  Twin t = twin_packed(1, c, values);
+  TensorPair t = pair_packed(1, c, values);
   free(values);
   return t;
 }
-static inline void count_rows(Twin *t, int rows) {
-  if (rows >= 0) twin_rows(t, rows);
+static inline void count_rows(TensorPair *t, int rows) {
+  if (rows >= 0) pair_rows(t, rows);
 }
 
 // The op on the GPU as the graph runs it: first asked for its workspace, then given no more than that.

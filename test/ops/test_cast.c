@@ -120,13 +120,13 @@ static bool is_nan(DType t, const void *p, size_t i) {
 // n numbers by both devices; and what lies behind them stays.
 static void check_cast(size_t n, const void *x, DType from, DType to) {
   size_t in = dtype_size(from), out = dtype_size(to);
-  TwinArray source = twin_array(n + 1, in, NULL), y = twin_array(n + 1, out, NULL);
+  ArrayPair source = array_pair(n + 1, in, NULL), y = array_pair(n + 1, out, NULL);
   memcpy(source.cpu, x, n * in);
   device_upload(gpu_device(), source.gpu, source.cpu, n * in);
   device_sync(gpu_device());
   for (int gpu = 0; gpu < 2; gpu++) {
     Device *dev = gpu ? gpu_device() : cpu_device();
-    dev->ops->cast(dev, n, twin_array_data(&source, gpu), from, twin_array_data(&y, gpu), to);
+    dev->ops->cast(dev, n, array_pair_data(&source, gpu), from, array_pair_data(&y, gpu), to);
   }
   char *got = gpu_fetch(y.gpu, (n + 1) * out), *want = y.cpu;
   int wrong = 0;
@@ -136,8 +136,8 @@ static void check_cast(size_t n, const void *x, DType from, DType to) {
   }
   if (!EXPECT_INT(wrong, 0)) printf("  %zu numbers, dtype %d to %d\n", n, from, to);
   free(got);
-  twin_array_free(&source);
-  twin_array_free(&y);
+  array_pair_free(&source);
+  array_pair_free(&y);
 }
 
 // None, less than a vector, whole vectors, around a block's, and more than the grid takes at once.

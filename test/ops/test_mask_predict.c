@@ -55,18 +55,18 @@ typedef struct PredictCase {
   int c, hidden, h, w, classes, groups, capacity, counts[MOST_GROUPS], granted;
 } PredictCase;
 
-static Twin drawn(Draw *d, DType dtype, int n, int h, int w, int c, int limit, float unit) {
+static TensorPair drawn(Draw *d, DType dtype, int n, int h, int w, int c, int limit, float unit) {
   size_t elements = (size_t)n * (size_t)h * (size_t)w * (size_t)c;
   float *values = xmalloc(elements * sizeof *values);
   for (size_t i = 0; i < elements; i++) values[i] = (float)(below(d, 2 * limit + 1) - limit) * unit;
-  Twin t = twin_values(dtype, n, h, w, c, values);
+  TensorPair t = pair_values(dtype, n, h, w, c, values);
   free(values);
   return t;
 }
-static Twin drawn_vector(Draw *d, int c, float unit) {
+static TensorPair drawn_vector(Draw *d, int c, float unit) {
   float *values = xmalloc((size_t)c * sizeof *values);
   for (int i = 0; i < c; i++) values[i] = (float)(below(d, 5) - 2) * unit;
-  Twin t = twin_packed(1, c, values);
+  TensorPair t = pair_packed(1, c, values);
   free(values);
   return t;
 }
@@ -77,15 +77,15 @@ static void check_case(Device *gpu, DType dtype, const PredictCase *p, uint64_t 
   int rows = 0, *classes = xmalloc((size_t)slots * sizeof *classes);
   for (int i = 0; i < p->groups; i++) rows += p->counts[i];
   for (int i = 0; i < slots; i++) classes[i] = below(&d, 1000) * p->classes + below(&d, p->classes);
-  TwinArray index = twin_array((size_t)slots, sizeof *classes, classes);
-  TwinArray count = twin_array((size_t)p->groups, sizeof(int), p->counts);
+  ArrayPair index = array_pair((size_t)slots, sizeof *classes, classes);
+  ArrayPair count = array_pair((size_t)p->groups, sizeof(int), p->counts);
   const float unit = 1.f / 256;
-  Twin x = drawn(&d, dtype, slots, p->h, p->w, p->c, 2, 1);
-  Twin filter = drawn(&d, dtype, p->c, 2, 2, p->hidden, 1, 1);
-  Twin weights = drawn(&d, dtype, p->classes, 1, 1, p->hidden, 2, unit);
-  Twin bias = drawn_vector(&d, p->hidden, 1), class_bias = drawn_vector(&d, p->classes, unit);
-  Twin probs = twin_packed(slots * 4 * p->h * p->w, 1, NULL);
-  twin_rows(&x, rows);
+  TensorPair x = drawn(&d, dtype, slots, p->h, p->w, p->c, 2, 1);
+  TensorPair filter = drawn(&d, dtype, p->c, 2, 2, p->hidden, 1, 1);
+  TensorPair weights = drawn(&d, dtype, p->classes, 1, 1, p->hidden, 2, unit);
+  TensorPair bias = drawn_vector(&d, p->hidden, 1), class_bias = drawn_vector(&d, p->classes, unit);
+  TensorPair probs = pair_packed(slots * 4 * p->h * p->w, 1, NULL);
+  pair_rows(&x, rows);
   for (int side = 0; side < 2; side++) {
     Tensor *t = side ? &probs.gpu : &probs.cpu;
     t->n = slots;
@@ -93,30 +93,30 @@ static void check_case(Device *gpu, DType dtype, const PredictCase *p, uint64_t 
     t->w = 2 * p->w;
     const Boxes detections = {.groups = p->groups,
                               .capacity = p->capacity,
-                              .index = twin_array_data(&index, side),
-                              .count = twin_array_data(&count, side)};
-    const MaskPredictor m = {.filter = *twin_side(&filter, side),
-                             .classes = *twin_side(&weights, side),
-                             .bias = twin_data(&bias, side),
-                             .class_bias = twin_data(&class_bias, side)};
+                              .index = array_pair_data(&index, side),
+                              .count = array_pair_data(&count, side)};
+    const MaskPredictor m = {.filter = *pair_side(&filter, side),
+                             .classes = *pair_side(&weights, side),
+                             .bias = pair_data(&bias, side),
+                             .class_bias = pair_data(&class_bias, side)};
     Device *dev = side ? gpu : cpu_device();
     if (side) gpu->granted = MIN(p->granted, gpu->multiprocessors);
-    dev->ops->mask_predict(dev, &detections, twin_side(&x, side), &m, t);
+    dev->ops->mask_predict(dev, &detections, pair_side(&x, side), &m, t);
     gpu->granted = gpu->multiprocessors;
   }
-  twin_rows(&probs, rows);
-  if (!twin_check(&probs, NULL, 12)) // as of mask_select
+  pair_rows(&probs, rows);
+  if (!pair_check(&probs, NULL, 12)) // as of mask_select
     printf("  dtype %d, %d -> %d channels, %d x %d, %d classes, %d rows, %d granted\n", dtype, p->c, p->hidden, p->h,
            p->w, p->classes, rows, p->granted);
-  twin_check_guards(&probs, false);
-  Twin *inputs[] = {&x, &filter, &weights, &bias, &class_bias};
+  pair_check_guards(&probs, false);
+  TensorPair *inputs[] = {&x, &filter, &weights, &bias, &class_bias};
   for (int i = 0; i < COUNT(inputs); i++) {
-    twin_check_guards(inputs[i], true);
-    twin_free(inputs[i]);
+    pair_check_guards(inputs[i], true);
+    pair_free(inputs[i]);
   }
-  twin_free(&probs);
-  twin_array_free(&index);
-  twin_array_free(&count);
+  pair_free(&probs);
+  array_pair_free(&index);
+  array_pair_free(&count);
   free(classes);
 }
 

@@ -98,7 +98,7 @@ typedef struct Written {
   Boxes detections;
   Tensor probs;
   MaskRuns runs;
-  FoundRows found;
+  DetectionRows found;
 } Written;
 
 static Written written_open(Fixture *f, const RunScene *s, int64_t room) {
@@ -118,13 +118,13 @@ static Written written_open(Fixture *f, const RunScene *s, int64_t room) {
                       .first = fixture_alloc(f, rows * sizeof(int64_t)),
                       .toggles = fixture_ints(f, SCENE_SLOTS * RUN_SLICES),
                       .last = fixture_alloc(f, rows * RUN_SLICES * sizeof(uint32_t))};
-  w.found = (FoundRows){.count = fixture_ints(f, SCENE_IMAGES),
-                        .index = fixture_ints(f, SCENE_SLOTS),
-                        .box = fixture_alloc(f, 4 * rows * real),
-                        .score = fixture_alloc(f, rows * real),
-                        .runs = fixture_ints(f, SCENE_SLOTS),
-                        .first = fixture_alloc(f, rows * sizeof(int64_t)),
-                        .words = fixture_alloc(f, (size_t)(room + 1) * sizeof(uint32_t))};
+  w.found = (DetectionRows){.count = fixture_ints(f, SCENE_IMAGES),
+                            .index = fixture_ints(f, SCENE_SLOTS),
+                            .box = fixture_alloc(f, 4 * rows * real),
+                            .score = fixture_alloc(f, rows * real),
+                            .runs = fixture_ints(f, SCENE_SLOTS),
+                            .first = fixture_alloc(f, rows * sizeof(int64_t)),
+                            .words = fixture_alloc(f, (size_t)(room + 1) * sizeof(uint32_t))};
   return w;
 }
 
@@ -141,7 +141,7 @@ static int64_t map_words(const Fixture *f, const RunScene *s) {
 // whether it is runs.
 static bool check_row(const Fixture *f, const RunScene *s, const Written *w, int n, int i, int row,
                       const uint32_t *bits) {
-  const FoundRows *to = &w->found;
+  const DetectionRows *to = &w->found;
   const size_t slot = (size_t)(n * SCENE_CAPACITY + i), real = dtype_size(f->dev->real);
   EXPECT_INT(to->index[row], s->index[slot]);
   EXPECT(!memcmp((char *)to->box + 4 * row * real, (char *)w->detections.box.data + 4 * slot * real, 4 * real));
@@ -232,7 +232,7 @@ TEST_CPUS(mask_runs_by_hand) {
   Tensor box = fixture_packed(f, 1, 4), score = fixture_packed(f, 1, 1);
   int n, index, written;
   int64_t at;
-  const FoundRows to = {&n, &index, box.data, score.data, &written, &at, words};
+  const DetectionRows to = {&n, &index, box.data, score.data, &written, &at, words};
   RUN(f, detections_write, &(MaskPaste){.threshold = .5f, .exact = true}, &image, &detections, &probs, &runs, &to);
   EXPECT(n == 1 && written == 9 && at == 0 && get_at(&box, 2) == 6);
   EXPECT(!memcmp(words, (uint32_t[]){22, 4, 6, 4, 6, 4, 6, 4, 64}, sizeof words));
@@ -255,44 +255,44 @@ TEST_CPUS(mask_runs_threads) {
 
 // ---- on the GPU -----------------------------------------------------------------------------------------------------
 
-typedef struct RunTwins {
-  TwinArray info, box, score, index, count, map, runs, first, toggles, last;
-} RunTwins;
+typedef struct RunPairs {
+  ArrayPair info, box, score, index, count, map, runs, first, toggles, last;
+} RunPairs;
 
-static RunTwins twins_of(const RunScene *s) {
+static RunPairs pairs_of(const RunScene *s) {
   float *map = xcalloc(SCENE_SLOTS * (size_t)(s->size * s->size), sizeof *map);
   for (int i = 0; i < s->rows; i++)
     memcpy(map + i * s->size * s->size, s->map[i], (size_t)(s->size * s->size) * sizeof *map);
-  RunTwins t = {.info = twin_array(SCENE_IMAGES, sizeof s->info[0], s->info),
-                .box = twin_array(SCENE_SLOTS, sizeof s->box[0], s->box),
-                .score = twin_array(SCENE_SLOTS, sizeof s->score[0], s->score),
-                .index = twin_array(SCENE_SLOTS, sizeof s->index[0], s->index),
-                .count = twin_array(SCENE_IMAGES, sizeof s->count[0], s->count),
-                .map = twin_array(SCENE_SLOTS * (size_t)(s->size * s->size), sizeof *map, map),
-                .runs = twin_array(SCENE_SLOTS, sizeof(int), NULL),
-                .first = twin_array(SCENE_SLOTS, sizeof(int64_t), NULL),
-                .toggles = twin_array(SCENE_SLOTS * RUN_SLICES, sizeof(int), NULL),
-                .last = twin_array(SCENE_SLOTS * RUN_SLICES, sizeof(uint32_t), NULL)};
+  RunPairs t = {.info = array_pair(SCENE_IMAGES, sizeof s->info[0], s->info),
+                .box = array_pair(SCENE_SLOTS, sizeof s->box[0], s->box),
+                .score = array_pair(SCENE_SLOTS, sizeof s->score[0], s->score),
+                .index = array_pair(SCENE_SLOTS, sizeof s->index[0], s->index),
+                .count = array_pair(SCENE_IMAGES, sizeof s->count[0], s->count),
+                .map = array_pair(SCENE_SLOTS * (size_t)(s->size * s->size), sizeof *map, map),
+                .runs = array_pair(SCENE_SLOTS, sizeof(int), NULL),
+                .first = array_pair(SCENE_SLOTS, sizeof(int64_t), NULL),
+                .toggles = array_pair(SCENE_SLOTS * RUN_SLICES, sizeof(int), NULL),
+                .last = array_pair(SCENE_SLOTS * RUN_SLICES, sizeof(uint32_t), NULL)};
   free(map);
   return t;
 }
 
-static void twins_free(RunTwins *t) {
-  TwinArray *inputs[] = {&t->info, &t->box, &t->score, &t->index, &t->count, &t->map};
+static void pairs_free(RunPairs *t) {
+  ArrayPair *inputs[] = {&t->info, &t->box, &t->score, &t->index, &t->count, &t->map};
   for (int i = 0; i < COUNT(inputs); i++) {
-    twin_array_check_equal(inputs[i], inputs[i]->n);
-    twin_array_free(inputs[i]);
+    array_pair_check_equal(inputs[i], inputs[i]->n);
+    array_pair_free(inputs[i]);
   }
-  twin_array_free(&t->runs);
-  twin_array_free(&t->first);
-  twin_array_free(&t->toggles);
-  twin_array_free(&t->last);
+  array_pair_free(&t->runs);
+  array_pair_free(&t->first);
+  array_pair_free(&t->toggles);
+  array_pair_free(&t->last);
 }
 
 // In memory of the host, whichever device writes it; every byte that nobody writes is 0xFF.
 typedef struct Host {
   Device *dev;
-  FoundRows rows;
+  DetectionRows rows;
   int64_t room;
 } Host;
 
@@ -319,25 +319,25 @@ static void host_close(Host *h) {
   for (int i = 0; i < COUNT(all); i++) device_host_free(h->dev, all[i]);
 }
 
-static void write_twins(Device *dev, bool gpu, const MaskPaste *p, const RunScene *s, const RunTwins *t,
+static void write_pairs(Device *dev, bool gpu, const MaskPaste *p, const RunScene *s, const RunPairs *t,
                         const Host *h) {
   Boxes b = {.groups = SCENE_IMAGES,
              .capacity = SCENE_CAPACITY,
              .box = tensor_packed(F32, SCENE_SLOTS, 4),
              .score = tensor_packed(F32, SCENE_SLOTS, 1),
-             .index = twin_array_data(&t->index, gpu),
-             .count = twin_array_data(&t->count, gpu)};
+             .index = array_pair_data(&t->index, gpu),
+             .count = array_pair_data(&t->count, gpu)};
   Tensor probs = tensor_packed(F32, SCENE_SLOTS, 1);
   const MaskRuns runs = {.room = h->room,
-                         .count = twin_array_data(&t->runs, gpu),
-                         .first = twin_array_data(&t->first, gpu),
-                         .toggles = twin_array_data(&t->toggles, gpu),
-                         .last = twin_array_data(&t->last, gpu)};
-  b.box.data = twin_array_data(&t->box, gpu);
-  b.score.data = twin_array_data(&t->score, gpu);
-  probs.data = twin_array_data(&t->map, gpu);
+                         .count = array_pair_data(&t->runs, gpu),
+                         .first = array_pair_data(&t->first, gpu),
+                         .toggles = array_pair_data(&t->toggles, gpu),
+                         .last = array_pair_data(&t->last, gpu)};
+  b.box.data = array_pair_data(&t->box, gpu);
+  b.score.data = array_pair_data(&t->score, gpu);
+  probs.data = array_pair_data(&t->map, gpu);
   probs.h = probs.w = s->size;
-  const ImageInfo *info = twin_array_data(&t->info, gpu);
+  const ImageInfo *info = array_pair_data(&t->info, gpu);
   dev->ops->mask_runs(dev, p, info, &b, &probs, &runs);
   dev->ops->detections_write(dev, p, info, &b, &probs, &runs, &h->rows);
   device_sync(dev);
@@ -350,12 +350,12 @@ static bool same(const void *a, const void *b, size_t bytes, const char *what) {
 }
 
 // Returns how many masks are written as probabilities.
-static int check_twins(Device *gpu, const MaskPaste *p, const RunScene *s, int64_t room) {
-  RunTwins t = twins_of(s);
+static int check_pairs(Device *gpu, const MaskPaste *p, const RunScene *s, int64_t room) {
+  RunPairs t = pairs_of(s);
   Host got = host_open(gpu, room), want = host_open(cpu_device(), room);
-  write_twins(gpu, true, p, s, &t, &got);
-  write_twins(cpu_device(), false, p, s, &t, &want);
-  const FoundRows *a = &got.rows, *b = &want.rows;
+  write_pairs(gpu, true, p, s, &t, &got);
+  write_pairs(cpu_device(), false, p, s, &t, &want);
+  const DetectionRows *a = &got.rows, *b = &want.rows;
   same(a->count, b->count, SCENE_IMAGES * sizeof *a->count, "counts");
   same(a->index, b->index, SCENE_SLOTS * sizeof *a->index, "indices");
   same(a->box, b->box, SCENE_SLOTS * 4 * sizeof(float), "boxes");
@@ -372,7 +372,7 @@ static int check_twins(Device *gpu, const MaskPaste *p, const RunScene *s, int64
   same(a->words, b->words, (size_t)(room + 1) * sizeof *a->words, "nothing between them");
   host_close(&got);
   host_close(&want);
-  twins_free(&t);
+  pairs_free(&t);
   return maps;
 }
 
@@ -385,7 +385,7 @@ TEST(cuda_mask_runs) {
     const MaskPaste p = {.threshold = thresholds[variant % 3 ? 0 : variant / 3 % COUNT(thresholds)],
                          .exact = variant / 2 % 2};
     const RunScene *s = run_scene(variant, sizes[variant % 3], p.threshold);
-    if (!EXPECT_INT(check_twins(gpu, &p, s, 1 << 22), 0)) printf("  variant %d\n", variant);
+    if (!EXPECT_INT(check_pairs(gpu, &p, s, 1 << 22), 0)) printf("  variant %d\n", variant);
   }
 }
 
@@ -394,7 +394,7 @@ TEST(cuda_mask_runs_that_find_no_room) {
   if (!gpu) return;
   const MaskPaste p = {.threshold = .5f};
   for (int64_t spare = 1 << 16; spare; spare = spare > 16 ? spare / 16 : 0)
-    EXPECT(check_twins(gpu, &p, run_scene(2, 7, p.threshold), SCENE_SLOTS * 49 + spare) > 0 || spare == 1 << 16);
+    EXPECT(check_pairs(gpu, &p, run_scene(2, 7, p.threshold), SCENE_SLOTS * 49 + spare) > 0 || spare == 1 << 16);
 }
 
 // As a program that is replayed.
@@ -404,9 +404,9 @@ TEST(cuda_mask_runs_recorded) {
   const MaskPaste p = {.threshold = .5f};
   const RunScene *s = run_scene(1, 28, p.threshold);
   enum { ROOM = 1 << 20 };
-  RunTwins t = twins_of(s);
+  RunPairs t = pairs_of(s);
   Host first = host_open(gpu, ROOM), again = host_open(gpu, ROOM);
-  write_twins(gpu, true, &p, s, &t, &first);
+  write_pairs(gpu, true, &p, s, &t, &first);
   CHECK(device_record(gpu));
   Boxes b = {.groups = SCENE_IMAGES,
              .capacity = SCENE_CAPACITY,
@@ -429,7 +429,7 @@ TEST(cuda_mask_runs_recorded) {
   device_forget(gpu, program);
   host_close(&first);
   host_close(&again);
-  twins_free(&t);
+  pairs_free(&t);
 }
 
 // As many detections as a batch of photographs has: discs in boxes of all sizes. Prints how long they take.
@@ -454,36 +454,36 @@ TEST_TIER(cuda_mask_runs_of_a_batch, 1) {
       map[i * SIZE * SIZE + k] = 1 / (1 + expf(hypotf(dx, dy) - 11 + scene_draw(&d, -1, 1)));
     }
   }
-  TwinArray infos = twin_array(GROUPS, sizeof info[0], info), counts = twin_array(GROUPS, sizeof count[0], count);
-  TwinArray boxes = twin_array(ROWS, sizeof *box, box), maps = twin_array(ROWS * SIZE * SIZE, sizeof *map, map);
-  TwinArray index = twin_array(ROWS, sizeof(int), NULL), score = twin_array(ROWS, sizeof(float), NULL);
-  TwinArray runs = twin_array(ROWS, sizeof(int), NULL), first = twin_array(ROWS, sizeof(int64_t), NULL);
-  TwinArray toggles = twin_array(ROWS * RUN_SLICES, sizeof(int), NULL);
-  TwinArray last = twin_array(ROWS * RUN_SLICES, sizeof(uint32_t), NULL);
+  ArrayPair infos = array_pair(GROUPS, sizeof info[0], info), counts = array_pair(GROUPS, sizeof count[0], count);
+  ArrayPair boxes = array_pair(ROWS, sizeof *box, box), maps = array_pair(ROWS * SIZE * SIZE, sizeof *map, map);
+  ArrayPair index = array_pair(ROWS, sizeof(int), NULL), score = array_pair(ROWS, sizeof(float), NULL);
+  ArrayPair runs = array_pair(ROWS, sizeof(int), NULL), first = array_pair(ROWS, sizeof(int64_t), NULL);
+  ArrayPair toggles = array_pair(ROWS * RUN_SLICES, sizeof(int), NULL);
+  ArrayPair last = array_pair(ROWS * RUN_SLICES, sizeof(uint32_t), NULL);
   const int64_t room = ROWS * 2048;
-  FoundRows to[2];
+  DetectionRows to[2];
   Mark mark[3] = {{0}};
   const MaskPaste p = {.threshold = .5f};
   for (int side = 0; side < 2; side++) {
     Device *dev = side ? gpu : cpu_device();
-    to[side] = (FoundRows){host_take(dev, sizeof count),
-                           host_take(dev, ROWS * sizeof(int)),
-                           host_take(dev, ROWS * 4 * sizeof(float)),
-                           host_take(dev, ROWS * sizeof(float)),
-                           host_take(dev, ROWS * sizeof(int)),
-                           host_take(dev, ROWS * sizeof(int64_t)),
-                           host_take(dev, (size_t)room * sizeof(uint32_t))};
+    to[side] = (DetectionRows){host_take(dev, sizeof count),
+                               host_take(dev, ROWS * sizeof(int)),
+                               host_take(dev, ROWS * 4 * sizeof(float)),
+                               host_take(dev, ROWS * sizeof(float)),
+                               host_take(dev, ROWS * sizeof(int)),
+                               host_take(dev, ROWS * sizeof(int64_t)),
+                               host_take(dev, (size_t)room * sizeof(uint32_t))};
     Boxes b = {GROUPS, CAPACITY, tensor_packed(F32, ROWS, 4), tensor_packed(F32, ROWS, 1), NULL, NULL};
     Tensor probs = tensor_packed(F32, ROWS, 1);
-    b.box.data = twin_array_data(&boxes, side);
-    b.score.data = twin_array_data(&score, side);
-    b.index = twin_array_data(&index, side);
-    b.count = twin_array_data(&counts, side);
+    b.box.data = array_pair_data(&boxes, side);
+    b.score.data = array_pair_data(&score, side);
+    b.index = array_pair_data(&index, side);
+    b.count = array_pair_data(&counts, side);
     probs.h = probs.w = SIZE;
-    probs.data = twin_array_data(&maps, side);
-    const MaskRuns how = {room, twin_array_data(&runs, side), twin_array_data(&first, side),
-                          twin_array_data(&toggles, side), twin_array_data(&last, side)};
-    const ImageInfo *images = twin_array_data(&infos, side);
+    probs.data = array_pair_data(&maps, side);
+    const MaskRuns how = {room, array_pair_data(&runs, side), array_pair_data(&first, side),
+                          array_pair_data(&toggles, side), array_pair_data(&last, side)};
+    const ImageInfo *images = array_pair_data(&infos, side);
     for (int i = 0; i < (side ? REPEATS : 1); i++) { // the last is timed
       dev->memory->timing->mark(dev, &mark[0]);
       dev->ops->mask_runs(dev, &p, images, &b, &probs, &how);
@@ -503,8 +503,8 @@ TEST_TIER(cuda_mask_runs_of_a_batch, 1) {
          1e6 * t->elapsed(gpu, &mark[0], &mark[1]), 1e6 * t->elapsed(gpu, &mark[1], &mark[2]));
   for (int i = 0; i < COUNT(mark); i++) t->forget(gpu, &mark[i]);
   for (int side = 0; side < 2; side++) host_close(&(Host){side ? gpu : cpu_device(), to[side], room});
-  TwinArray *all[] = {&infos, &counts, &boxes, &maps, &index, &score, &runs, &first, &toggles, &last};
-  for (int i = 0; i < COUNT(all); i++) twin_array_free(all[i]);
+  ArrayPair *all[] = {&infos, &counts, &boxes, &maps, &index, &score, &runs, &first, &toggles, &last};
+  for (int i = 0; i < COUNT(all); i++) array_pair_free(all[i]);
   free(box);
   free(map);
 }

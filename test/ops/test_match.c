@@ -23,7 +23,7 @@ static ImageInfo *truth_random(Truth *t, Fixture *f, Draw *r, int h, int w) {
     for (int g = 0; g < count[n]; g++) {
       double box[4];
       random_box(r, h, w, 0, box);
-      if (g == 4) get_box(&t->box, n * OBJECTS + 1, box); // a twin: the first one wins
+      if (g == 4) get_box(&t->box, n * OBJECTS + 1, box); // an equal box: the first one wins
       set_box(&t->box, n * OBJECTS + g, box[0], box[1], box[2], box[3]);
       label[n * OBJECTS + g] = 1 + below(r, 90);
     }

@@ -216,33 +216,33 @@ static void fill(ImageInfo *info, float *map, int h, int w) {
 }
 
 static void gpu_check_canvases(const Preprocess *p, DType dtype, int h, int w, int channels, int rows,
-                               const TwinArray *bytes) {
+                               const ArrayPair *bytes) {
   ImageInfo host[SLOTS];
   float maps[6 * SLOTS];
   fill(host, maps, h, w);
-  TwinArray info = twin_array(SLOTS, sizeof *host, host), map = twin_array(6 * SLOTS, sizeof *maps, maps);
-  Twin y = twin_poisoned(dtype, SLOTS, h, w, channels);
-  if (rows < SLOTS) twin_rows(&y, rows);
+  ArrayPair info = array_pair(SLOTS, sizeof *host, host), map = array_pair(6 * SLOTS, sizeof *maps, maps);
+  TensorPair y = pair_poisoned(dtype, SLOTS, h, w, channels);
+  if (rows < SLOTS) pair_rows(&y, rows);
   for (int gpu = 0; gpu < 2; gpu++) {
     Device *dev = gpu ? gpu_device() : cpu_device();
-    dev->ops->preprocess_affine(dev, p, twin_array_data(&info, gpu), twin_array_data(&map, gpu),
-                                twin_array_data(bytes, gpu), twin_side(&y, gpu));
+    dev->ops->preprocess_affine(dev, p, array_pair_data(&info, gpu), array_pair_data(&map, gpu),
+                                array_pair_data(bytes, gpu), pair_side(&y, gpu));
   }
-  if (!twin_check(&y, NULL, dtype == F32 ? 0 : 1))
+  if (!pair_check(&y, NULL, dtype == F32 ? 0 : 1))
     printf("  dtype %d, %d of %d canvases of %d x %d x %d\n", dtype, rows, SLOTS, h, w, channels);
-  twin_check_guards(&y, false);
-  twin_array_check_equal(&info, info.n); // untouched
-  twin_array_check_equal(&map, map.n);
-  twin_array_free(&info);
-  twin_array_free(&map);
-  twin_free(&y);
+  pair_check_guards(&y, false);
+  array_pair_check_equal(&info, info.n); // untouched
+  array_pair_check_equal(&map, map.n);
+  array_pair_free(&info);
+  array_pair_free(&map);
+  pair_free(&y);
 }
 
 TEST(cuda_preprocess_affine_equals_cpu) {
   if (!gpu_device()) return;
   uint8_t pixels[BYTES];
   for (int i = 0; i < BYTES; i++) pixels[i] = (uint8_t)rng_u32(1, (uint64_t)i);
-  TwinArray bytes = twin_array(BYTES, 1, pixels);
+  ArrayPair bytes = array_pair(BYTES, 1, pixels);
   for (int d = 0; d < COUNT(dtypes); d++)
     for (int r = 0; r < COUNT(conventions); r++)
       for (int channels = 1; channels <= 3; channels += 2) {
@@ -250,6 +250,6 @@ TEST(cuda_preprocess_affine_equals_cpu) {
         gpu_check_canvases(&conventions[r], dtypes[d], 17, 140, channels, SLOTS, &bytes); // more than a block wide
         gpu_check_canvases(&conventions[r], dtypes[d], 28, 28, channels, 3, &bytes);      // rows past the count
       }
-  twin_array_check_equal(&bytes, bytes.n);
-  twin_array_free(&bytes);
+  array_pair_check_equal(&bytes, bytes.n);
+  array_pair_free(&bytes);
 }

@@ -336,13 +336,13 @@ static double sum_factor(DType dtype, double terms) {
   return 1 + 2 * terms * 0x1p-24 / unit;
 }
 
-typedef struct TwinRois {
-  TwinArray box, image, count;
+typedef struct RoiPairs {
+  ArrayPair box, image, count;
   Rois side[2]; // cpu, gpu
-} TwinRois;
+} RoiPairs;
 
 // Boxes of every size and place: the first ones on borders between levels, empty, inverted, outside, not a number.
-static TwinRois twin_rois(int capacity, int count, uint64_t seed) {
+static RoiPairs roi_pairs(int capacity, int count, uint64_t seed) {
   static const float odd[][4] = {{8, 8, 24, 24},      {8, 8, 40, 40},       {20, 30, 20, 30},    {30, 40, 10, 20},
                                  {-90, -90, -60, -9}, {300, 300, 340, 330}, {0, 0, 84, 148},     {-50, -50, 200, 300},
                                  {31.75f, 0, 32, 64}, {NAN, 1, 2, 3},       {5, 5, 5.01f, 5.01f}};
@@ -357,9 +357,9 @@ static TwinRois twin_rois(int capacity, int count, uint64_t seed) {
     memcpy(box[i], i < COUNT(odd) ? odd[i] : (float[]){x, y, x + w, y + h}, sizeof box[i]);
     image[i] = i * GPU_IMAGES / capacity;
   }
-  TwinRois r = {.box = twin_array((size_t)capacity, sizeof box[0], box),
-                .image = twin_array((size_t)capacity, sizeof image[0], image),
-                .count = twin_array(1, sizeof count, &count)};
+  RoiPairs r = {.box = array_pair((size_t)capacity, sizeof box[0], box),
+                .image = array_pair((size_t)capacity, sizeof image[0], image),
+                .count = array_pair(1, sizeof count, &count)};
   for (int gpu = 0; gpu < 2; gpu++) {
     Rois *s = &r.side[gpu];
     *s = (Rois){.capacity = capacity, .box = tensor_packed(F32, capacity, 4)};
@@ -370,13 +370,13 @@ static TwinRois twin_rois(int capacity, int count, uint64_t seed) {
   return r;
 }
 
-static void twin_rois_free(TwinRois *r) {
-  twin_array_check_equal(&r->box, r->box.n);
-  twin_array_check_equal(&r->image, r->image.n);
-  twin_array_check_equal(&r->count, 1);
-  twin_array_free(&r->box);
-  twin_array_free(&r->image);
-  twin_array_free(&r->count);
+static void roi_pairs_free(RoiPairs *r) {
+  array_pair_check_equal(&r->box, r->box.n);
+  array_pair_check_equal(&r->image, r->image.n);
+  array_pair_check_equal(&r->count, 1);
+  array_pair_free(&r->box);
+  array_pair_free(&r->image);
+  array_pair_free(&r->count);
 }
 
 static Tensor magnitudes(const Tensor *t) {
@@ -386,7 +386,7 @@ static Tensor magnitudes(const Tensor *t) {
   return m;
 }
 
-static bool same_bytes(const Twin *a, const Twin *b, size_t bytes) {
+static bool same_bytes(const TensorPair *a, const TensorPair *b, size_t bytes) {
   void *x = gpu_fetch(a->gpu.data, bytes), *y = gpu_fetch(b->gpu.data, bytes);
   bool same = !memcmp(x, y, bytes);
   free(x);
@@ -395,17 +395,17 @@ static bool same_bytes(const Twin *a, const Twin *b, size_t bytes) {
 }
 
 static void check_forward(Device *gpu, DType dtype, const RoiAlign *p, int channels, int capacity, int count) {
-  TwinRois rois = twin_rois(capacity, count, 7);
-  Twin x[ROI_LEVELS], y[2];
+  RoiPairs rois = roi_pairs(capacity, count, 7);
+  TensorPair x[ROI_LEVELS], y[2];
   Tensor sides[2][ROI_LEVELS], positive[ROI_LEVELS];
   for (int l = 0; l < ROI_LEVELS; l++) {
-    x[l] = twin_random(dtype, GPU_IMAGES, gpu_heights[l], gpu_widths[l], channels, 1, (uint64_t)l + 1);
+    x[l] = pair_random(dtype, GPU_IMAGES, gpu_heights[l], gpu_widths[l], channels, 1, (uint64_t)l + 1);
     sides[0][l] = x[l].cpu;
     sides[1][l] = x[l].gpu;
     positive[l] = magnitudes(&x[l].cpu);
   }
   for (int run = 0; run < 2; run++) {
-    y[run] = twin_poisoned(dtype, capacity, p->size, p->size, channels);
+    y[run] = pair_poisoned(dtype, capacity, p->size, p->size, channels);
     gpu->ops->roi_align_forward(gpu, p, &rois.side[1], sides[1], &y[run].gpu);
   }
   Tensor bound = y[1].cpu; // the sums of absolute values
@@ -414,22 +414,22 @@ static void check_forward(Device *gpu, DType dtype, const RoiAlign *p, int chann
   y[0].cpu.count = rois.side[0].count;
   // Four products a sample. Adaptive sampling takes one a pixel, of which the map has no more than these inside.
   double samples = p->sampling ? p->sampling * p->sampling : gpu_heights[0] * gpu_widths[0];
-  if (!twin_check(&y[0], bound.data, sum_factor(dtype, 4 * samples + 4)))
+  if (!pair_check(&y[0], bound.data, sum_factor(dtype, 4 * samples + 4)))
     printf("  dtype %d, size %d, sampling %d, aligned %d, %d channels, %d of %d RoIs\n", dtype, p->size, p->sampling,
            p->aligned, channels, count, capacity);
   size_t row = tensor_bytes(&y[0].gpu) / (size_t)capacity;
   EXPECT(same_bytes(&y[0], &y[1], row * (size_t)count));
   y[0].cpu.count = NULL;
   for (int i = 0; i < 2; i++) {
-    twin_check_guards(&y[i], false);
-    twin_free(&y[i]);
+    pair_check_guards(&y[i], false);
+    pair_free(&y[i]);
   }
   for (int l = 0; l < ROI_LEVELS; l++) {
-    twin_check_guards(&x[l], true);
-    twin_free(&x[l]);
+    pair_check_guards(&x[l], true);
+    pair_free(&x[l]);
     free(positive[l].data);
   }
-  twin_rois_free(&rois);
+  roi_pairs_free(&rois);
 }
 
 TEST(cuda_roi_align_forward) {
@@ -456,14 +456,14 @@ TEST(cuda_roi_align_forward) {
 static double backward_terms(const RoiAlign *p, int count) { return 4. * p->size * p->size * count + 8; }
 
 static void check_backward(Device *gpu, DType dtype, const RoiAlign *p, int channels, int capacity, int count) {
-  TwinRois rois = twin_rois(capacity, count, 8);
-  Twin dy = twin_random(dtype, capacity, p->size, p->size, channels, 1, 9), dx[2][ROI_LEVELS];
+  RoiPairs rois = roi_pairs(capacity, count, 8);
+  TensorPair dy = pair_random(dtype, capacity, p->size, p->size, channels, 1, 9), dx[2][ROI_LEVELS];
   Tensor positive = magnitudes(&dy.cpu);
   Dest cpu[ROI_LEVELS] = {0}, bound[ROI_LEVELS] = {0};
   for (int run = 0; run < 2; run++) {
     Dest d[ROI_LEVELS] = {0};
     for (int l = 0; l < ROI_LEVELS; l++) {
-      dx[run][l] = twin_poisoned(dtype, GPU_IMAGES, gpu_heights[l], gpu_widths[l], channels);
+      dx[run][l] = pair_poisoned(dtype, GPU_IMAGES, gpu_heights[l], gpu_widths[l], channels);
       d[l].t = dx[run][l].gpu;
       (run ? bound : cpu)[l].t = dx[run][l].cpu;
     }
@@ -472,19 +472,19 @@ static void check_backward(Device *gpu, DType dtype, const RoiAlign *p, int chan
   cpu_device()->ops->roi_align_backward(cpu_device(), p, &rois.side[0], &dy.cpu, cpu);
   cpu_device()->ops->roi_align_backward(cpu_device(), p, &rois.side[0], &positive, bound);
   for (int l = 0; l < ROI_LEVELS; l++) {
-    if (!twin_check(&dx[0][l], bound[l].t.data, sum_factor(dtype, backward_terms(p, count))))
+    if (!pair_check(&dx[0][l], bound[l].t.data, sum_factor(dtype, backward_terms(p, count))))
       printf("  level %d, dtype %d, size %d, sampling %d, aligned %d, %d channels, %d of %d RoIs\n", l, dtype, p->size,
              p->sampling, p->aligned, channels, count, capacity);
     EXPECT(same_bytes(&dx[0][l], &dx[1][l], tensor_bytes(&dx[0][l].gpu)));
     for (int run = 0; run < 2; run++) {
-      twin_check_guards(&dx[run][l], false);
-      twin_free(&dx[run][l]);
+      pair_check_guards(&dx[run][l], false);
+      pair_free(&dx[run][l]);
     }
   }
-  twin_check_guards(&dy, true);
-  twin_free(&dy);
+  pair_check_guards(&dy, true);
+  pair_free(&dy);
   free(positive.data);
-  twin_rois_free(&rois);
+  roi_pairs_free(&rois);
 }
 
 TEST(cuda_roi_align_backward) {
@@ -506,38 +506,38 @@ TEST(cuda_roi_align_backward) {
 // The Dest of the middle level; the other levels are written without one.
 typedef struct DestContext {
   RoiAlign p;
-  TwinRois rois;
-  Twin dy, other[ROI_LEVELS];
+  RoiPairs rois;
+  TensorPair dy, other[ROI_LEVELS];
 } DestContext;
 
 static void backward_through(Device *dev, bool gpu, void *context, const Dest *d) {
   DestContext *c = context;
-  Dest dx[ROI_LEVELS] = {{.t = *twin_side(&c->other[0], gpu)}, *d, {.t = *twin_side(&c->other[2], gpu)}};
-  dev->ops->roi_align_backward(dev, &c->p, &c->rois.side[gpu], twin_side(&c->dy, gpu), dx);
+  Dest dx[ROI_LEVELS] = {{.t = *pair_side(&c->other[0], gpu)}, *d, {.t = *pair_side(&c->other[2], gpu)}};
+  dev->ops->roi_align_backward(dev, &c->p, &c->rois.side[gpu], pair_side(&c->dy, gpu), dx);
 }
 
 TEST(cuda_roi_align_backward_every_dest) {
   if (!gpu_device()) return;
   enum { CHANNELS = 11, ROIS = 30 };
   for (int d = 0; d < COUNT(dtypes); d++) {
-    DestContext c = {.p = roi_pyramid(3, 2, false), .rois = twin_rois(ROIS, ROIS, 10)};
-    c.dy = twin_random(dtypes[d], ROIS, 3, 3, CHANNELS, 1, 11);
+    DestContext c = {.p = roi_pyramid(3, 2, false), .rois = roi_pairs(ROIS, ROIS, 10)};
+    c.dy = pair_random(dtypes[d], ROIS, 3, 3, CHANNELS, 1, 11);
     for (int l = 0; l < ROI_LEVELS; l++)
-      c.other[l] = twin_poisoned(dtypes[d], GPU_IMAGES, gpu_heights[l], gpu_widths[l], CHANNELS);
-    Twin *shape = &c.other[1];
+      c.other[l] = pair_poisoned(dtypes[d], GPU_IMAGES, gpu_heights[l], gpu_widths[l], CHANNELS);
+    TensorPair *shape = &c.other[1];
     Tensor positive = magnitudes(&c.dy.cpu), dy = c.dy.cpu;
     c.dy.cpu = positive;
     backward_through(cpu_device(), false, &c, &(Dest){.t = shape->cpu});
     c.dy.cpu = dy;
-    twin_check_dests(backward_through, &c, shape, shape->cpu.data, sum_factor(dtypes[d], backward_terms(&c.p, ROIS)),
+    pair_check_dests(backward_through, &c, shape, shape->cpu.data, sum_factor(dtypes[d], backward_terms(&c.p, ROIS)),
                      12);
     free(positive.data);
-    twin_check_guards(&c.dy, true);
-    twin_free(&c.dy);
+    pair_check_guards(&c.dy, true);
+    pair_free(&c.dy);
     for (int l = 0; l < ROI_LEVELS; l++) {
-      twin_check_guards(&c.other[l], false);
-      twin_free(&c.other[l]);
+      pair_check_guards(&c.other[l], false);
+      pair_free(&c.other[l]);
     }
-    twin_rois_free(&c.rois);
+    roi_pairs_free(&c.rois);
   }
 }

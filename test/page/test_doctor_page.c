@@ -129,7 +129,7 @@ static void read_facts(Json *j, Page *p) {
       while (json_next(j)) read_split(j, p);
     } else if (!strcmp(key, "categories") && json_begin_array(j)) {
       while (json_next(j)) read_category(j, p);
-    } else if (!strcmp(key, "kinds")) {
+    } else if (!strcmp(key, "defect_types")) {
       sum_list(j, &p->types);
     } else if (!strcmp(key, "hurts")) {
       sum_list(j, &p->hurts);
@@ -186,7 +186,7 @@ static void make_page(Page *p, const char *dir, const DoctorPage *options) {
     if (!EXPECT(json_done(&j))) printf("  %s\n", j.err.msg);
     json_close(&j);
   }
-  EXPECT_INT(p->hurts, (int)f.num_hurts);
+  EXPECT_INT(p->hurts, (int)f.num_concerns);
   free(facts);
   free(path);
   diagnosis_free(&f);
@@ -225,7 +225,7 @@ TEST(doctor_page_counts_everything) {
   int objects = 0;
   for (int i = 0; i < IMAGES; i++) objects += image_objects(i);
   make_page(&p, small_set("album"), &(DoctorPage){.images = 1, .single_file = true});
-  EXPECT_INT(p.splits, FOUND_SPLITS);
+  EXPECT_INT(p.splits, DIAGNOSIS_SPLITS);
   EXPECT_INT(p.categories, 2);
   EXPECT_INT(p.objects, objects);
   EXPECT_INT(p.sizes, objects);

@@ -13,16 +13,16 @@ TEST(cuda_bias_grad_adds_columns) {
     for (DType t = F32; t < DTYPES; t++)
       for (int accumulate = 0; accumulate < 2 && t != F64; accumulate++) {
         Draw d = {.key = rng_key((uint64_t)i, RNG_TEST)};
-        Twin dy = whole(&d, t, cases[i].n, cases[i].h, cases[i].w, cases[i].c);
+        TensorPair dy = whole(&d, t, cases[i].n, cases[i].h, cases[i].w, cases[i].c);
         count_rows(&dy, cases[i].rows);
-        Twin db = accumulate ? whole_vector(&d, cases[i].c) : twin_packed(1, cases[i].c, NULL);
+        TensorPair db = accumulate ? whole_vector(&d, cases[i].c) : pair_packed(1, cases[i].c, NULL);
         cpu->ops->bias_grad(cpu, &dy.cpu, db.cpu.data, accumulate);
         RUN_ON_GPU(&any, bias_grad, &dy.gpu, db.gpu.data, accumulate);
-        if (!twin_check(&db, NULL, 0)) printf("  case %d, dtype %d, accumulate %d\n", i, t, accumulate);
-        twin_check_guards(&dy, true);
-        twin_check_guards(&db, false);
-        twin_free(&dy);
-        twin_free(&db);
+        if (!pair_check(&db, NULL, 0)) printf("  case %d, dtype %d, accumulate %d\n", i, t, accumulate);
+        pair_check_guards(&dy, true);
+        pair_check_guards(&db, false);
+        pair_free(&dy);
+        pair_free(&db);
       }
 }
 
@@ -33,15 +33,15 @@ TEST(cuda_filter_shadow_scales_rows) {
   for (DType t = F32; t < DTYPES; t++)
     for (int scaled = 0; scaled < 2 && t != F64; scaled++) {
       Draw d = {.key = RNG_TEST};
-      Twin master = twin_random(F32, 70, 3, 3, 11, 1, 4), shadow = twin_poisoned(t, 70, 3, 3, 11);
-      Twin scale = whole_vector(&d, 70);
+      TensorPair master = pair_random(F32, 70, 3, 3, 11, 1, 4), shadow = pair_poisoned(t, 70, 3, 3, 11);
+      TensorPair scale = whole_vector(&d, 70);
       cpu->ops->filter_shadow(cpu, &master.cpu, scaled ? scale.cpu.data : NULL, &shadow.cpu);
       RUN_ON_GPU(&any, filter_shadow, &master.gpu, scaled ? scale.gpu.data : NULL, &shadow.gpu);
-      if (!twin_check(&shadow, NULL, t == F32 ? 0 : 1)) printf("  dtype %d, scale %d\n", t, scaled);
-      twin_check_guards(&master, true);
-      twin_check_guards(&shadow, false);
-      twin_free(&master);
-      twin_free(&shadow);
-      twin_free(&scale);
+      if (!pair_check(&shadow, NULL, t == F32 ? 0 : 1)) printf("  dtype %d, scale %d\n", t, scaled);
+      pair_check_guards(&master, true);
+      pair_check_guards(&shadow, false);
+      pair_free(&master);
+      pair_free(&shadow);
+      pair_free(&scale);
     }
 }

@@ -11,22 +11,22 @@
 
 // ---- running ----------------------------------------------------------------------------------------------------
 
-static Twin x_twin(Draw *d, DType dtype, const Problem *p, int i, bool poisoned) {
-  Twin t =
-      poisoned ? twin_poisoned(dtype, p->n, p->h[i], p->w[i], p->c) : whole(d, dtype, p->n, p->h[i], p->w[i], p->c);
+static TensorPair x_pair(Draw *d, DType dtype, const Problem *p, int i, bool poisoned) {
+  TensorPair t =
+      poisoned ? pair_poisoned(dtype, p->n, p->h[i], p->w[i], p->c) : whole(d, dtype, p->n, p->h[i], p->w[i], p->c);
   count_rows(&t, p->rows[i]);
   return t;
 }
-static Twin y_twin(Draw *d, DType dtype, const Problem *p, int i, bool poisoned) {
+static TensorPair y_pair(Draw *d, DType dtype, const Problem *p, int i, bool poisoned) {
   int h = out_size(p->h[i], p->r, &p->conv), w = out_size(p->w[i], p->s, &p->conv);
-  Twin t = poisoned ? twin_poisoned(dtype, p->n, h, w, p->k) : whole(d, dtype, p->n, h, w, p->k);
+  TensorPair t = poisoned ? pair_poisoned(dtype, p->n, h, w, p->k) : whole(d, dtype, p->n, h, w, p->k);
   count_rows(&t, p->rows[i]);
   return t;
 }
 
 // One pair's destination and what it refers to.
 typedef struct Target {
-  Twin t, bias, addend, mask;
+  TensorPair t, bias, addend, mask;
   bool accumulate, relu, has_bias, has_addend, has_mask;
 } Target;
 
@@ -36,7 +36,7 @@ static Target draw_target(Draw *d, DType dtype, const Problem *p, ConvPass pass,
               .has_bias = below(d, 2),
               .has_addend = below(d, 2),
               .has_mask = below(d, 3) == 0};
-  o.t = pass == FORWARD ? y_twin(d, dtype, p, i, !o.accumulate) : x_twin(d, dtype, p, i, !o.accumulate);
+  o.t = pass == FORWARD ? y_pair(d, dtype, p, i, !o.accumulate) : x_pair(d, dtype, p, i, !o.accumulate);
   const Tensor *t = &o.t.cpu;
   if (o.has_bias) o.bias = whole_vector(d, t->c);
   int size = below(d, 3), h = t->h, w = t->w; // the same, half or double
@@ -53,32 +53,32 @@ static Target draw_target(Draw *d, DType dtype, const Problem *p, ConvPass pass,
   return o;
 }
 static Dest target_dest(const Target *o, bool gpu) {
-  return (Dest){.t = *twin_side(&o->t, gpu),
+  return (Dest){.t = *pair_side(&o->t, gpu),
                 .accumulate = o->accumulate,
                 .relu = o->relu,
-                .bias = o->has_bias ? twin_side(&o->bias, gpu)->data : NULL,
-                .addend = o->has_addend ? twin_side(&o->addend, gpu) : NULL,
-                .mask = o->has_mask ? twin_side(&o->mask, gpu) : NULL};
+                .bias = o->has_bias ? pair_side(&o->bias, gpu)->data : NULL,
+                .addend = o->has_addend ? pair_side(&o->addend, gpu) : NULL,
+                .mask = o->has_mask ? pair_side(&o->mask, gpu) : NULL};
 }
 static void check_target(Target *o) {
-  twin_check_guards(&o->t, false);
-  twin_free(&o->t);
-  Twin *inputs[] = {&o->bias, &o->addend, &o->mask};
+  pair_check_guards(&o->t, false);
+  pair_free(&o->t);
+  TensorPair *inputs[] = {&o->bias, &o->addend, &o->mask};
   for (int i = 0; i < COUNT(inputs); i++) {
     if (!inputs[i]->gpu.data) continue;
-    twin_check_guards(inputs[i], true);
-    twin_free(inputs[i]);
+    pair_check_guards(inputs[i], true);
+    pair_free(inputs[i]);
   }
 }
 
 static void run_activations(const Mode *m, ConvPass pass, const Problem *p, Draw *d) {
   Device *cpu = cpu_device();
-  Twin w = whole(d, m->dtype, p->k, p->r, p->s, p->c), in[MAX_TEST_PAIRS];
+  TensorPair w = whole(d, m->dtype, p->k, p->r, p->s, p->c), in[MAX_TEST_PAIRS];
   Target out[MAX_TEST_PAIRS];
   Tensor cpu_in[MAX_TEST_PAIRS], gpu_in[MAX_TEST_PAIRS];
   Dest cpu_out[MAX_TEST_PAIRS], gpu_out[MAX_TEST_PAIRS];
   for (int i = 0; i < p->pairs; i++) {
-    in[i] = pass == FORWARD ? x_twin(d, m->dtype, p, i, false) : y_twin(d, m->dtype, p, i, false);
+    in[i] = pass == FORWARD ? x_pair(d, m->dtype, p, i, false) : y_pair(d, m->dtype, p, i, false);
     out[i] = draw_target(d, m->dtype, p, pass, i);
     cpu_in[i] = in[i].cpu;
     gpu_in[i] = in[i].gpu;
@@ -93,28 +93,28 @@ static void run_activations(const Mode *m, ConvPass pass, const Problem *p, Draw
     RUN_ON_GPU(m, conv_dgrad, &p->conv, p->pairs, gpu_in, &w.gpu, gpu_out);
   }
   for (int i = 0; i < p->pairs; i++) {
-    if (!twin_check(&out[i].t, NULL, m->dtype == F32 ? 0 : 1)) {
+    if (!pair_check(&out[i].t, NULL, m->dtype == F32 ? 0 : 1)) {
       describe(m, pass, p);
       printf("  pair %d: accumulate %d, relu %d, bias %d, addend %d x %d, mask %d\n", i, out[i].accumulate, out[i].relu,
              out[i].has_bias, out[i].addend.cpu.h, out[i].addend.cpu.w, out[i].has_mask);
     }
     check_target(&out[i]);
-    twin_check_guards(&in[i], true);
-    twin_free(&in[i]);
+    pair_check_guards(&in[i], true);
+    pair_free(&in[i]);
   }
-  twin_check_guards(&w, true);
-  twin_free(&w);
+  pair_check_guards(&w, true);
+  pair_free(&w);
 }
 
 // cuDNN rounds the gradient of a filter, a sum of products of up to 4 over all pixels, to the operands' type, and
 // only then is it scaled, by up to 2. Everyone else's is exact.
-static bool check_filter(const Mode *m, const Problem *p, const Twin *dw, const Tensor *y) {
-  if (!is_cudnn(m->rung) || m->dtype == F32) return twin_check(dw, NULL, 0);
+static bool check_filter(const Mode *m, const Problem *p, const TensorPair *dw, const Tensor *y) {
+  if (!is_cudnn(m->rung) || m->dtype == F32) return pair_check(dw, NULL, 0);
   size_t elements = tensor_elements(&dw->cpu), pixels = 0;
   for (int i = 0; i < p->pairs; i++) pixels += tensor_pixels(&y[i]);
   float *bound = xmalloc(elements * sizeof *bound);
   for (size_t i = 0; i < elements; i++) bound[i] = 8 * (float)pixels;
-  bool ok = twin_check(dw, bound, m->dtype == BF16 ? 0x1p-9 / 0x1p-24 : 0x1p-12 / 0x1p-24);
+  bool ok = pair_check(dw, bound, m->dtype == BF16 ? 0x1p-9 / 0x1p-24 : 0x1p-12 / 0x1p-24);
   free(bound);
   return ok;
 }
@@ -122,42 +122,42 @@ static bool check_filter(const Mode *m, const Problem *p, const Twin *dw, const 
 static void run_filter(const Mode *m, const Problem *p, Draw *d) {
   Device *cpu = cpu_device();
   bool accumulate = below(d, 2), biased = below(d, 3), scaled = below(d, 2);
-  Twin dw = accumulate ? whole(d, F32, p->k, p->r, p->s, p->c) : twin_poisoned(F32, p->k, p->r, p->s, p->c);
-  Twin db = accumulate ? whole_vector(d, p->k) : twin_packed(1, p->k, NULL), scale = whole_vector(d, p->k);
-  Twin x[MAX_TEST_PAIRS], dy[MAX_TEST_PAIRS];
+  TensorPair dw = accumulate ? whole(d, F32, p->k, p->r, p->s, p->c) : pair_poisoned(F32, p->k, p->r, p->s, p->c);
+  TensorPair db = accumulate ? whole_vector(d, p->k) : pair_packed(1, p->k, NULL), scale = whole_vector(d, p->k);
+  TensorPair x[MAX_TEST_PAIRS], dy[MAX_TEST_PAIRS];
   Tensor xs[2][MAX_TEST_PAIRS], dys[2][MAX_TEST_PAIRS];
   for (int i = 0; i < p->pairs; i++) {
-    x[i] = x_twin(d, m->dtype, p, i, false);
-    dy[i] = y_twin(d, m->dtype, p, i, false);
+    x[i] = x_pair(d, m->dtype, p, i, false);
+    dy[i] = y_pair(d, m->dtype, p, i, false);
     for (int gpu = 0; gpu < 2; gpu++) {
-      xs[gpu][i] = *twin_side(&x[i], gpu);
-      dys[gpu][i] = *twin_side(&dy[i], gpu);
+      xs[gpu][i] = *pair_side(&x[i], gpu);
+      dys[gpu][i] = *pair_side(&dy[i], gpu);
     }
   }
   FilterGrad out[2];
   for (int gpu = 0; gpu < 2; gpu++)
-    out[gpu] = (FilterGrad){.dw = *twin_side(&dw, gpu),
-                            .db = biased ? twin_side(&db, gpu)->data : NULL,
-                            .scale = scaled ? twin_side(&scale, gpu)->data : NULL,
+    out[gpu] = (FilterGrad){.dw = *pair_side(&dw, gpu),
+                            .db = biased ? pair_side(&db, gpu)->data : NULL,
+                            .scale = scaled ? pair_side(&scale, gpu)->data : NULL,
                             .accumulate = accumulate};
   cpu->ops->conv_wgrad(cpu, &p->conv, p->pairs, xs[0], dys[0], &out[0]);
   RUN_ON_GPU(m, conv_wgrad, &p->conv, p->pairs, xs[1], dys[1], &out[1]);
   bool ok = check_filter(m, p, &dw, dys[0]);
-  if (biased) ok &= twin_check(&db, NULL, 0);
+  if (biased) ok &= pair_check(&db, NULL, 0);
   if (!ok) {
     describe(m, WGRAD, p);
     printf("  accumulate %d, db %d, scale %d\n", accumulate, biased, scaled);
   }
-  Twin *all[] = {&dw, &db, &scale};
+  TensorPair *all[] = {&dw, &db, &scale};
   for (int i = 0; i < COUNT(all); i++) {
-    twin_check_guards(all[i], i == 2);
-    twin_free(all[i]);
+    pair_check_guards(all[i], i == 2);
+    pair_free(all[i]);
   }
   for (int i = 0; i < p->pairs; i++) {
-    twin_check_guards(&x[i], true);
-    twin_free(&x[i]);
-    twin_check_guards(&dy[i], true);
-    twin_free(&dy[i]);
+    pair_check_guards(&x[i], true);
+    pair_free(&x[i]);
+    pair_check_guards(&dy[i], true);
+    pair_free(&dy[i]);
   }
 }
 
@@ -297,12 +297,12 @@ static void check_any_batch(const Mode *mode, const Problem *p, const int *batch
   float *values = xmalloc(elements * sizeof *values);
   Draw d = {.key = rng_key(1, RNG_TEST)};
   for (size_t i = 0; i < elements; i++) values[i] = 1e-3f * (float)(below(&d, 2000) - 1000);
-  Twin filter = twin_random(F32, p->k, p->r, p->s, p->c, 0.05, 1);
+  TensorPair filter = pair_random(F32, p->k, p->r, p->s, p->c, 0.05, 1);
   char *first = NULL;
   for (int i = 0; i < count; i++) {
     CHECK(batches[i] <= p->n);
-    Twin in = twin_values(F32, batches[i], p->h[0], p->w[0], p->c, values);
-    Twin out = twin_poisoned(F32, batches[i], h, w, p->k);
+    TensorPair in = pair_values(F32, batches[i], p->h[0], p->w[0], p->c, values);
+    TensorPair out = pair_poisoned(F32, batches[i], h, w, p->k);
     const Dest dest = {.t = out.gpu};
     RUN_ON_GPU(mode, conv_forward, &p->conv, 1, &in.gpu, &filter.gpu, &dest);
     const size_t image = tensor_bytes(&out.gpu) / (size_t)batches[i];
@@ -315,12 +315,12 @@ static void check_any_batch(const Mode *mode, const Problem *p, const int *batch
       free(bits);
     else
       first = bits;
-    twin_free(&in);
-    twin_free(&out);
+    pair_free(&in);
+    pair_free(&out);
   }
   free(first);
   free(values);
-  twin_free(&filter);
+  pair_free(&filter);
 }
 TEST(cuda_conv_of_dense_layers_in_any_batch) {
   static const int batches[] = {1, 5, 64, 65, 128};
@@ -450,23 +450,23 @@ TEST_TIER(cuda_conv_tiles_have_the_same_bits, 1) {
   const Conv conv = {1, 1};
   for (int i = 0; i < num_modes; i++) {
     if (modes[i].dtype == F32) continue;
-    Twin x = twin_random(modes[i].dtype, 3, 61, 83, 200, 1, 1),
-         w = twin_random(modes[i].dtype, 264, 3, 3, 200, 0.05, 2);
+    TensorPair x = pair_random(modes[i].dtype, 3, 61, 83, 200, 1, 1),
+               w = pair_random(modes[i].dtype, 264, 3, 3, 200, 0.05, 2);
     char *want = NULL;
     for (const char *const *tile = modes[i].rung->tiles;; tile++) {
-      Twin y = twin_poisoned(modes[i].dtype, 3, 61, 83, 264);
+      TensorPair y = pair_poisoned(modes[i].dtype, 3, 61, 83, 264);
       Dest dest = {.t = y.gpu};
       RUN_ON_GPU(&modes[i], conv_forward, &conv, 1, &x.gpu, &w.gpu, &dest);
       char *got = gpu_fetch(y.gpu.data, tensor_bytes(&y.gpu));
       if (want && !EXPECT(!memcmp(got, want, tensor_bytes(&y.gpu)))) printf("  %s\n", gpu->conv_tile);
-      twin_free(&y);
+      pair_free(&y);
       free(want);
       want = got;
       if (!(gpu->conv_tile = *tile)) break;
     }
     free(want);
-    twin_free(&x);
-    twin_free(&w);
+    pair_free(&x);
+    pair_free(&w);
   }
 }
 
@@ -506,9 +506,9 @@ static void check_alike_images(const Mode *m, ConvPass pass, const AlikeCase *p)
   float *values = xmalloc(all * sizeof *values);
   Draw d = {.key = rng_key((uint64_t)pass, RNG_TEST)};
   for (size_t i = 0; i < all; i++) values[i] = i < image ? 1e-3f * (float)(below(&d, 2000) - 1000) : values[i - image];
-  Twin in = twin_values(m->dtype, p->images, in_side, in_side, c, values);
-  Twin w = twin_random(m->dtype, p->k, p->taps, p->taps, p->c, 0.05, 1);
-  Twin out = twin_poisoned(m->dtype, p->images, out_side, out_side, k);
+  TensorPair in = pair_values(m->dtype, p->images, in_side, in_side, c, values);
+  TensorPair w = pair_random(m->dtype, p->k, p->taps, p->taps, p->c, 0.05, 1);
+  TensorPair out = pair_poisoned(m->dtype, p->images, out_side, out_side, k);
   Dest dest = {.t = out.gpu};
   if (pass == FORWARD)
     RUN_ON_GPU(m, conv_forward, &p->conv, 1, &in.gpu, &w.gpu, &dest);
@@ -519,9 +519,9 @@ static void check_alike_images(const Mode *m, ConvPass pass, const AlikeCase *p)
   for (int i = 1; i < p->images; i++) EXPECT(!memcmp(bits, bits + (size_t)i * each, each));
   free(bits);
   free(values);
-  twin_free(&in);
-  twin_free(&w);
-  twin_free(&out);
+  pair_free(&in);
+  pair_free(&w);
+  pair_free(&out);
 }
 TEST_TIER(cuda_conv_of_images_that_are_alike_is_alike, 1) {
   if (!gpu_device()) return;

@@ -3,15 +3,15 @@
 
 typedef struct ConvArgs {
   Conv conv;
-  Twin in, w;
+  TensorPair in, w;
   bool backward;
 } ConvArgs;
 static void run_dest(Device *dev, bool gpu, void *context, const Dest *d) {
   const ConvArgs *a = context;
   if (a->backward)
-    dev->ops->conv_dgrad(dev, &a->conv, 1, twin_side(&a->in, gpu), twin_side(&a->w, gpu), d);
+    dev->ops->conv_dgrad(dev, &a->conv, 1, pair_side(&a->in, gpu), pair_side(&a->w, gpu), d);
   else
-    dev->ops->conv_forward(dev, &a->conv, 1, twin_side(&a->in, gpu), twin_side(&a->w, gpu), d);
+    dev->ops->conv_forward(dev, &a->conv, 1, pair_side(&a->in, gpu), pair_side(&a->w, gpu), d);
 }
 
 static void check_every_dest(const Mode *m, bool backward, uint64_t seed) {
@@ -20,17 +20,17 @@ static void check_every_dest(const Mode *m, bool backward, uint64_t seed) {
   ConvArgs a = {.conv = {1, 1}, .backward = backward};
   a.in = whole(&d, m->dtype, 2, 5, 6, 11);
   a.w = backward ? whole(&d, m->dtype, 11, 3, 3, 9) : whole(&d, m->dtype, 9, 3, 3, 11);
-  Twin shape = twin_poisoned(m->dtype, 2, 5, 6, 9);
-  twin_rows(&shape, 1);
-  twin_rows(&a.in, 1);
+  TensorPair shape = pair_poisoned(m->dtype, 2, 5, 6, 9);
+  pair_rows(&shape, 1);
+  pair_rows(&a.in, 1);
   gpu->conv_rung = m->rung;
   gpu->tf32 = m->tf32;
-  twin_check_dests(run_dest, &a, &shape, NULL, 1, seed);
+  pair_check_dests(run_dest, &a, &shape, NULL, 1, seed);
   gpu->conv_rung = NULL;
   gpu->tf32 = false;
-  twin_free(&a.in);
-  twin_free(&a.w);
-  twin_free(&shape);
+  pair_free(&a.in);
+  pair_free(&a.w);
+  pair_free(&shape);
 }
 // Each rung in the first of its types, or in all of them.
 static void check_all_dests(Side side, bool all) {

@@ -55,15 +55,16 @@ static bool check_channel(const Tensor *y, const float *values, const float *mom
 static bool run(const Mode *m, const Problem *p, bool relu, uint64_t seed) {
   Device *gpu = gpu_device();
   Draw d = {.key = rng_key(seed, RNG_TEST)};
-  Twin x = whole(&d, m->dtype, p->n, p->h[0], p->w[0], p->c), w = whole(&d, m->dtype, p->k, p->r, p->s, p->c);
-  Twin y = twin_poisoned(m->dtype, p->n, out_size(p->h[0], p->r, &p->conv), out_size(p->w[0], p->s, &p->conv), p->k);
-  Twin bias = whole_vector(&d, p->k);
+  TensorPair x = whole(&d, m->dtype, p->n, p->h[0], p->w[0], p->c), w = whole(&d, m->dtype, p->k, p->r, p->s, p->c);
+  TensorPair y =
+      pair_poisoned(m->dtype, p->n, out_size(p->h[0], p->r, &p->conv), out_size(p->w[0], p->s, &p->conv), p->k);
+  TensorPair bias = whole_vector(&d, p->k);
   gpu->tf32 = m->tf32;
   const bool computes = m->rung->supports(gpu, CONV_FORWARD, &p->conv, &x.gpu, &w.gpu);
   const int parts = computes ? m->rung->moments(gpu, &p->conv, &x.gpu, &w.gpu, &y.gpu) : 0;
   gpu->tf32 = false;
   if (parts) {
-    Twin moments[2] = {twin_packed(parts, 3 * p->k, NULL), twin_packed(parts, 3 * p->k, NULL)};
+    TensorPair moments[2] = {pair_packed(parts, 3 * p->k, NULL), pair_packed(parts, 3 * p->k, NULL)};
     float *told[2];
     for (int i = 0; i < 2; i++) {
       Dest to = {.t = y.gpu, .relu = relu, .bias = bias.gpu.data, .moments = moments[i].gpu.data};
@@ -77,16 +78,16 @@ static bool run(const Mode *m, const Problem *p, bool relu, uint64_t seed) {
     if (!ok) describe(m, FORWARD, p);
     EXPECT(ok);
     for (int i = 0; i < 2; i++) {
-      twin_check_guards(&moments[i], false);
-      twin_free(&moments[i]);
+      pair_check_guards(&moments[i], false);
+      pair_free(&moments[i]);
       free(told[i]);
     }
     free(values);
   }
-  Twin *all[] = {&x, &w, &y, &bias};
+  TensorPair *all[] = {&x, &w, &y, &bias};
   for (int i = 0; i < COUNT(all); i++) {
-    twin_check_guards(all[i], all[i] != &y);
-    twin_free(all[i]);
+    pair_check_guards(all[i], all[i] != &y);
+    pair_free(all[i]);
   }
   return parts;
 }

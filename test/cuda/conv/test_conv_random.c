@@ -180,7 +180,7 @@ typedef struct Numbers {
   float *x[MOST_LEVELS], *w, *y[MOST_LEVELS];
 } Numbers;
 typedef struct Operands {
-  Twin x[MOST_LEVELS], w, y[MOST_LEVELS];
+  TensorPair x[MOST_LEVELS], w, y[MOST_LEVELS];
 } Operands;
 
 // Rows past the count are NaN: nobody may be touched by them.
@@ -215,14 +215,14 @@ static float to_tf32(float v) { // to nearest, ties to even
   memcpy(&v, &u, 4);
   return v;
 }
-static Twin operand(const Type *t, int n, int h, int w, int c, const float *values, int rows) {
+static TensorPair operand(const Type *t, int n, int h, int w, int c, const float *values, int rows) {
   size_t elements = (size_t)n * h * w * c;
   float *rounded = xmalloc(elements * sizeof *rounded);
   for (size_t i = 0; i < elements; i++) rounded[i] = t->tf32 ? to_tf32(values[i]) : values[i];
-  Twin twin = twin_values(t->dtype, n, h, w, c, rounded);
+  TensorPair pair = pair_values(t->dtype, n, h, w, c, rounded);
   free(rounded);
-  if (rows >= 0) twin_rows(&twin, rows);
-  return twin;
+  if (rows >= 0) pair_rows(&pair, rows);
+  return pair;
 }
 static Operands operands_new(const Type *t, const Problem *p, const Numbers *v) {
   Operands o = {.w = operand(t, p->k, p->r, p->s, p->c, v->w, -1)};
@@ -233,13 +233,13 @@ static Operands operands_new(const Type *t, const Problem *p, const Numbers *v) 
   return o;
 }
 static void operands_free(Operands *o, const Problem *p) {
-  twin_check_guards(&o->w, true);
-  twin_free(&o->w);
+  pair_check_guards(&o->w, true);
+  pair_free(&o->w);
   for (int i = 0; i < p->levels; i++) {
-    twin_check_guards(&o->x[i], true);
-    twin_free(&o->x[i]);
-    twin_check_guards(&o->y[i], true);
-    twin_free(&o->y[i]);
+    pair_check_guards(&o->x[i], true);
+    pair_free(&o->x[i]);
+    pair_check_guards(&o->y[i], true);
+    pair_free(&o->y[i]);
   }
 }
 
@@ -247,37 +247,37 @@ static void operands_free(Operands *o, const Problem *p) {
 
 // Where an op writes, as it was before; and what it adds on the way.
 typedef struct Target {
-  Twin t[MOST_LEVELS], addend[MOST_LEVELS], mask[MOST_LEVELS], bias, db;
+  TensorPair t[MOST_LEVELS], addend[MOST_LEVELS], mask[MOST_LEVELS], bias, db;
   int count; // of t
   bool accumulate, relu, has_bias, has_addend, has_mask;
 } Target;
 
 static Target target_new(const Type *t, ConvOp op, const Problem *p) {
   Target o = {.count = op == CONV_WGRAD ? 1 : p->levels};
-  if (op == CONV_WGRAD) o.t[0] = twin_poisoned(F32, p->k, p->r, p->s, p->c);
+  if (op == CONV_WGRAD) o.t[0] = pair_poisoned(F32, p->k, p->r, p->s, p->c);
   for (int i = 0; i < p->levels && op != CONV_WGRAD; i++) {
-    o.t[i] = op == CONV_FORWARD ? twin_poisoned(t->dtype, p->n, out_h(p, i), out_w(p, i), p->k)
-                                : twin_poisoned(t->dtype, p->n, p->h[i], p->w[i], p->c);
-    if (p->rows >= 0) twin_rows(&o.t[i], p->rows);
+    o.t[i] = op == CONV_FORWARD ? pair_poisoned(t->dtype, p->n, out_h(p, i), out_w(p, i), p->k)
+                                : pair_poisoned(t->dtype, p->n, p->h[i], p->w[i], p->c);
+    if (p->rows >= 0) pair_rows(&o.t[i], p->rows);
   }
   return o;
 }
 static void target_free(Target *o) {
-  Twin *all[] = {&o->bias, &o->db};
+  TensorPair *all[] = {&o->bias, &o->db};
   for (int i = 0; i < COUNT(all); i++)
     if (all[i]->gpu.data) {
-      twin_check_guards(all[i], true);
-      twin_free(all[i]);
+      pair_check_guards(all[i], true);
+      pair_free(all[i]);
     }
   for (int i = 0; i < o->count; i++) {
-    twin_free(&o->t[i]);
+    pair_free(&o->t[i]);
     if (o->has_addend) {
-      twin_check_guards(&o->addend[i], true);
-      twin_free(&o->addend[i]);
+      pair_check_guards(&o->addend[i], true);
+      pair_free(&o->addend[i]);
     }
     if (o->has_mask) {
-      twin_check_guards(&o->mask[i], true);
-      twin_free(&o->mask[i]);
+      pair_check_guards(&o->mask[i], true);
+      pair_free(&o->mask[i]);
     }
   }
 }
@@ -299,7 +299,7 @@ static Target draw_target(Draw *d, const Type *t, ConvOp op, const Problem *p) {
     float *old = draw_numbers(d, s.n, (size_t)s.h * s.w * s.c, rows, true);
     float *addend = draw_numbers(d, s.n, (size_t)h * w * s.c, rows, true);
     if (o.accumulate) {
-      twin_free(&o.t[i]);
+      pair_free(&o.t[i]);
       o.t[i] = operand(&type, s.n, s.h, s.w, s.c, old, rows);
     }
     if (o.has_addend) o.addend[i] = operand(&type, s.n, h, w, s.c, addend, -1);
@@ -308,21 +308,21 @@ static Target draw_target(Draw *d, const Type *t, ConvOp op, const Problem *p) {
     free(addend);
   }
   float *bias = draw_numbers(d, 1, (size_t)channels, -1, true);
-  if (o.has_bias) o.bias = twin_packed(1, channels, bias);
-  if (op == CONV_WGRAD) o.db = twin_packed(1, channels, o.accumulate ? bias : NULL);
+  if (o.has_bias) o.bias = pair_packed(1, channels, bias);
+  if (op == CONV_WGRAD) o.db = pair_packed(1, channels, o.accumulate ? bias : NULL);
   free(bias);
   return o;
 }
 
 // The tensors that a rung wrote, in memory of their own; the last is db.
 typedef struct Result {
-  Twin of[MOST_LEVELS + 1];
+  TensorPair of[MOST_LEVELS + 1];
 } Result;
 
-static Twin duplicate(const Twin *t) {
+static TensorPair duplicate(const TensorPair *t) {
   Device *gpu = gpu_device();
-  Twin copy = *t;
-  size_t bytes = tensor_bytes(&t->gpu) + TWIN_GUARD;
+  TensorPair copy = *t;
+  size_t bytes = tensor_bytes(&t->gpu) + PAIR_GUARD;
   copy.gpu.data = device_alloc(gpu, bytes);
   CHECK(copy.gpu.data);
   device_copy(gpu, copy.gpu.data, t->gpu.data, bytes);
@@ -331,7 +331,7 @@ static Twin duplicate(const Twin *t) {
 static void result_free(Result *r) {
   for (int i = 0; i <= MOST_LEVELS; i++) {
     if (!r->of[i].gpu.data) continue;
-    twin_check_guards(&r->of[i], false);
+    pair_check_guards(&r->of[i], false);
     device_free(gpu_device(), r->of[i].gpu.data);
   }
 }
@@ -388,18 +388,18 @@ static bool supports(const char *name, const Type *t, ConvOp op, const Problem *
 
 // ---- exactly --------------------------------------------------------------------------------------------------------
 
-static size_t valid_elements(const Twin *t) {
+static size_t valid_elements(const TensorPair *t) {
   int rows = t->cpu.count ? *t->cpu.count : t->cpu.n;
   return tensor_elements(&t->cpu) / (size_t)MAX(t->cpu.n, 1) * (size_t)rows;
 }
-static bool same_bits(const Twin *a, const Twin *b) {
+static bool same_bits(const TensorPair *a, const TensorPair *b) {
   void *x = gpu_fetch(a->gpu.data, tensor_bytes(&a->gpu)), *y = gpu_fetch(b->gpu.data, tensor_bytes(&b->gpu));
   bool same = !memcmp(x, y, valid_elements(a) * dtype_size(a->gpu.dtype));
   free(x);
   free(y);
   return same;
 }
-static bool same_numbers(const Twin *a, const Twin *b) {
+static bool same_numbers(const TensorPair *a, const TensorPair *b) {
   if (same_bits(a, b)) return true; // if not, there may be a zero with either sign
   float *x = gpu_fetch_floats(&a->gpu), *y = gpu_fetch_floats(&b->gpu);
   size_t i = 0, n = valid_elements(a);

@@ -29,9 +29,10 @@ static void check_rounding(const Mode *m, ConvPass pass, const Problem *p) {
   Device *gpu = gpu_device(), *cpu = cpu_device();
   int h = out_size(p->h[0], p->r, &p->conv), w_out = out_size(p->w[0], p->s, &p->conv);
   DType filter = pass == WGRAD ? F32 : m->dtype;
-  Twin x = twin_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1);
-  Twin w = twin_random(filter, p->k, p->r, p->s, p->c, 1, 2), y = twin_random(m->dtype, p->n, h, w_out, p->k, 1, 3);
-  Twin *out = pass == FORWARD ? &y : pass == DGRAD ? &x : &w;
+  TensorPair x = pair_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1);
+  TensorPair w = pair_random(filter, p->k, p->r, p->s, p->c, 1, 2),
+             y = pair_random(m->dtype, p->n, h, w_out, p->k, 1, 3);
+  TensorPair *out = pass == FORWARD ? &y : pass == DGRAD ? &x : &w;
   Tensor ax = magnitude(&x.cpu), aw = magnitude(&w.cpu), ay = magnitude(&y.cpu);
   run_pass(cpu, pass, p, &ax, &aw, &ay);
   run_pass(cpu, pass, p, &x.cpu, &w.cpu, &y.cpu);
@@ -46,16 +47,16 @@ static void check_rounding(const Mode *m, ConvPass pass, const Problem *p) {
   gpu->tf32 = false;
   const Tensor *bound = pass == FORWARD ? &ay : pass == DGRAD ? &ax : &aw;
   double terms = pass == WGRAD ? (double)tensor_pixels(&y.cpu) : (double)p->r * p->s * (pass == FORWARD ? p->c : p->k);
-  bool ok = twin_check(out, bound->data, sum_factor(m, out->gpu.dtype, terms));
+  bool ok = pair_check(out, bound->data, sum_factor(m, out->gpu.dtype, terms));
   ok &= EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&out->gpu)) && "the same bits twice");
   if (!ok) describe(m, pass, p);
   for (int i = 0; i < 2; i++) free(bits[i]);
   free(ax.data);
   free(aw.data);
   free(ay.data);
-  twin_free(&x);
-  twin_free(&w);
-  twin_free(&y);
+  pair_free(&x);
+  pair_free(&w);
+  pair_free(&y);
 }
 
 // An everyday problem, and the stem.
@@ -93,8 +94,8 @@ static void check_tf32(const Mode *m, ConvPass pass, bool filter) {
   float v[PIXELS * C], factors[C * C] = {0};
   for (int i = 0; i < PIXELS * C; i++) v[i] = filter ? 1 : between;
   for (int i = 0; i < C; i++) factors[i * C + i] = filter ? between : 1;
-  Twin in = twin_values(F32, 2, 5, 7, C, v), w = twin_values(F32, C, 1, 1, C, factors);
-  Twin out = twin_poisoned(F32, 2, 5, 7, C);
+  TensorPair in = pair_values(F32, 2, 5, 7, C, v), w = pair_values(F32, C, 1, 1, C, factors);
+  TensorPair out = pair_poisoned(F32, 2, 5, 7, C);
   Dest to = {.t = out.gpu};
   if (pass == FORWARD)
     RUN_ON_GPU(m, conv_forward, &p.conv, 1, &in.gpu, &w.gpu, &to);
@@ -108,9 +109,9 @@ static void check_tf32(const Mode *m, ConvPass pass, bool filter) {
     describe(m, pass, &p);
   }
   free(got);
-  twin_free(&in);
-  twin_free(&w);
-  twin_free(&out);
+  pair_free(&in);
+  pair_free(&w);
+  pair_free(&out);
 }
 
 TEST_TIER(cuda_conv_rounds_to_tf32, 1) {
@@ -121,7 +122,7 @@ TEST_TIER(cuda_conv_rounds_to_tf32, 1) {
     for (int j = 0; modes[i].tf32 && j < 4; j++) check_tf32(&modes[i], j % 2 ? DGRAD : FORWARD, j / 2);
 }
 
-// ---- multiprocessors that are left to collectives -------------------------------------------------------------------
+// ---- multiprocessors that are left to collectives ---------------------------------------------------------------
 
 // How many rung 05 may take: an H200's, some less, a few, one.
 static const int granted[] = {132, 128, 124, 100, 8, 1};
@@ -137,24 +138,24 @@ static const Problem shared_out[] = {
 };
 
 typedef struct Operands {
-  Twin x, w, y;
+  TensorPair x, w, y;
 } Operands;
 static Operands draw_operands(const Mode *m, ConvPass pass, const Problem *p) {
   int h = out_size(p->h[0], p->r, &p->conv), w = out_size(p->w[0], p->s, &p->conv);
-  Operands o = {.x = twin_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1),
-                .w = twin_random(pass == WGRAD ? F32 : m->dtype, p->k, p->r, p->s, p->c, 1, 2),
-                .y = twin_random(m->dtype, p->n, h, w, p->k, 1, 3)};
+  Operands o = {.x = pair_random(m->dtype, p->n, p->h[0], p->w[0], p->c, 1, 1),
+                .w = pair_random(pass == WGRAD ? F32 : m->dtype, p->k, p->r, p->s, p->c, 1, 2),
+                .y = pair_random(m->dtype, p->n, h, w, p->k, 1, 3)};
   count_rows(&o.x, p->rows[0]);
   count_rows(&o.y, p->rows[0]);
   return o;
 }
-static const Twin *result_of(const Operands *o, ConvPass pass) {
+static const TensorPair *result_of(const Operands *o, ConvPass pass) {
   return pass == FORWARD ? &o->y : pass == DGRAD ? &o->x : &o->w;
 }
 static void free_operands(Operands *o) {
-  twin_free(&o->x);
-  twin_free(&o->w);
-  twin_free(&o->y);
+  pair_free(&o->x);
+  pair_free(&o->w);
+  pair_free(&o->y);
 }
 
 // The result's bits, with so many multiprocessors and the workspace that is measured with them.
@@ -199,7 +200,7 @@ static bool check_split(const Mode *m, const Problem *p) {
     void *bits[2];
     for (int run = 0; run < 2; run++) bits[run] = run_granted(m, WGRAD, p, &o, granted[i]);
     bool same = EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&o.w.gpu)));
-    if (!twin_check(&o.w, aw.data, factor) || !same) ok = !printf("  %d multiprocessors\n", granted[i]);
+    if (!pair_check(&o.w, aw.data, factor) || !same) ok = !printf("  %d multiprocessors\n", granted[i]);
     for (int run = 0; run < 2; run++) free(bits[run]);
   }
   free(ax.data);

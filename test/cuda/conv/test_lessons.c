@@ -17,7 +17,7 @@ static bool is_idle(Device *gpu, const Rung *lesson) { return !gpu->wgmma && !is
 
 typedef struct LessonTest {
   const Problem *p;
-  Twin x[MAX_TEST_PAIRS], w, want[MAX_TEST_PAIRS];
+  TensorPair x[MAX_TEST_PAIRS], w, want[MAX_TEST_PAIRS];
   Tensor xs[2][MAX_TEST_PAIRS]; // of the CPU, of the GPU
 } LessonTest;
 
@@ -28,8 +28,8 @@ static LessonTest lesson_test(const Problem *p, uint64_t seed) {
   Dest out[MAX_TEST_PAIRS];
   for (int i = 0; i < p->pairs; i++) {
     t.x[i] = whole(&d, BF16, p->n, p->h[i], p->w[i], p->c);
-    t.want[i] = twin_poisoned(BF16, p->n, out_size(p->h[i], p->r, &p->conv), out_size(p->w[i], p->s, &p->conv), p->k);
-    for (int gpu = 0; gpu < 2; gpu++) t.xs[gpu][i] = *twin_side(&t.x[i], gpu);
+    t.want[i] = pair_poisoned(BF16, p->n, out_size(p->h[i], p->r, &p->conv), out_size(p->w[i], p->s, &p->conv), p->k);
+    for (int gpu = 0; gpu < 2; gpu++) t.xs[gpu][i] = *pair_side(&t.x[i], gpu);
     out[i] = (Dest){.t = t.want[i].cpu};
   }
   cpu->ops->conv_forward(cpu, &p->conv, p->pairs, t.xs[0], &t.w.cpu, out);
@@ -37,22 +37,22 @@ static LessonTest lesson_test(const Problem *p, uint64_t seed) {
 }
 static void lesson_test_free(LessonTest *t) {
   for (int i = 0; i < t->p->pairs; i++) {
-    twin_check_guards(&t->x[i], true);
-    twin_free(&t->x[i]);
-    twin_free(&t->want[i]);
+    pair_check_guards(&t->x[i], true);
+    pair_free(&t->x[i]);
+    pair_free(&t->want[i]);
   }
-  twin_check_guards(&t->w, true);
-  twin_free(&t->w);
+  pair_check_guards(&t->w, true);
+  pair_free(&t->w);
 }
 
 static void run_lesson(const Rung *lesson, LessonTest *t) {
   const Problem *p = t->p;
   Mode mode = {lesson, BF16, false};
-  Twin got[2][MAX_TEST_PAIRS];
+  TensorPair got[2][MAX_TEST_PAIRS];
   for (int run = 0; run < 2; run++) {
     Dest out[MAX_TEST_PAIRS];
     for (int i = 0; i < p->pairs; i++) {
-      got[run][i] = twin_poisoned_like(&t->want[i]);
+      got[run][i] = pair_poisoned_like(&t->want[i]);
       memcpy(got[run][i].cpu.data, t->want[i].cpu.data, tensor_bytes(&t->want[i].cpu));
       out[i] = (Dest){.t = got[run][i].gpu};
     }
@@ -60,16 +60,16 @@ static void run_lesson(const Rung *lesson, LessonTest *t) {
   }
   bool ok = true;
   for (int i = 0; i < p->pairs; i++) {
-    ok &= twin_check(&got[0][i], NULL, 1);
+    ok &= pair_check(&got[0][i], NULL, 1);
     void *bits[2];
     for (int run = 0; run < 2; run++) {
-      twin_check_guards(&got[run][i], false);
+      pair_check_guards(&got[run][i], false);
       bits[run] = gpu_fetch(got[run][i].gpu.data, tensor_bytes(&got[run][i].gpu));
     }
     ok &= EXPECT(!memcmp(bits[0], bits[1], tensor_bytes(&got[0][i].gpu)) && "the same bits twice");
     for (int run = 0; run < 2; run++) {
       free(bits[run]);
-      twin_free(&got[run][i]);
+      pair_free(&got[run][i]);
     }
   }
   if (!ok) describe(&mode, FORWARD, p);
@@ -142,11 +142,11 @@ TEST_TIER(cuda_conv_lessons_are_exact, 1) {
 
 typedef struct LessonArgs {
   Conv conv;
-  Twin x, w;
+  TensorPair x, w;
 } LessonArgs;
 static void run_dest(Device *dev, bool gpu, void *context, const Dest *d) {
   const LessonArgs *a = context;
-  dev->ops->conv_forward(dev, &a->conv, 1, twin_side(&a->x, gpu), twin_side(&a->w, gpu), d);
+  dev->ops->conv_forward(dev, &a->conv, 1, pair_side(&a->x, gpu), pair_side(&a->w, gpu), d);
 }
 
 TEST_TIER(cuda_conv_lessons_honour_every_dest, 1) {
@@ -154,13 +154,13 @@ TEST_TIER(cuda_conv_lessons_honour_every_dest, 1) {
   if (!gpu) return;
   Draw d = {.key = rng_key(1, RNG_TEST)};
   LessonArgs a = {{1, 1}, whole(&d, BF16, 2, 5, 6, 64), whole(&d, BF16, 68, 3, 3, 64)};
-  Twin shape = twin_poisoned(BF16, 2, 5, 6, 68);
+  TensorPair shape = pair_poisoned(BF16, 2, 5, 6, 68);
   for (int j = 0; conv_lessons[j]; j++) {
     gpu->conv_rung = conv_lessons[j];
-    twin_check_dests(run_dest, &a, &shape, NULL, 1, (uint64_t)j);
+    pair_check_dests(run_dest, &a, &shape, NULL, 1, (uint64_t)j);
   }
   gpu->conv_rung = NULL;
-  twin_free(&a.x);
-  twin_free(&a.w);
-  twin_free(&shape);
+  pair_free(&a.x);
+  pair_free(&a.w);
+  pair_free(&shape);
 }

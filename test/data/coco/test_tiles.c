@@ -8,7 +8,7 @@
 #include "data/shapes/shapes.h"
 #include "test/harness/test.h"
 
-// ---- where they lie ---------------------------------------------------------------------------------------------
+// ---- where they lie -----------------------------------------------------------------------------------------------
 
 static void expect_cover(int side, int tile, double overlap, int shared) {
   TilePlan p = tiles_plan(tile / 2, side, tile, overlap);
@@ -106,10 +106,10 @@ static bool find_one(const Finder *f, const Mosaic *m, int i, PixelRect tile, Co
 
 static CocoResults find_and_merge(const Finder *f, const Mosaic *m, const TilePlan *p) {
   const int tiles = tiles_count(p);
-  TileFound *found = xcalloc((size_t)tiles, sizeof *found);
+  TileDetections *found = xcalloc((size_t)tiles, sizeof *found);
   CocoResult *items = xmalloc((size_t)tiles * (size_t)m->n * sizeof *items), *at = items;
   for (int t = 0; t < tiles; t++) {
-    found[t] = (TileFound){.tile = tiles_at(p, t), .items = at};
+    found[t] = (TileDetections){.tile = tiles_at(p, t), .items = at};
     for (int i = 0; i < m->n; i++)
       if (find_one(f, m, i, found[t].tile, at)) at++;
     found[t].n = (int)(at - found[t].items);
@@ -230,12 +230,12 @@ TEST(tiles_merge_bears_a_sloppy_finder) {
   mosaic_free(&m);
 }
 
-// ---- what stays apart -----------------------------------------------------------------------------------------------
+// ---- what stays apart ---------------------------------------------------------------------------------------------
 
 // Two tiles side by side, 20 columns of which both see: x 80 … 99 of 180.
 static const PixelRect left_tile = {0, 0, 100, 50}, right_tile = {80, 0, 180, 50};
 
-static CocoResult rect_found(PixelRect tile, PixelRect r, double score, int64_t category) {
+static CocoResult rect_detection(PixelRect tile, PixelRect r, double score, int64_t category) {
   CocoResult c = {.category_id = category, .score = score, .has_bbox = true, .has_segm = true};
   Spans s = {.n = r.x2 - r.x1};
   s.items = xmalloc((size_t)s.n * sizeof *s.items);
@@ -249,10 +249,10 @@ static CocoResult rect_found(PixelRect tile, PixelRect r, double score, int64_t 
 // How many objects come of detections in the left tile and in the right one; those of no size are left out.
 static int objects_of(const PixelRect left[2], const PixelRect right[2], int64_t right_category) {
   CocoResult l[2], r[2];
-  TileFound found[] = {{left_tile, l, 0}, {right_tile, r, 0}};
+  TileDetections found[] = {{left_tile, l, 0}, {right_tile, r, 0}};
   for (int i = 0; i < 2; i++) {
-    if (!rect_empty(left[i])) l[found[0].n++] = rect_found(left_tile, left[i], 0.9 - 0.1 * i, 1);
-    if (!rect_empty(right[i])) r[found[1].n++] = rect_found(right_tile, right[i], 0.85 - 0.1 * i, right_category);
+    if (!rect_empty(left[i])) l[found[0].n++] = rect_detection(left_tile, left[i], 0.9 - 0.1 * i, 1);
+    if (!rect_empty(right[i])) r[found[1].n++] = rect_detection(right_tile, right[i], 0.85 - 0.1 * i, right_category);
   }
   CocoResults out = tiles_merge(found, 2, 50, 180);
   const int n = out.n;
@@ -284,12 +284,12 @@ TEST(tiles_merge_keeps_objects_apart) {
 
 // A mask that has no pixels cannot be compared; the box stands in for it, but not in the result where there is a mask.
 TEST(tiles_merge_compares_empty_masks_by_their_box) {
-  CocoResult l = rect_found(left_tile, (PixelRect){82, 10, 97, 30}, 0.9, 1), r = l;
-  r = rect_found(right_tile, (PixelRect){82, 10, 97, 30}, 0.8, 1);
+  CocoResult l = rect_detection(left_tile, (PixelRect){82, 10, 97, 30}, 0.9, 1), r = l;
+  r = rect_detection(right_tile, (PixelRect){82, 10, 97, 30}, 0.8, 1);
   rle_free(&l.rle);
   l.rle = (Rle){.h = 50, .w = 100, .n = 1, .runs = xmalloc(sizeof *l.rle.runs)};
   l.rle.runs[0] = 5000;
-  const TileFound found[] = {{left_tile, &l, 1}, {right_tile, &r, 1}};
+  const TileDetections found[] = {{left_tile, &l, 1}, {right_tile, &r, 1}};
   CocoResults out = tiles_merge(found, 2, 50, 180);
   if (EXPECT_INT(out.n, 1)) {
     EXPECT_NEAR(out.items[0].score, 0.9, 0);

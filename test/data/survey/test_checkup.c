@@ -21,9 +21,9 @@ static void forget(Checkup *c, Diagnosis *f) {
   checkup_free(c);
 }
 
-static const char *said(const FoundSplit *s, const char *name) {
-  for (int i = 0; i < s->num_said; i++)
-    if (!strcmp(s->said[i].name, name)) return s->said[i].text;
+static const char *said(const DiagnosisSplit *s, const char *name) {
+  for (int i = 0; i < s->num_statistics; i++)
+    if (!strcmp(s->statistic[i].name, name)) return s->statistic[i].text;
   return NULL;
 }
 
@@ -45,7 +45,7 @@ TEST(checkup_says_what_there_is) {
   Checkup c;
   Diagnosis f;
   look(&c, &f, &usual, small_set("checkup"));
-  const FoundSplit *s = &f.split[0];
+  const DiagnosisSplit *s = &f.split[0];
   EXPECT_STR(said(s, "images"), "12; 2 without objects; median 60 x 47 px, largest 60 x 53 px");
   EXPECT_STR(said(s, "input"), "resized 2.1x (median), padded to 160 x 96, 96 x 160; 22 % of the pixels are padding");
   EXPECT_STR(said(s, "objects"), "24 in 2 of 2 categories; at most 3 per image; 2 crowd annotations left out");

@@ -333,8 +333,8 @@ static void close_split(Split *s) {
 }
 
 static bool says(const Advice *a, const char *text) {
-  for (int i = 0; i < a->num_hurts; i++)
-    if (strstr(a->hurts[i], text)) return true;
+  for (int i = 0; i < a->num_concerns; i++)
+    if (strstr(a->concerns[i], text)) return true;
   return false;
 }
 

@@ -83,11 +83,11 @@ TEST(mask_forms_stop_a_checkup) {
   checkup_diagnosis(&f, &c, &o);
   EXPECT(!c.sound && f.split[0].stop && strstr(f.split[0].stop, forms[0].says));
   bool named = false;
-  for (size_t i = 0; i < f.num_wrong; i++)
-    if (!strcmp(f.wrong[i].what, defect_info[DEFECT_MASK_BAD].what)) {
+  for (size_t i = 0; i < f.num_defects; i++)
+    if (!strcmp(f.defect[i].what, defect_info[DEFECT_MASK_BAD].what)) {
       named = true;
-      EXPECT_STR(f.wrong[i].detail[0], "first: annotation 7, file 1.png");
-      EXPECT(f.wrong[i].detail[1] && strstr(f.wrong[i].detail[1], "most are lists of numbers; COCO's are"));
+      EXPECT_STR(f.defect[i].detail[0], "first: annotation 7, file 1.png");
+      EXPECT(f.defect[i].detail[1] && strstr(f.defect[i].detail[1], "most are lists of numbers; COCO's are"));
     }
   EXPECT(named);
   diagnosis_free(&f);
