@@ -61,6 +61,8 @@ typedef struct Dataset {
   int unlabelled;         // … because their category is not in the file
 } Dataset;
 
+// Annotations of an image at most, crowds included: matching compares each anchor and proposal with every object.
+enum { MOST_ANNOTATIONS = 10000 };
 enum { STORAGE_PATIENCE = 10 }; // seconds; the default of training runs
 
 typedef struct DatasetOptions {
@@ -83,7 +85,8 @@ typedef struct DatasetOptions {
 // Reads the annotations of a split and selects usable objects as in torchvision's reference training
 // (ConvertCocoPolysToMask): no crowds, boxes clipped to the image, none without area. Image files are checked for
 // existence but not opened, except those whose size is not in the annotations and the largest, which determines a
-// batch's memory. False if files are missing or malformed, or no image is usable.
+// batch's memory. False if files are missing or malformed, an image has more than MOST_ANNOTATIONS, or no
+// image is usable.
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err);
 void dataset_close(Dataset *d);
 // The box of an annotation as used in training: x1 y1 x2 y2, clipped to the image if its size is known; `extra` is

@@ -96,6 +96,17 @@ static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
   return true;
 }
 
+// False, with a message, for more annotations than an image can have. Where most of the file's are one image's, its
+// writer probably gave them all the same image_id.
+static bool check_annotations(const Dataset *d, const CocoImage *im, Err *err) {
+  const Coco *c = &d->coco;
+  if (im->anns <= MOST_ANNOTATIONS) return true;
+  const bool most = c->num_images > 1 && im->anns > c->num_anns / 2;
+  return err_set(err, "%s: image %lld (%s) has %d of the %d annotations; at most %d per image are supported: %s",
+                 c->path, (long long)im->id, im->file_name, im->anns, c->num_anns, MOST_ANNOTATIONS,
+                 most ? "check their image_id" : "split it into tiles");
+}
+
 static bool nothing_usable(const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
   if (!coco_has_categories(c, err)) return false;
@@ -126,6 +137,7 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     CocoImage *im = &c->images[i];
     d->num_listed = i + 1;
     if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
+    if (!check_annotations(d, im, err)) return false;
     Err bad;
     if (!find_size(d, im, &bad)) {
       if (!dataset_leave_out(d, i, options->strict, &bad, err)) return false;

@@ -1,6 +1,7 @@
 // Catches usable images that are left out, unusable ones that are kept, and an empty set without an explanation.
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/alloc.h"
 #include "data/batches/dataset.h"
 #include "test/harness/child.h"
 #include "test/harness/small_set.h"
@@ -228,6 +229,40 @@ TEST(dataset_explains_failures) {
   EXPECT(!dataset_open(&d, dir, "train", &strict, &err) && strstr(err.msg, "/3.png: not a regular file; 1 of 12"));
   CHECK(!unlink(path)); // or who writes there would wait for a reader
   EXPECT(!dataset_open(&d, dir, "nosuchsplit", &small_options, &err) && err.msg[0]);
+}
+
+// n annotations, all of the first image.
+static void write_many(const char *dir, int n, int images) {
+  char *text = xasprintf("{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[");
+  size_t used = strlen(text), room = used + 100 * (size_t)(n + images) + 100;
+  text = xrealloc(text, room);
+  for (int i = 1; i <= images; i++)
+    used += (size_t)sprintf(text + used, "%s{\"id\":%d,\"file_name\":\"%d.png\",\"height\":%d,\"width\":60}",
+                            i > 1 ? "," : "", i, i, 40 + i);
+  used += (size_t)sprintf(text + used, "],\"annotations\":[");
+  for (int k = 0; k < n; k++)
+    used += (size_t)sprintf(text + used, "%s{\"id\":%d,\"image_id\":1,\"category_id\":1,\"bbox\":[%d,%d,9,9]}",
+                            k ? "," : "", k + 1, k % 50, k / 50 % 30);
+  sprintf(text + used, "]}");
+  write_json(dir, text);
+  free(text);
+}
+
+// More annotations than matching takes in seconds are refused, with what probably went wrong.
+TEST(dataset_refuses_too_many_objects_in_an_image) {
+  const char *dir = small_set("many");
+  Dataset d;
+  Err err;
+  write_many(dir, MOST_ANNOTATIONS, 2);
+  if (!open_set(&d, dir, &small_options)) return;
+  EXPECT_INT(d.max_objects, MOST_ANNOTATIONS);
+  dataset_close(&d);
+  write_many(dir, MOST_ANNOTATIONS + 1, 2);
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err));
+  EXPECT(strstr(err.msg, ": image 1 (1.png) has 10001 of the 10001 annotations; at most 10000 per image are "
+                         "supported: check their image_id"));
+  write_many(dir, MOST_ANNOTATIONS + 1, 1); // there is no other image that they could be of
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "supported: split it into tiles"));
 }
 
 TEST(dataset_legacy_boxes) {
