@@ -212,9 +212,10 @@ static bool place_label(const Image *im, const Layout *l, Rect box, float w, flo
     float x = roundf(fminf(fmaxf(xs[i % COUNT(xs)], 0), (float)im->w - w)), y = roundf(ys[i / COUNT(xs)]);
     Rect at = {x, y, x + w, y + h};
     bool allowed = x >= 0 && y >= 0 && at.y2 <= (float)im->h;
-    for (int k = 0; k < l->num_plates; k++) allowed &= overlap(at, l->plates[k]) == 0;
+    for (int k = 0; allowed && k < l->num_plates; k++) allowed = overlap(at, l->plates[k]) == 0;
+    if (!allowed) continue;
     float hidden = hidden_share(l, at) + 0.01f * (float)i; // in a tie the first, above left
-    if (!allowed || hidden >= least) continue;
+    if (hidden >= least) continue;
     least = hidden;
     *plate = at;
     found = true;
