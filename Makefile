@@ -95,7 +95,7 @@ kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/
 # The programs: those that compute on a device, one that only reports the device, and those that run on the host alone.
 computing := train infer lab/dump lab/bench_reduce
 describing := lab/machine
-others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
+others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c test/*.c)))
 tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
