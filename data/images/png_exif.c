@@ -28,7 +28,8 @@ static int profile_orientation(const uint8_t *text, size_t size) {
   size_t digits = 0;
   for (int line = 0; line < 3; line++) {
     at = memchr(at, '\n', (size_t)(end - at));
-    if (!at++) return 0;
+    if (!at) return 0;
+    at++;
   }
   for (; at < end; at++) {
     const int value = hex_value(*at);
