@@ -18,6 +18,10 @@ typedef struct Chunk {
 
 static bool is(const Chunk *c, const char *type) { return !memcmp(c->type, type, 4); }
 static bool is_critical(const Chunk *c) { return !(c->type[0] & 0x20); }
+static bool is_letter(uint8_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+static bool has_type(const Chunk *c) {
+  return is_letter(c->type[0]) && is_letter(c->type[1]) && is_letter(c->type[2]) && is_letter(c->type[3]);
+}
 
 bool png_is(const uint8_t *bytes, size_t size) {
   return size >= SIGNATURE && !memcmp(bytes, "\x89PNG\r\n\x1a\n", SIGNATURE);
@@ -72,11 +76,13 @@ static bool take_chunk(PngFile *f, const Chunk *c, const Chunk *last, ImageFault
     f->packed_size += c->size;
   } else if (is(c, "PLTE")) {
     if (f->header.color != PALETTE) return true; // only a suggestion for displays
+    if (f->has_palette) return fault_set(fault, FAULT_CORRUPT, "a second palette");
     if (f->first || c->size == 0 || c->size % 3 || c->size > sizeof f->palette)
       return fault_set(fault, FAULT_CORRUPT, "a palette of %u bytes%s", c->size, f->first ? " after the pixels" : "");
-    memset(f->palette, 0, sizeof f->palette);
     memcpy(f->palette, c->data, c->size);
     f->has_palette = true;
+  } else if (is(c, "IHDR") && last->type) {
+    return fault_set(fault, FAULT_CORRUPT, "a second IHDR");
   } else if (is_critical(c) && !is(c, "IHDR") && !is(c, "IEND")) {
     return fault_set(fault, FAULT_CORRUPT, "an unknown critical chunk, %.4s", (const char *)c->type);
   }
@@ -95,6 +101,7 @@ static bool read_chunks(PngFile *f, const uint8_t *bytes, size_t size, ImageFaul
     if (c.size > size - at - CHUNK) return fault_set(fault, FAULT_CUT, "ends within the chunk at byte %zu", at);
     if (crc32(0, c.type, c.size + 4) != u32(c.data + c.size))
       return fault_set(fault, FAULT_CORRUPT, "wrong checksum in the chunk at byte %zu", at);
+    if (!has_type(&c)) return fault_set(fault, FAULT_CORRUPT, "the chunk at byte %zu has a type not of letters", at);
     if (!take_chunk(f, &c, &last, fault)) return false;
   }
   if (!f->first) return fault_set(fault, FAULT_CORRUPT, "no IDAT chunk");
