@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "weights/formats.h"
 
 enum { PREFIX = 8, MAX_HEADER = 100 << 20 }; // the limit of the reference implementation
@@ -75,7 +76,12 @@ static char *parse_string(Parser *p) {
       return NULL;
     }
     if (*p->at != '\\') {
-      *w++ = *p->at++;
+      size_t length = utf8_length(p->at, p->at + 4); // never reads past the NUL at the header's end
+      if (!length) {
+        expected(p, "UTF-8");
+        return NULL;
+      }
+      while (length-- > 0) *w++ = *p->at++;
       continue;
     }
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -119,6 +125,7 @@ static char *parse_key(Parser *p) {
 static bool parse_count(Parser *p, int64_t *out) {
   skip_space(p);
   if (*p->at < '0' || *p->at > '9') return expected(p, "a non-negative whole number");
+  if (*p->at == '0' && p->at[1] >= '0' && p->at[1] <= '9') return expected(p, "a number without leading zeros");
   errno = 0;
   char *end;
   *out = strtoll(p->at, &end, 10);
