@@ -18,6 +18,6 @@ static inline const char *memory_file(const void *bytes, size_t size) {
     CHECK(file >= 0 && !shm_unlink(name));
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
   }
-  CHECK(!ftruncate(file, 0) && pwrite(file, bytes, size, 0) == (ssize_t)size);
+  CHECK(pwrite(file, bytes, size, 0) == (ssize_t)size && !ftruncate(file, (off_t)size));
   return path;
 }
