@@ -5,8 +5,8 @@
 # Variables: PREFIX and DESTDIR (where to install), CC, CXX (for an example), CFLAGS, MARCH, STB (where
 # stb/stb_image.h is), B (build folder; ./train and ./infer are copies of build/train and build/infer), CUDA (0 builds
 # without GPU support), NVCC, ARCH (GPU architectures, as in ARCH="80 90a"), RUNGS (a folder with rungs of your own,
-# cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run). After a change of value, what depends on it is
-# rebuilt.
+# cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run), JOBS (tests that run at the same time). After a
+# change of value, what depends on it is rebuilt.
 ifneq ($(filter 3.%,$(MAKE_VERSION)),)
 $(error GNU make $(MAKE_VERSION) is too old: install GNU make 4.0 or later)
 endif
@@ -327,15 +327,18 @@ endif
 demo demo-classes: $(addprefix $(here)/,train infer shapes)
 	@B=$B P=$(here) sh tools/$(subst -,_,$@).sh
 
-# Tiers: 0 takes seconds, 1 a minute or two, 2 kills programs a hundred times.
+# Tiers: 0 is also run under sanitizers, 2 kills programs a hundred times. Many tests wait for most of their time, so
+# there are more at the same time than cores. OpenMP's threads must not spin then: training took twice the CPU time.
 TIER ?= 1
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
+test_all = GOMP_SPINCOUNT=0 KMP_BLOCKTIME=0 B=$1 $1/test_all --jobs $(JOBS)
 test: $(tested:%=$(test_here)/%)
-	@B=$(test_here) $(test_here)/test_all --tier $(TIER)
+	@$(call test_all,$(test_here)) --tier $(TIER)
 ifneq ($(and $(gpus),$(unasked)),)
 	@echo "the GPU was not used: $$($(test_here)/test_all --tier 1 --list cuda | wc -l) tests are left to make test-gpu"
 endif
 test-long: $(tested:%=$(here)/%)
-	@B=$(here) $(here)/test_all --tier 2
+	@$(call test_all,$(here)) --tier 2
 # What `make test` leaves out: the kernels against the CPU, and the programs on a GPU. Then the kernels from PTX, as a
 # GPU newer than the build would run them; and small shapes under compute-sanitizer.
 test-gpu: $(tested:%=$B/%)

@@ -1,5 +1,6 @@
 // The harness behind test.h: collects the registered tests, runs those asked for, closes with "N passed, N failed".
 #include <dirent.h>
+#include <errno.h>
 #include <omp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/threads.h"
-#include "test/harness/test.h"
+#include "test/harness/jobs.h"
 
 enum { MAX_REPORTS = 10 }; // failed checks printed per test: the first ones tell, a million more do not
 
@@ -21,8 +22,6 @@ static struct {
   char skipped[256]; // why; "": it was not
   char first[512];   // the first failure
 } now;
-
-static char *failed; // a line for each test that failed
 
 static char tmp_folder[256];
 
@@ -102,6 +101,13 @@ const char *test_tmp(void) {
   return tmp_folder;
 }
 
+void tmp_set_process(int process) {
+  char *folder = xasprintf("%s/%d", test_tmp(), process);
+  if (mkdir(folder, 0777) && errno != EEXIST) die(EXIT_RUN, "cannot create %s", folder);
+  snprintf(tmp_folder, sizeof tmp_folder, "%s", folder);
+  free(folder);
+}
+
 static void remove_tree(const char *path) {
   struct stat st;
   if (lstat(path, &st) != 0) return;
@@ -118,6 +124,10 @@ static void remove_tree(const char *path) {
   }
   if (dir) closedir(dir);
   rmdir(path);
+}
+
+void tmp_remove(void) {
+  if (tmp_folder[0]) remove_tree(tmp_folder);
 }
 
 static int compare_name(const void *a, const void *b) {
@@ -144,9 +154,7 @@ static bool selected(const Test *t, int tier, char **substrings, int count) {
   return count == 0;
 }
 
-typedef enum Outcome { PASSED, FAILED, SKIPPED, OUTCOMES } Outcome;
-
-static Outcome run_test(const Test *t) {
+static void run_test(const Test *t, Verdict *v) {
   memset(&now, 0, sizeof now);
   printf("%-48s", t->name);
   fflush(stdout); // a test that crashes is named
@@ -156,19 +164,14 @@ static Outcome run_test(const Test *t) {
   double seconds = now_seconds() - begin;
   if (now.checks == 0 && !*now.skipped) test_true(false, "the test checked nothing", t->name, 0);
   if (now.failures > MAX_REPORTS) printf("  and %ld more\n", now.failures - MAX_REPORTS);
-  if (now.failures > 0) {
+  v->outcome = now.failures > 0 ? FAILED : *now.skipped ? SKIPPED : PASSED;
+  memcpy(v->first, now.first, sizeof v->first);
+  if (v->outcome == FAILED)
     printf("%-48s %8.3f s  FAIL (%ld of %ld checks)\n", t->name, seconds, now.failures, now.checks);
-    char *lines = xasprintf("%sFAIL %s: %s\n", failed ? failed : "", t->name, now.first);
-    free(failed);
-    failed = lines;
-    return FAILED;
-  }
-  if (*now.skipped) {
+  else if (v->outcome == SKIPPED)
     printf(" %8.3f s  skip %s\n", seconds, now.skipped);
-    return SKIPPED;
-  }
-  printf(" %8.3f s  ok\n", seconds);
-  return PASSED;
+  else
+    printf(" %8.3f s  ok\n", seconds);
 }
 
 // Tests fork without OpenMP's threads: a lock that one of them holds stays locked in the child. With gcc 12's
@@ -178,7 +181,7 @@ static void end_workers(void) { omp_pause_resource_all(omp_pause_hard); }
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   pthread_atfork(end_workers, NULL, NULL);
-  int tier = 1, names = 0;
+  int tier = 1, names = 0, jobs = 1;
   bool list = false;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--list") == 0)
@@ -186,31 +189,40 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[i], "--tier") == 0 && i + 1 < argc && strlen(argv[i + 1]) == 1 &&
              strchr("012", argv[i + 1][0]))
       tier = argv[++i][0] - '0';
+    else if (strcmp(argv[i], "--jobs") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0)
+      jobs = atoi(argv[++i]);
     else if (argv[i][0] == '-')
-      die(EXIT_USAGE, "cannot use %s; usage: %s [--tier 0|1|2] [--list] [part of a name]...", argv[i], argv[0]);
+      die(EXIT_USAGE, "cannot use %s; usage: %s [--tier 0|1|2] [--jobs N] [--list] [part of a name]...", argv[i],
+          argv[0]);
     else
       argv[names++] = argv[i]; // names are kept in the front of argv, behind what is already read
   }
 
   int count, chosen = 0;
+  Test **tests = sorted_tests(&count);
+  for (int i = 0; i < count; i++)
+    if (selected(tests[i], tier, argv, names)) tests[chosen++] = tests[i];
+  if (chosen == 0 && !list) die(EXIT_USAGE, "no test has such a name in tiers 0 to %d; --list shows them", tier);
+  Verdict *verdicts = xcalloc((size_t)chosen, sizeof *verdicts);
+  bool ok = true;
+  if (list)
+    for (int i = 0; i < chosen; i++) printf("%d %s\n", tests[i]->tier, tests[i]->name);
+  else if (jobs == 1)
+    for (int i = 0; i < chosen; i++) run_test(tests[i], &verdicts[i]);
+  else
+    ok = jobs_run(tests, chosen, MIN(jobs, chosen), run_test, verdicts);
+  tmp_remove();
   int outcomes[OUTCOMES] = {0};
-  Test **sorted = sorted_tests(&count);
-  for (int i = 0; i < count; i++) {
-    if (!selected(sorted[i], tier, argv, names)) continue;
-    chosen++;
-    if (list)
-      printf("%d %s\n", sorted[i]->tier, sorted[i]->name);
-    else
-      outcomes[run_test(sorted[i])]++;
+  for (int i = 0; i < chosen && !list; i++) {
+    outcomes[verdicts[i].outcome]++;
+    // Again, where the end of a long log is all that one sees.
+    if (verdicts[i].outcome == FAILED) printf("FAIL %s: %s\n", tests[i]->name, verdicts[i].first);
   }
-  free(sorted);
-  if (tmp_folder[0]) remove_tree(tmp_folder);
+  free(tests);
+  free(verdicts);
   if (list) return 0;
-  if (chosen == 0) die(EXIT_USAGE, "no test has such a name in tiers 0 to %d; --list shows them", tier);
-  if (failed) fputs(failed, stdout); // again, where the end of a long log is all that one sees
-  free(failed);
   printf("%d passed, %d failed", outcomes[PASSED], outcomes[FAILED]);
   if (outcomes[SKIPPED] > 0) printf(", %d skipped", outcomes[SKIPPED]);
   putchar('\n');
-  return outcomes[FAILED] > 0;
+  return !ok || outcomes[FAILED] > 0;
 }

@@ -37,10 +37,10 @@ bool test_str(const char *got, const char *want, const char *expr, const char *f
 long test_failures(void);
 // Marks the running test as skipped; returns from it by hand: `if (!shared) { test_skip("why"); return; }`.
 void test_skip(const char *why);
-// Ends the program, saying that the test hangs, unless the running test is done within so many seconds of this call:
+// Ends the process, saying that the test hangs, unless the running test is done within so many seconds of this call:
 // for tests of threads that might wait for one another. Far above what the test takes.
 void test_limit(unsigned seconds);
 // Path inside ../shared/data, or NULL where it is not there. Static buffer, overwritten by the next call but three.
 const char *shared_path(const char *relative);
-// Scratch folder of this run, removed at the end.
+// Scratch folder, removed at the end of the run; tests that run at the same time have different ones.
 const char *test_tmp(void);

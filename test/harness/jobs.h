@@ -1,0 +1,22 @@
+// Runs tests in several processes at a time.
+#pragma once
+#include <stdbool.h>
+#include "test/harness/test.h"
+
+typedef enum Outcome { PASSED, FAILED, SKIPPED, OUTCOMES } Outcome;
+
+typedef struct Verdict {
+  Outcome outcome;
+  char first[512]; // the first failure
+} Verdict;
+
+// Forks `jobs` processes, each with a scratch folder of its own, which take the tests in turn: those of higher tiers
+// first, because they take longest, and at the end, one at a time, those of the GPU. What a test prints, to stdout and
+// stderr, is printed to stdout when it has ended. A process that crashes or hangs fails its test, and another goes on.
+// Hangup, interrupt and termination end all processes and the program, and remove the scratch folder. Returns false,
+// having said why, when a process fails after its tests, as by a leak.
+bool jobs_run(Test **tests, int count, int jobs, void (*run)(const Test *t, Verdict *v), Verdict *verdicts);
+
+// In main.c: the scratch folder of this process is one inside it from here on; removes it.
+void tmp_set_process(int process);
+void tmp_remove(void);
