@@ -27,12 +27,12 @@ static double mean_loss(const char *out, int first, int last) {
 }
 
 // Without warmup over a third of the run, a limit of the gradient and logits of a moderate scale, it ends at step 11.
-TEST_TIER(defaults_large_batch_stays_finite, 1) {
+TEST_TIER(defaults_large_batch_stays_finite, 2) {
   const char *said;
   if (!EXPECT_INT(train("defaults-64", "--batch 64 --iters 60 --stop-after 12", &said), 0)) printf("    %s\n", said);
 }
 
-TEST_TIER(defaults_learn_after_warmup, 1) {
+TEST_TIER(defaults_learn_after_warmup, 2) {
   const char *said;
   if (!EXPECT_INT(train("defaults-8", "--batch 8 --iters 90", &said), 0)) printf("    %s\n", said);
   EXPECT(mean_loss("defaults-8", 81, 90) < mean_loss("defaults-8", 26, 35));
