@@ -20,8 +20,7 @@ static JobOptions job_options(const InferOptions *o) {
 static void refuse_ranks(const Job *job) {
   if (job->launch.world == 1) return;
   if (job->launch.rank > 0) comm_barrier(job->comm); // ends with the first rank
-  die(EXIT_USAGE,
-      "%s has started %d ranks, which only --data DIR can be divided between; for named images, start one process",
+  die(EXIT_USAGE, "%s has started %d ranks, but several ranks need --data DIR; for named images, start one process",
       job->launch.by, job->launch.world);
 }
 

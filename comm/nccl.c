@@ -96,8 +96,8 @@ static bool describe(const Nccl *nccl, NcclResult result, const char *call, Err 
   const char *detail = nccl->GetLastError(nccl->comm);
   if (detail && tells_of_one_gpu(detail))
     return err_set(err,
-                   "two ranks use the same GPU (NCCL: %s): start one process per GPU of a host, and set "
-                   "CUDA_VISIBLE_DEVICES for each to all of its GPUs or to the process's own",
+                   "two ranks use the same GPU (NCCL: %s): start one process per GPU of a host, and let each see all "
+                   "GPUs or only its own (CUDA_VISIBLE_DEVICES)",
                    detail);
   const bool more = detail && *detail;
   return err_set(err, "NCCL: nccl%s: %s%s%s; set NCCL_DEBUG=INFO for details", call, nccl->GetErrorString(result),

@@ -64,7 +64,7 @@ static void look_at_gone(Watch *w, double now) {
 static void say_silent(const Watch *w, int rank, double now) {
   if (watch_claim(w, EXIT_RUN))
     watch_say(w, rank, w->other[rank].step,
-              "no sign of life for %.0f s: the process is stopped, or its host or network is down",
+              "no heartbeat for %.0f s: the process is stopped, or its host or network is down",
               now - w->other[rank].heard);
 }
 

@@ -10,8 +10,9 @@ InferOptions infer_options(int argc, char **argv) {
   Cli cli = {
       .usage = "--weights FILE (IMAGE… | FOLDER… | - | --data DIR) [options]",
       .about =
-          "Finds objects and their masks with a trained Mask R-CNN, or names what images show with a classifier.\n"
-          "IMAGE is a JPEG or PNG file, FOLDER holds such files, - reads their paths from standard input, one a line.",
+          "Detects and segments objects with a trained Mask R-CNN, or classifies images with a trained classifier.\n"
+          "IMAGE is a JPEG or PNG file, FOLDER holds such files, - reads their paths from standard input, one per "
+          "line.",
       .options = table,
       .num_options = COUNT(table),
       .values = &o,

@@ -80,12 +80,13 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use (GPU only)",                                      \
     .usual = "the fastest for each layer")                                                                             \
   X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true)                   \
-  X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs to divide --data between", .words = infer_all, .first = true)      \
+  X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs that share the images of --data", .words = infer_all,              \
+    .first = true)                                                                                                     \
   X(STRING, rendezvous, NULL, "PLACE", "where the processes of several nodes find each other: tcp:HOST:PORT or "       \
     "file:PATH",                                                                                                       \
     .usual = "set by torchrun, srun or mpirun")                                                                        \
   X(FLOAT, rendezvous_timeout, 300, 1, 86400, "SECONDS", "time that processes wait for each other at the start")       \
-  X(FLOAT, timeout, 60, 1, 86400, "SECONDS", "time without a sign of life after which a process counts as lost")       \
+  X(FLOAT, timeout, 60, 1, 86400, "SECONDS", "time without a heartbeat after which a process is considered lost")      \
   X(FLAG, sync_nodes, false, "wait for the GPU after each layer, so that an error names its layer; slow, but the "     \
     "results are the same")
 // clang-format on

@@ -22,7 +22,7 @@
     "train/ and val/")                                                                                                 \
   X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
   X(STRING, val_split, "val", "NAME", "split to evaluate on")                                                          \
-  X(STRING, model, DEFAULT_MODEL, "NAME", "model whose input size is the default")                                     \
+  X(STRING, model, DEFAULT_MODEL, "NAME", "model that sets the default input size")                                    \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "the model's")                     \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
     .usual = "the model's; 5/3 of --size if that is given")                                                            \
@@ -56,12 +56,14 @@ static const Source *surveyed_by(const char *dir) {
 static DoctorOptions doctor_options(int argc, char **argv) {
   DoctorOptions o = {OPTION_DEFAULTS(DOCTOR_OPTIONS)};
   OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
-  Cli cli = {.usage = "--data DIR [options]",
-             .about = "Checks a data set as train loads it: overview, errors, hints, suggested command.\n"
-                      "Exits 0 when there are no errors, 1 otherwise.",
-             .options = table,
-             .num_options = COUNT(table),
-             .values = &o};
+  Cli cli = {
+      .usage = "--data DIR [options]",
+      .about =
+          "Checks a data set as train would load it, and prints an overview, errors, hints and a suggested command.\n"
+          "Exits 0 when there are no errors, 1 otherwise.",
+      .options = table,
+      .num_options = COUNT(table),
+      .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file needs --html FILE");

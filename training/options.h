@@ -144,7 +144,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out, "out", "DIR", "output folder: weights, log, curves and report", .first = true, .local = true)         \
   X(CHOICE_IMPLIED, resume, RESUME_NO, resume_names, "last",                                                           \
-    "continue the run in --out with bitwise the same result; previous: from the checkpoint before the last",           \
+    "continue the run in --out, with bitwise the same result as without an interruption; "                             \
+    "previous: from the checkpoint before the last",                                                                   \
     .first = true)                                                                                                     \
   X(FLAG, amend, false,                                                                                                \
     "with --resume: allow changes of the run's length, batch, GPUs, --phases, --lr, --schedule, --warmup, "            \
@@ -152,7 +153,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(INT, eval_epochs, 0, 1, 1e6, "N", "evaluate every N epochs, instead of --eval-every", .words = word_none,          \
     .settle = settle_eval_epochs)                                                                                      \
   X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \
-    "evaluate every so many steps, only at the end, or never; the best weights are kept as best-*.safetensors",        \
+    "evaluate every STEPS steps, only at the end, or never; the best weights are kept as best-*.safetensors",          \
     .words = word_evals, .usual = "every epoch", .first = true, .settle = settle_eval_every)                           \
   X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
     "minimum score of detections in the report's per-category precision and recall and in its choice of images",       \
@@ -173,7 +174,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "if the loss or a gradient is not finite: stop, or resume from an earlier checkpoint at half the learning "        \
     "rate, up to three times")                                                                                         \
   X(INT, stop_after, 0, 1, 1e9, "STEPS", "save a checkpoint and stop after this many steps of this session, for "      \
-    "queues with a time limit",                                                                                        \
+    "job queues with a time limit",                                                                                    \
     .words = word_never)                                                                                               \
   X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true, .local = true)    \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations (GPU only)", .first = true, .key = "amp")           \
@@ -188,7 +189,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "file:PATH",                                                                                                       \
     .usual = "set by torchrun, srun or mpirun", .local = true)                                                         \
   X(FLOAT, rendezvous_timeout, 300, 1, 1e6, "SECONDS", "time that processes wait for each other at the start")         \
-  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "time without a sign of life after which a process counts as lost")         \
+  X(FLOAT, timeout, 60, 1, 1e6, "SECONDS", "time without a heartbeat after which a process is considered lost")        \
   X(CHOICE, reduce, REDUCE_F32, reduce_names,                                                                          \
     "data type of the gradient all-reduce; none, with --benchmark only: no all-reduce",                                \
     .amend = true, .key = "reduce", .identify = identify_reduction)                                                    \
@@ -217,7 +218,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .usual = "")                                                                                                       \
   X(FLAG, full_masks, false, "with --benchmark: give the mask head its maximum number of objects",                     \
     .needs = MODEL_DETECTOR)                                                                                           \
-  X(FLAG, same_images, false, "with --benchmark: all processes train on the images of the first")                      \
+  X(FLAG, same_images, false, "with --benchmark: all processes train on the images of rank 0")                         \
   X(FLAG, profile, false, "at the end, print the time of each layer and how close it comes to the device's limit")     \
   X(STRING, trace, NULL, "FILE", "write a timeline for Perfetto or chrome://tracing", .local = true)                   \
   X(FLAG, sync_nodes, false, "wait for the GPU after each layer, so that an error names its layer; slow, but the "     \

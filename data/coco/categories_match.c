@@ -184,8 +184,8 @@ static bool take_in_order(const CategoryMatch *m, Notes *notes, Err *err) {
     return err_set(err, "%s does not name its %d categories, so %s must have as many, but it has %d", m->known->of,
                    m->known->n, m->own->of, m->own->n);
   for (int i = 0; i < m->own->n; i++) m->to[i] = i;
-  notes_add(notes, "%s does not name its %d categories: those of %s are taken in the order of their ids", m->known->of,
-            m->known->n, m->own->of);
+  notes_add(notes, "%s does not name its %d categories: those of %s are matched in the order of their ids",
+            m->known->of, m->known->n, m->own->of);
   return true;
 }
 
@@ -220,8 +220,8 @@ static bool refuse_ambiguous(const CategoryMatch *m, int i, Err *err) {
   if (!known) return false;
   of_that_name(m, m->own, m->own_name, i, &here);
   char *of_known = list_end(&there), *of_own = list_end(&here), room[LABEL];
-  err_set(err, "%s: category %s cannot be told from others: %s has %s, %s has %s; give each a name of its own",
-          m->own->of, label_of(m->own, i, room), m->own->of, of_own, m->known->of, of_known);
+  err_set(err, "%s: category %s is ambiguous: %s has %s, %s has %s; give each category its own name", m->own->of,
+          label_of(m->own, i, room), m->own->of, of_own, m->known->of, of_known);
   free(of_known);
   free(of_own);
   return true;
@@ -289,10 +289,10 @@ static bool match_without_names(const CategoryMatch *m, Notes *notes, Err *err) 
   apply_ids(m);
   if (!all_found(m)) return weights ? take_in_order(m, notes, err) : refuse(m, err);
   if (without_names(m->own))
-    notes_add(notes, "%s does not name its categories: they are taken by their ids as those of %s", m->own->of,
+    notes_add(notes, "%s does not name its categories: they are matched by id with those of %s", m->own->of,
               m->known->of);
   else
-    notes_add(notes, "%s does not name its categories: those of %s are taken by their ids", m->known->of, m->own->of);
+    notes_add(notes, "%s does not name its categories: those of %s are matched by id", m->known->of, m->own->of);
   note_pairs(m, notes);
   return true;
 }

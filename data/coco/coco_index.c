@@ -282,7 +282,7 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
 static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
   IndexSource now;
   if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
-    c->origin = xasprintf("parsed; not cached, because the file was only just written");
+    c->origin = xasprintf("parsed; not cached, because the file was just written");
     return false;
   }
   unlink(index); // it is outdated; replacing an existing file would also make file systems flush the new one at once

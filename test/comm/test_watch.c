@@ -57,7 +57,7 @@ static void expect_signal(int which, double silence, const char *says) {
 }
 
 TEST_TIER(watch_killed_rank_ends_all, 1) { expect_signal(SIGKILL, -1, ": it exited without a message"); }
-TEST_TIER(watch_stopped_rank_ends_all, 1) { expect_signal(SIGSTOP, 1.5, ": no sign of life for "); }
+TEST_TIER(watch_stopped_rank_ends_all, 1) { expect_signal(SIGSTOP, 1.5, ": no heartbeat for "); }
 
 // ---- failures -----------------------------------------------------------------------------------------------------
 

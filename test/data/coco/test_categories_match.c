@@ -90,14 +90,14 @@ TEST(categories_match_without_names) {
                      turned[] = {{.id = 1, .name = "square"}, {.id = 3, .name = "disc"}};
   Matched m = match(&known, bare, 2, NULL);
   EXPECT(maps(&m, (int[]){0, 2}, 2) && m.notes.n == 1);
-  EXPECT(notes(&m, "VAL does not name its categories: they are taken by their ids as those of TRAIN"));
+  EXPECT(notes(&m, "VAL does not name its categories: they are matched by id with those of TRAIN"));
   notes_free(&m.notes);
   m = match(&known, blank, 2, NULL);
   EXPECT(maps(&m, (int[]){0, 2}, 2) && m.notes.n == 1);
   notes_free(&m.notes);
   m = match(&(CategoryList){.of = "TRAIN", .item = bare, .n = 2}, turned, 2, NULL);
   EXPECT(maps(&m, (int[]){0, 1}, 2) && m.notes.n == 1);
-  EXPECT(notes(&m, "TRAIN does not name its categories: those of VAL are taken by their ids"));
+  EXPECT(notes(&m, "TRAIN does not name its categories: those of VAL are matched by id"));
   notes_free(&m.notes);
   m = match(&known, mixed, 2, NULL);
   EXPECT(!m.ok && strstr(m.err.msg, "VAL: 1 category is not in TRAIN: 2 (there it is 2 ring); rename or remove it"));
@@ -117,7 +117,7 @@ TEST(categories_match_weights_without_names) {
     const CategoryList weights = {.of = "W.pth", .item = k ? numbers : classes, .n = 2, .of_weights = true};
     Matched m = match(&weights, own, 2, NULL);
     EXPECT(maps(&m, (int[]){0, 1}, 2) &&
-           notes(&m, "W.pth does not name its 2 categories: those of VAL are taken in the order of their ids"));
+           notes(&m, "W.pth does not name its 2 categories: those of VAL are matched in the order of their ids"));
     notes_free(&m.notes);
     for (int n = 1; n <= 3; n += 2) {
       m = match(&weights, own, n, NULL);
@@ -139,8 +139,8 @@ TEST(categories_match_of_one_name) {
   notes_free(&m.notes);
   m = match(&known, twins, 2, (int[]){1, 1});
   EXPECT(!m.ok);
-  EXPECT_STR(m.err.msg, "VAL: category 6 disc cannot be told from others: VAL has 5 disc, 6 disc, TRAIN has 1 disc; "
-                        "give each a name of its own");
+  EXPECT_STR(m.err.msg, "VAL: category 6 disc is ambiguous: VAL has 5 disc, 6 disc, TRAIN has 1 disc; "
+                        "give each category its own name");
   m = match(&(CategoryList){.of = "TRAIN", .item = twins, .n = 2}, of_training, 1, NULL);
   EXPECT(!m.ok && strstr(m.err.msg, "VAL has 1 disc, TRAIN has 5 disc, 6 disc; give each "));
   Notes odd = {0};
@@ -165,7 +165,7 @@ TEST(categories_match_those_with_objects_first) {
   EXPECT(maps(&m, (int[]){-1, 0}, 2));
   notes_free(&m.notes);
   m = match(&known, idle, 3, (int[]){3, 3, 3}); // the exact name first
-  EXPECT(!m.ok && strstr(m.err.msg, "VAL: category 1 Disc cannot be told from others: VAL has 1 Disc, 2 disc, "));
+  EXPECT(!m.ok && strstr(m.err.msg, "VAL: category 1 Disc is ambiguous: VAL has 1 Disc, 2 disc, "));
 }
 
 TEST(categories_match_says_that_names_look_the_same) {
