@@ -62,7 +62,7 @@ build() { # runs make; its output is in `said`, the stubs' calls in `how`
   }
 }
 count() { grep -cE "$1" said || true; }
-makes() { # kind (cc, nvcc, link), count
+makes() { # command (cc, nvcc, link), count
   n=$(count "^$1 ")
   [ "$n" = "$2" ] || complain "$how: $1 $n times, expected $2"
 }

@@ -48,7 +48,7 @@ TEST(foreign_files_are_named) {
   EXPECT_STR(foreign_file("PK\3\4", 4), "a zip archive; unpack it"); // but PyTorch's are zip archives
 }
 
-// What a reader says of a file: for readers of all three kinds it is one line that begins with the file's name.
+// What a reader says of a file: for all three readers it is one line that begins with the file's name.
 static void expect_named(const char *reader, const char *begins, const char *what, const char *message) {
   char *wanted = xasprintf("%s%s", begins, what);
   if (!EXPECT_STR(message, wanted)) printf("    %s\n", reader);

@@ -22,7 +22,7 @@ static void redirect(const char *path) {
   CHECK(file >= 0 && dup2(file, STDOUT_FILENO) >= 0);
 }
 
-// The exit status of a child that writes so much to a standard output of that kind; with `emptied` the disk, when it is
+// The exit status of a child that writes so much to such a standard output; with `emptied` the disk, when it is
 // full, has room again before the end.
 static int status_of_writing(const char *path, size_t bytes, bool emptied) {
   fflush(stdout);

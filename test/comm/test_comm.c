@@ -25,7 +25,7 @@ static size_t size_of(int rank, int round) {
   return round == 4 ? 0 : sizes[(rank + round) % 4];
 }
 
-static void gather_rounds(Comm *c, void *context) {
+static void gather_repeatedly(Comm *c, void *context) {
   (void)context;
   const int rank = comm_rank(c), world = comm_world(c);
   CommPart part[MAX_TEST_RANKS];
@@ -45,11 +45,11 @@ static void gather_rounds(Comm *c, void *context) {
 
 TEST(comm_gather_of_uneven_parts) {
   RankProcesses r;
-  processes_init(&r, 4, gather_rounds, NULL, -1);
+  processes_init(&r, 4, gather_repeatedly, NULL, -1);
   expect_quiet(&r);
 }
 
-static void broadcast_rounds(Comm *c, void *context) {
+static void broadcast_repeatedly(Comm *c, void *context) {
   (void)context;
   static const size_t sizes[] = {0, 1, 3000, 30u << 20};
   for (int round = 0; round < COUNT(sizes); round++) {
@@ -64,7 +64,7 @@ static void broadcast_rounds(Comm *c, void *context) {
 
 TEST(comm_broadcast_of_rank_0) {
   RankProcesses r;
-  processes_init(&r, 3, broadcast_rounds, NULL, -1);
+  processes_init(&r, 3, broadcast_repeatedly, NULL, -1);
   expect_quiet(&r);
 }
 

@@ -36,7 +36,7 @@ TEST(engine_step_not_finite) {
   engine_close(&before);
 }
 
-// Kinds of parameters have rates of their own, of either optimiser: where biases' is 0, all else moves.
+// Roles of parameters have rates of their own, with either optimiser: where biases' is 0, all else moves.
 TEST(engine_trains_roles_by_their_factors) {
   static const SgdFactors still_biases = {.rate = {[PARAM_WEIGHT] = 1, [PARAM_NORM_SCALE] = 1, [PARAM_NORM_SHIFT] = 1},
                                           .decay = {1, 1, 1, 1}};

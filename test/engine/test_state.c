@@ -376,7 +376,7 @@ static void rename_to_odd(const char *name, char to[256]) {
   snprintf(to, 256, "%s%s", body ? "odd." : "", name);
 }
 
-// Of many names, the first ten of each kind and how many there are in all.
+// Of many names, the first ten of each list and how many there are in all.
 TEST(state_names_what_does_not_fit) {
   ModelConfig config = small_config(NORM_GN, CLASSES);
   Engine e;

@@ -140,7 +140,7 @@ static int batches_of(const Dataset *d) {
 
 TEST(distribute_end_together) {
   Dataset d;
-  if (!open_set(&d, small_set("rounds"), &small_options)) return;
+  if (!open_set(&d, small_set("exchange"), &small_options)) return;
   Case c = whole(&d);
   c.parts = batches_of(&d);
   c.all = true;
@@ -156,7 +156,7 @@ TEST(distribute_end_together) {
 // Whoever is asked: what comes before it in the order is there, nothing after it.
 TEST(distribute_stop_on_all_ranks) {
   Dataset d;
-  if (!open_set(&d, small_set("rounds-stop"), &small_options)) return;
+  if (!open_set(&d, small_set("exchange-stop"), &small_options)) return;
   Case c = whole(&d);
   c.message = "";
   c.all = true;
@@ -173,7 +173,7 @@ TEST(distribute_stop_on_all_ranks) {
 }
 
 TEST(distribute_fail_on_all_ranks) {
-  const char *dir = small_set("rounds-fail");
+  const char *dir = small_set("exchange-fail");
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
   for (int rank = 0; rank < 3; rank++) {
@@ -193,7 +193,7 @@ TEST(distribute_fail_on_all_ranks) {
 
 // An image that stops one rank under `strict` is named once, the same on all, by its rank and the batch of one rank.
 TEST(distribute_name_what_stops_a_rank) {
-  const char *dir = small_set("rounds-strict");
+  const char *dir = small_set("exchange-strict");
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
   char path[1024];
@@ -218,7 +218,7 @@ TEST(distribute_name_what_stops_a_rank) {
 }
 
 TEST(distribute_need_an_image) {
-  const char *dir = small_set("rounds-none");
+  const char *dir = small_set("exchange-none");
   char path[1024];
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;

@@ -1,4 +1,4 @@
-// What the tests of norms share: an op of either kind with all that it takes and gives, its definition in long double,
+// What the tests of norms share: either op with all its inputs and outputs, its definition in long double,
 // and how far an op may be off it.
 //
 // The CPU adds at most 64 numbers before it goes on in double: 64 u of the sum of their absolute values, and a few

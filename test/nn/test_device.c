@@ -66,7 +66,7 @@ TEST(device_closes_what_a_rung_keeps) {
   EXPECT(closed == 1);
 }
 
-// A number behind a kind that has one device only, or that is none, is a mistake and not another device.
+// A number after a device type with a single device, or text that is no number, is a mistake and not another device.
 TEST(device_names_are_read_to_their_end) {
   static const char *const wrong[] = {"",       "cp",      "cpu:",    "cpu:0",   "cpu:5",   "cpu64:1",         "cuda:",
                                       "cuda:x", "cuda:1x", "cuda:-1", "cuda: 1", "cuda:+1", "cuda:4294967296", "gpu"};

@@ -67,7 +67,7 @@ static inline void scene_box(SceneDraw *d, int type, float h, float w, float box
   memcpy(box, boxes[type % (int)(sizeof boxes / sizeof boxes[0])], 4 * sizeof *box);
 }
 
-// Masks of size × size, at most SCENE_LARGEST; `variant` draws others of the same kinds.
+// Masks of size × size, at most SCENE_LARGEST; `variant` draws others of the same types.
 static inline RunScene *run_scene(int variant, int size, float threshold) {
   static const int sizes[SCENE_IMAGES][2] = {{1, 1},  {31, 40}, {32, 33}, {33, 32},   {64, 1},
                                              {65, 7}, {1, 50},  {0, 0},   {90, 1300}, {700, 60}};

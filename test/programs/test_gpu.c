@@ -46,7 +46,7 @@ TEST_TIER(cuda_program_ends_at_a_target, 1) {
   EXPECT_STR(said, "2\n");
 }
 
-// The same of a classifier that drops out, is augmented and learns by Adam, on a set whose kinds of batch are one.
+// The same of a classifier that drops out, is augmented and learns by Adam, on a set with a single batch shape.
 TEST_TIER(cuda_program_trains_classifiers, 1) {
   static const char *const precisions[] = {"off", "bf16", "fp16"};
   static const char *const runs[][2] = {{"", NULL}, {"--stop-after 5", "--resume"}, {"--sync-nodes", NULL}};

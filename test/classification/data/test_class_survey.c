@@ -120,7 +120,7 @@ static void expect_advice(const char *want, const Dataset *d, Size median, int s
   free(flags);
 }
 
-// The network by the kind of images and how many there are, the batch by their number, a split where there is none.
+// The network by the type and the number of images, the batch by their number, a split where there is none.
 TEST(class_advice_by_set) {
   uint8_t gray[1];
   const Dataset digits = {.num_images = 60000, .gray = gray}, other = {.num_images = 1000, .gray = gray},

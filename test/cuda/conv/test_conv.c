@@ -346,7 +346,7 @@ TEST_TIER(cuda_conv_by_cudnn_is_exact, 1) {
   if (gpu_device()) check_problems(CUDNN, quick, COUNT(quick), 1, 0);
 }
 
-// Rung 05 by itself, in every type; some of the kinds of run_all.
+// Rung 05 by itself, in every type; some of the problems of run_all.
 static void check_wgmma(const Problem *problems, int count, bool forward, bool dgrad, bool wgrad) {
   if (!gpu_device()) return;
   Mode modes[MAX_MODES];

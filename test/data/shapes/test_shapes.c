@@ -8,7 +8,7 @@
 #include "data/shapes/shapes.h"
 #include "test/harness/test.h"
 
-// A mask of random kind: scattered pixels, which meet by corners, or discs added and taken away.
+// A random mask: scattered pixels, which meet by corners, or discs added and taken away.
 static void random_mask(uint8_t *mask, int h, int w, uint64_t key) {
   memset(mask, 0, (size_t)h * w);
   if (rng_u32(key, 0) % 2) {
