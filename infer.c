@@ -6,6 +6,7 @@
 #include "engine/state.h"
 #include "inference/data_set.h"
 #include "inference/named_images.h"
+#include "inference/orientation.h"
 #include "page/page_draw.h"
 
 static JobOptions job_options(const InferOptions *o) {
@@ -62,6 +63,7 @@ int main(int argc, char **argv) {
   float scored_from;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   const InferTask *task = read_config(&o, &c, &config, &category, &scored_from);
+  orientation_settle(&o, &c);
   const InferRun run = {.o = &o,
                         .config = &config,
                         .scored_from = scored_from,

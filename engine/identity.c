@@ -105,6 +105,14 @@ bool identity_number(const char *identity, const char *name, double *value) {
   return is;
 }
 
+bool identity_flag(const char *identity, const char *name, bool *value) {
+  char *text = member(identity, name);
+  *value = !strcmp(text, "true");
+  const bool is = *value || !strcmp(text, "false");
+  free(text);
+  return is;
+}
+
 static bool add_change(void *context, const char *key, const char *was, const char *is) {
   Amendment *a = context;
   if (!listed(a->amendable, key))

@@ -14,6 +14,8 @@ bool identity_agrees(const char *of_first, const char *other, Err *err);
 
 // A number in a run's identity; false if there is none of that name.
 bool identity_number(const char *identity, const char *name, double *value);
+// The same for a boolean.
+bool identity_flag(const char *identity, const char *name, bool *value);
 
 // Whether a run may continue with these changes: only `amendable` members differ, and a step has as many images. Adds a
 // member to `changes` for each difference, "lr":[0.01,0.005]; false, with a message that names the first difference

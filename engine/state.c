@@ -177,6 +177,11 @@ bool state_continues(const Checkpoint *c, const ModelConfig *config, const char 
   return changes ? identity_amend(was, run, amendable, changes, err) : identity_same(was, run, amendable, err);
 }
 
+bool state_exif(const Checkpoint *c, bool *exif) {
+  const char *run = ckpt_find_meta(c, "run");
+  return run && identity_flag(run, "exif", exif);
+}
+
 // The list of categories in a checkpoint; false if there is none. The caller frees both.
 static bool held_categories(const Checkpoint *c, const char *path, Category **category, CategoryList *list, Err *err) {
   ModelConfig held;

@@ -67,5 +67,7 @@ bool state_categories(const Checkpoint *c, const char *path, const CategoryList 
 // Whether the checkpoint's categories equal the data's in id, name and order; false with a message that names the first
 // difference.
 bool state_same_categories(const Checkpoint *c, const char *path, const CategoryList *data, Err *err);
+// Whether the weights were trained on images rotated by their EXIF orientation; false if the file does not say.
+bool state_exif(const Checkpoint *c, bool *exif);
 // Reads step, identity and loss scale of a checkpoint to resume; false if they are missing or invalid.
 bool state_resume(const Checkpoint *c, RunState *state, Err *err);

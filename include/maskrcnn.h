@@ -126,6 +126,9 @@ typedef struct maskrcnn_description {
   int batch, queue;
   int64_t max_pixels;
   size_t device_bytes, host_bytes; // taken by maskrcnn_open: of the GPU (0 on the CPU), of the host
+  // Since 1.3. Whether training rotated images by their EXIF orientation, as a caller should then rotate photographs: 1
+  // yes, 0 no, -1 the weights do not say.
+  int exif;
 } maskrcnn_description;
 // Valid until the handle is closed; NULL for NULL.
 MASKRCNN_API const maskrcnn_description *maskrcnn_describe(const maskrcnn *handle);

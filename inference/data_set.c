@@ -3,12 +3,14 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/output.h"
 #include "comm/rank_sum.h"
 #include "evaluation/distribute.h"
 #include "inference/agreement.h"
 #include "inference/batches.h"
 #include "inference/benchmark.h"
 #include "inference/networks.h"
+#include "inference/orientation.h"
 
 typedef struct SetRun {
   const InferRun *run;
@@ -78,6 +80,13 @@ _Noreturn static void give_up(SetRun *s, const Err *err) {
   die_unforeseen("%s", err->msg);
 }
 
+// Images in memory have no files.
+static void say_orientation(const SetRun *s) {
+  char *text = s->d->gray ? NULL : orientation_text(s->run->o, s->run->weights, s->images.turned, s->d->num_images);
+  if (text) line_print(stderr, "%s: %s", s->run->o->split, text);
+  free(text);
+}
+
 // Returns the program's exit status.
 static int find_and_score(SetRun *s) {
   Err err;
@@ -95,6 +104,7 @@ static int find_and_score(SetRun *s) {
                           .settle = task->draw ? settle : NULL,
                           .stopped = interrupted};
   task->begin(s->sink);
+  if (s->sink->rank == 0) say_orientation(s);
   memory_for("the results of an evaluation", "--limit");
   const bool complete = distribute_batches(comm, s->d, &options, &work, &err);
   memory_for(NULL, NULL);
@@ -147,7 +157,7 @@ int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *w
   Dataset d;
   Job *job = run->job;
   const InferOptions *o = run->o;
-  SetRun s = {.run = run, .task = task, .d = &d, .images.set = &d, .sink = task->open(run)};
+  SetRun s = {.run = run, .task = task, .d = &d, .images = {.set = &d, .turned = -1}, .sink = task->open(run)};
   s.sink->run = run;
   s.sink->images = &s.images;
   task->open_data(s.sink, &d);

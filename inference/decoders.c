@@ -103,7 +103,8 @@ static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *wa
   const size_t bytes = 3 * (size_t)h * (size_t)w;
   uint8_t *rgb = admit(d, image, measured ? bytes : 0, waited);
   if (!measured) return false;
-  const int orientation = image_orientation(file, size);
+  image->orientation = image_orientation(file, size);
+  const int orientation = d->o.upright ? image->orientation : 1;
   const bool turned = orientation >= IMAGE_TURNED;
   image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = rgb};
   if (rgb) return image_decode_into(image->image.rgb, orientation, d->o.range, file, size, scratch, path, err);

@@ -6,14 +6,16 @@
 typedef struct Decoded {
   int64_t number; // index among the images of the sources
   char *path;
-  Image image;  // upright; rgb NULL: it cannot be read, or its pixels were released
-  Err *wrong;   // why it cannot be read; NULL: it can
-  size_t bytes; // bytes counted against the limit
+  Image image;     // rgb NULL: it cannot be read, or its pixels were released
+  int orientation; // of EXIF
+  Err *wrong;      // why it cannot be read; NULL: it can
+  size_t bytes;    // bytes counted against the limit
 } Decoded;
 
 typedef struct DecodersOptions {
-  int threads; // ≥ 1
-  int ahead;   // maximum number of images being decoded or decoded and not yet taken; ≥ 1
+  int threads;  // ≥ 1
+  int ahead;    // maximum number of images being decoded or decoded and not yet taken; ≥ 1
+  bool upright; // rotate images by their EXIF orientation
   size_t
       bytes; // limit on decoded and unreleased pixels, exceeded by at most an eighth: a larger image is decoded alone
   SampleRange range; // of 16-bit samples

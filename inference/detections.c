@@ -104,6 +104,7 @@ static void open_data(Sink *sink, Dataset *d) {
   if (!dataset_open(d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o->eval) take_categories(run, d);
   if (o->eval) examine(of(sink), d);
+  if (o->eval) sink->images->turned = of(sink)->examined.defects.turned;
 }
 
 static int top(const InferRun *run, const Dataset *d) {

@@ -21,6 +21,7 @@ typedef struct InferRun { // constants of a run
 } InferRun;
 
 typedef struct InferImages { // describes the images for which a sink is opened
+  int turned;                // of a data set, images with an EXIF orientation; -1: unknown
   const Dataset *set;        // of a data set; NULL: named images
   const char *const *file;   // [n] file names as given
   int n;                     // 0: unknown

@@ -1,9 +1,11 @@
 #include "inference/named_images.h"
+#include <stdlib.h>
 #include <unistd.h>
 #include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "inference/networks.h"
+#include "inference/orientation.h"
 #include "inference/start.h"
 #include "inference/stream.h"
 
@@ -15,7 +17,8 @@ typedef struct NamedRun {
   Sink *sink;
   Networks *networks;
   Speed speed;
-  int bad; // number of unusable images
+  int bad;    // number of unusable images
+  int turned; // number of images with an EXIF orientation
 } NamedRun;
 
 // Ends the program with an error that would affect every image.
@@ -38,6 +41,7 @@ static void visit(void *context, const Decoded *image, const void *results, int 
   // A list may name a file that the results would replace.
   if (sources_has_list(r->sources) && !file_set_spares(&r->images.outputs, image->path, &err))
     refuse(r, EXIT_USAGE, err.msg);
+  r->turned += image->orientation > 1;
   r->task->take(r->sink, image, results, in_batch);
 }
 
@@ -94,6 +98,12 @@ static bool stream(NamedRun *r, int batch) {
   return complete;
 }
 
+static void say_orientation(const NamedRun *r) {
+  char *text = orientation_text(r->run->o, r->run->weights, r->turned, r->sink->done);
+  if (text) line_print(stderr, "%s", text);
+  free(text);
+}
+
 int named_images_run(const InferRun *run, const InferTask *task) {
   Err err;
   NamedRun r = {.run = run, .task = task};
@@ -112,6 +122,7 @@ int named_images_run(const InferRun *run, const InferTask *task) {
   if (complete && !images && !r.bad) refuse(&r, EXIT_USAGE, "the list of images on standard input is empty");
   if (complete && !images) refuse(&r, EXIT_USAGE, "none of the images could be read");
   (complete ? task->commit : task->keep)(r.sink);
+  say_orientation(&r);
   speed_print(&r.speed, batch, NETWORKS_UNDER_WAY);
   speed_free(&r.speed);
   const bool failed = r.sink->failed;

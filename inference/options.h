@@ -25,8 +25,8 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: treatment of crowd annotations that cover one "          \
     "object each, as with "                                                                                            \
     "train --crowd")                                                                                                   \
-  X(FLAG, exif, false,                                                                                                 \
-    "rotate images of --data by their EXIF orientation (named images always are); leave it off for COCO")              \
+  X(FLAG, exif, false, "rotate images by their EXIF orientation; --exif=false reads them as stored",                   \
+    .usual = "on for named images; for --data as in training")                                                        \
   X(STRING, out, "out", "DIR", "folder for results and pictures; only one run at a time may use it", .first = true)    \
   X(INT, overlays, -1, 0, INT32_MAX, "N", "maximum number of overlay pictures to draw", .first = true,                 \
     .usual = "16; all for images named as files")                                                                      \

@@ -127,6 +127,8 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
     return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   }
   describe(o, options);
+  bool exif;
+  o->about.exif = state_exif(c, &exif) ? exif : -1;
   return true;
 }
 

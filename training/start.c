@@ -45,6 +45,14 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
   if (!state_load(e, c, how, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
 }
 
+static void note_exif(const TrainSpec *o, const Checkpoint *c) {
+  bool exif;
+  if (!state_exif(c, &exif) || exif == o->exif) return;
+  line_print(stderr, "note: %s was trained on images %s; this run %s", o->weights,
+             exif ? "rotated by their EXIF orientation" : "as stored",
+             exif ? "reads them as stored, without --exif" : "rotates them by their EXIF orientation");
+}
+
 // Loads initial weights; their outputs are matched to the data's categories.
 static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   Err err;
@@ -62,6 +70,7 @@ static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   free((void *)data.item);
   free(from);
   state_note(c, o->weights);
+  note_exif(o, c);
 }
 
 static void refuse_other_categories(const TrainSpec *o, const Engine *e, const Checkpoint *c, const char *path) {

@@ -43,21 +43,27 @@ void dataset_pixels(const Dataset *d, int i, uint8_t *rgb) {
   for (size_t p = 0; p < pixels; p++, rgb += 3) rgb[0] = rgb[1] = rgb[2] = gray[p];
 }
 
-static bool fits_size(const Dataset *d, int i, const char *path, int h, int w, Err *err) {
+bool dataset_fits(const Dataset *d, int i, const char *path, int h, int w, int orientation, Err *err) {
   const CocoImage *want = &d->coco.images[d->image[i]];
-  return (h == want->h && w == want->w) || err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s", path, w,
-                                                   h, want->w, want->h, d->coco.path);
+  const bool exchanges = orientation >= IMAGE_TURNED, exchanged = exchanges && d->upright;
+  const int read_h = exchanged ? w : h, read_w = exchanged ? h : w;
+  if (read_h == want->h && read_w == want->w) return true;
+  const char *hint = !exchanges || read_h != want->w || read_w != want->h ? ""
+                     : d->upright ? "; it was rotated by its EXIF orientation: leave out --exif"
+                                  : "; its EXIF orientation would rotate it: use --exif";
+  return err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, read_w, read_h, want->w, want->h,
+                 d->coco.path, hint);
 }
 
 static bool is_image_file(const char *path, Err *err) {
   return path_is_file(path) || err_set(err, "%s: no such file, or not a regular file", path);
 }
 
-bool dataset_size_holds(const Dataset *d, int i, Err *err) {
+bool dataset_header(const Dataset *d, int i, int *orientation, Err *err) {
   int h, w;
   char *path = dataset_path(d, i);
-  const bool ok =
-      is_image_file(path, err) && image_info(path, d->upright, &h, &w, err) && fits_size(d, i, path, h, w, err);
+  const bool ok = is_image_file(path, err) && image_header(path, d->upright, &h, &w, orientation, err) &&
+                  dataset_fits(d, i, path, h, w, *orientation, err);
   free(path);
   return ok;
 }
@@ -72,8 +78,11 @@ bool dataset_image(const Dataset *d, int i, Image *im, Err *err) {
   char *path = dataset_path(d, i);
   *im = (Image){0};
   bool ok = is_image_file(path, err) && image_load_as(im, path, d->upright, d->range, err);
-  if (ok && !fits_size(d, i, path, im->h, im->w, err)) {
+  int h, w, orientation;
+  if (ok && (im->h != want->h || im->w != want->w)) {
     image_free(im);
+    if (image_header(path, true, &h, &w, &orientation, err) && dataset_fits(d, i, path, h, w, orientation, err))
+      err_set(err, "%s: the file changed while it was read", path);
     ok = false;
   }
   free(path);

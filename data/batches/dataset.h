@@ -110,8 +110,12 @@ size_t dataset_path_size(const Dataset *d, int i); // including the NUL
 int dataset_polygons(const Dataset *d, const Object *o);
 // Reads and decodes the image: false, with a reason, if it cannot be decoded or its size differs from the annotations.
 bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
-// Reads only the header: false, with a reason, if there is none or the size differs from the annotations.
-bool dataset_size_holds(const Dataset *d, int i, Err *err);
+// Whether an image of h x w pixels as stored, the file at `path`, has the annotated size if it is read as d->upright
+// says; false with a message, which names --exif if that is the reason.
+bool dataset_fits(const Dataset *d, int i, const char *path, int h, int w, int orientation, Err *err);
+// Reads only the header: false, with a reason, if there is none or the size differs from the annotations. Unless images
+// are rotated, the EXIF orientation may be missed (image_header).
+bool dataset_header(const Dataset *d, int i, int *orientation, Err *err);
 // The mask of an object of usable image i, at the image's size: its segmentation or, without a usable one, its box.
 // Caller frees.
 Rle dataset_mask(const Dataset *d, int i, const Object *o);

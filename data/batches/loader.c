@@ -119,7 +119,6 @@ static bool decode_image(Worker *worker, int i, int orientation, const uint8_t *
 // Reads the file of image i into rgb[h, w, 3], sizes as dataset_size has them.
 static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const Dataset *d = worker->loader->data;
-  const CocoImage *want = &d->coco.images[d->image[i]];
   worker->mark = now_seconds();
   if (d->gray) {
     dataset_pixels(d, i, rgb);
@@ -131,15 +130,9 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   const uint8_t *bytes = read_file(worker, i, &path, &size, err);
   int h, w;
   if (!bytes || !image_measure(bytes, size, path, &h, &w, err)) return false;
-  const int tag = image_orientation(bytes, size), orientation = d->upright ? tag : 1;
-  const bool as_stored = h == want->h && w == want->w, as_turned = h == want->w && w == want->h;
-  if (orientation < IMAGE_TURNED ? !as_stored : !as_turned)
-    return err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, w, h, want->w, want->h,
-                   d->coco.path,
-                   tag < IMAGE_TURNED || !(as_stored || as_turned) ? ""
-                   : d->upright ? "; it was rotated by its EXIF orientation: leave out --exif"
-                                : "; its EXIF orientation would rotate it: use --exif");
-  bool ok = decode_image(worker, i, orientation, bytes, size, path, rgb, err);
+  const int orientation = image_orientation(bytes, size);
+  if (!dataset_fits(d, i, path, h, w, orientation, err)) return false;
+  bool ok = decode_image(worker, i, d->upright ? orientation : 1, bytes, size, path, rgb, err);
   lap(worker, LOADER_DECODE);
   return ok;
 }

@@ -85,7 +85,7 @@ static int find_orientation(const uint8_t *bytes, size_t size) {
 
 int image_orientation(const uint8_t *bytes, size_t size) { return MAX(find_orientation(bytes, size), 1); }
 
-bool image_header(const char *path, int *h, int *w, int *orientation, Err *err) {
+bool image_header(const char *path, bool exact, int *h, int *w, int *orientation, Err *err) {
   if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
   uint8_t start[4096]; // enough for most; long metadata, or an orientation behind the pixels, needs the whole file
   FILE *f = fopen(path, "rb");
@@ -94,20 +94,20 @@ bool image_header(const char *path, int *h, int *w, int *orientation, Err *err) 
   char *whole = NULL;
   const uint8_t *bytes = start;
   ImageFault fault;
-  if (!read_header(start, size, h, w, &fault) || (orientation && find_orientation(start, size) < 0)) {
+  if (!read_header(start, size, h, w, &fault) || (exact && find_orientation(start, size) < 0)) {
     if (!(whole = file_read(path, &size, err))) return false;
     bytes = (const uint8_t *)whole;
   }
   const bool ok = image_measure(bytes, size, path, h, w, err);
-  if (ok && orientation) *orientation = image_orientation(bytes, size);
+  if (ok) *orientation = image_orientation(bytes, size);
   free(whole);
   return ok;
 }
 
 bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
-  int orientation = 1;
-  if (!image_header(path, h, w, upright ? &orientation : NULL, err)) return false;
-  if (orientation < IMAGE_TURNED) return true;
+  int orientation;
+  if (!image_header(path, upright, h, w, &orientation, err)) return false;
+  if (!upright || orientation < IMAGE_TURNED) return true;
   const int stored = *h;
   *h = *w;
   *w = stored;

@@ -35,8 +35,9 @@ bool image_has_16_bits(const char *path);
 bool image_count_samples(uint32_t *count, const char *path, Scratch *scratch, Err *err);
 // EXIF orientation of a file in memory, 1 … 8; 1 (upright) without a valid tag. That of XMP is not looked for.
 int image_orientation(const uint8_t *bytes, size_t size);
-// Size as stored, and orientation, of a file, of which no more is read than needed; orientation may be NULL.
-bool image_header(const char *path, int *h, int *w, int *orientation, Err *err);
+// Size as stored, and orientation, of a file. Unless `exact`, an orientation that is not near the beginning (of a PNG,
+// behind the pixels) may be missed, so that large files need not be read.
+bool image_header(const char *path, bool exact, int *h, int *w, int *orientation, Err *err);
 // The size alone; upright: with the EXIF orientation applied.
 bool image_info(const char *path, bool upright, int *h, int *w, Err *err);
 // From this orientation on, height and width are exchanged.

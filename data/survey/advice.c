@@ -144,12 +144,23 @@ static void advise_files(Advice *a, const Split *t) {
   for (int i = 1; i < n; i++) again += keys[i] == keys[i - 1];
   free(keys);
   if (again) add_concern(a, "duplicate image files in %s: %d", t->name, again);
-  if (t->defects.turned && !t->data.upright)
-    add_concern(
-        a,
-        "images with an EXIF orientation, which training ignores as torchvision does: %d; if --html shows misplaced "
-        "masks, give --exif to doctor and train",
-        t->defects.turned);
+}
+
+// Returns the number of images with an orientation that is not applied, unless they are reported as a defect.
+static int turned_images(const Split *s) {
+  return s->defects.of_type[DEFECT_TURNED].count || s->data.upright ? 0 : s->defects.turned;
+}
+
+static void advise_orientation(Advice *a, const Split *t, const Split *v) {
+  const int train = turned_images(t), val = v ? turned_images(v) : 0;
+  if (train + val == 0) return;
+  char of_val[128] = "";
+  if (v) snprintf(of_val, sizeof of_val, ", %d in %.80s", val, v->name);
+  add_concern(
+      a,
+      "images with an EXIF orientation, which training ignores as torchvision does: %d in %s%s; if --html shows "
+      "misplaced masks, give --exif to doctor and train",
+      train, t->name, of_val);
 }
 
 static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
@@ -245,6 +256,7 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
   advise_categories(a, train, val);
   advise_room(a, train, canvases);
   advise_files(a, train);
+  advise_orientation(a, train, val);
   advise_amount(a, train, keep_empty);
   advise_ids(a, train);
   if (val) advise_ids(a, val);

@@ -49,7 +49,11 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
   *c = (Checkup){0};
   split_open(&c->train, o->train_split, o, o->keep_empty, NULL);
   if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true, &c->train);
-  if (c->train.open && c->val.open) defects_find_shared(&c->val.defects, &c->val.data, &c->train.data);
+  if (c->train.open && c->val.open) {
+    defects_find_shared(&c->val.defects, &c->val.data, &c->train.data);
+    defects_find_turned(&c->train.defects, &c->train.data, &c->val.defects);
+    defects_find_turned(&c->val.defects, &c->val.data, &c->train.defects);
+  }
   if (c->train.open) advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }

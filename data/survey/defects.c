@@ -40,6 +40,8 @@ const DefectInfo defect_info[DEFECTS] = {
                           .of = "annotation"},
     [DEFECT_SHARED] = {"shared", "image files that are also in the training split", "used in both splits",
                        "scored too, which makes the scores too high", "image"},
+    [DEFECT_TURNED] = {"turned", "images with an EXIF orientation, which no image of the other split has",
+                       "read as stored, as if they had none; --exif rotates them", .of = "image"},
     [DEFECT_MISSING] = {"missing", "missing image files", "replaced by another image; --strict stops",
                         "left out, with their objects", "image"},
     [DEFECT_FILE] = {"file", "image files that cannot be decoded or whose size differs from the annotations",
@@ -149,7 +151,7 @@ static void look_at_annotations(Defects *f, int i, float extra, Room *room) {
 // Per-image results that the pass over files collects.
 typedef struct Look {
   double ms;
-  bool turned;
+  int orientation; // of EXIF; 0: the file cannot be read
 } Look;
 
 static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
@@ -166,11 +168,18 @@ static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
   size_t size;
   char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
   if (bytes) {
-    look->turned = image_orientation((const uint8_t *)bytes, size) > 1;
+    look->orientation = image_orientation((const uint8_t *)bytes, size);
     f->file_key[i] = file_key(bytes, size);
   }
   free(bytes);
   free(path);
+}
+
+// Takes note of the orientation of an image, an index into coco.images; 0: unknown.
+static void take_orientation(Defects *f, int image, int orientation) {
+  f->orientation[image] = (uint8_t)orientation;
+  f->oriented += orientation > 0;
+  f->turned += orientation > 1;
 }
 
 static int compare_double(const void *a, const void *b) {
@@ -197,7 +206,7 @@ static void look_at_files(Defects *f, const Dataset *d, void (*progress)(int don
   double *ms = xmalloc((size_t)d->num_images * sizeof *ms);
   int decoded = 0;
   for (int i = 0; i < d->num_images; i++) {
-    f->turned += looks[i].turned;
+    take_orientation(f, d->image[i], looks[i].orientation);
     if (!f->reason[d->image[i]]) ms[decoded++] = looks[i].ms;
   }
   qsort(ms, (size_t)decoded, sizeof *ms, compare_double);
@@ -207,16 +216,28 @@ static void look_at_files(Defects *f, const Dataset *d, void (*progress)(int don
 }
 
 typedef struct Headers {
-  Defects *f;
   const Dataset *d;
+  int step;         // between two images that are read
+  bool compares;    // with the annotated size
+  char **reason;    // [coco.num_images]
+  int *orientation; // [num_images]
 } Headers;
 
-static void look_at_header(void *of, int i, int thread) {
+static void look_at_header(void *of, int k, int thread) {
   (void)thread;
   const Headers *h = of;
+  const int i = k * h->step, image = h->d->image[i];
   Err err;
-  if (!h->d->absent[h->d->image[i]] && !dataset_size_holds(h->d, i, &err))
-    h->f->reason[h->d->image[i]] = xstrdup(err.msg);
+  if (h->d->absent[image] || dataset_header(h->d, i, &h->orientation[i], &err) || !h->compares) return;
+  h->reason[image] = xstrdup(err.msg);
+}
+
+static void look_at_headers(Defects *f, const Dataset *d, int step, bool compares) {
+  const int n = (d->num_images + step - 1) / step;
+  Headers h = {d, step, compares, f->reason, xcalloc((size_t)d->num_images, sizeof *h.orientation)};
+  parallel_for(n, parallel_threads(n), look_at_header, &h);
+  for (int i = 0; i < d->num_images; i += step) take_orientation(f, d->image[i], h.orientation[i]);
+  free(h.orientation);
 }
 
 static void count(Defects *f, int image, int64_t id, uint32_t defects) {
@@ -232,7 +253,8 @@ static void begin(Defects *f, const Coco *c) {
   *f = (Defects){.coco = c,
                  .of_image = xcalloc((size_t)c->num_images, sizeof *f->of_image),
                  .of_ann = xcalloc((size_t)c->num_anns, sizeof *f->of_ann),
-                 .reason = xcalloc((size_t)c->num_images, sizeof *f->reason)};
+                 .reason = xcalloc((size_t)c->num_images, sizeof *f->reason),
+                 .orientation = xcalloc((size_t)c->num_images, sizeof *f->orientation)};
   f->of_type[DEFECT_IMAGE_ID] = (DefectCount){c->duplicate_images, c->duplicate_image, -1};
   f->of_type[DEFECT_CATEGORY_ID] = (DefectCount){c->duplicate_categories, c->duplicate_category, -1};
   f->of_type[DEFECT_NO_IMAGE] = (DefectCount){c->unknown_image, c->unknown_image_ann, -1};
@@ -260,8 +282,7 @@ void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progre
   f->file_key = xcalloc((size_t)d->num_images, sizeof *f->file_key);
   look_at_all_annotations(f, d->num_listed, d->left_out, d->box_extra);
   if (depth == DEPTH_FILES) look_at_files(f, d, progress);
-  if (depth == DEPTH_HEADERS)
-    parallel_for(d->num_images, parallel_threads(d->num_images), look_at_header, &(Headers){f, d});
+  if (depth == DEPTH_HEADERS) look_at_headers(f, d, 1, true);
   for (int i = 0; i < d->num_images; i++)
     count(f, d->image[i], c->images[d->image[i]].id,
           d->absent[d->image[i]] ? bit(DEFECT_MISSING, true) : bit(DEFECT_FILE, f->reason[d->image[i]] != NULL));
@@ -286,12 +307,24 @@ void defects_find_shared(Defects *f, const Dataset *d, const Dataset *train) {
   free(shared);
 }
 
+void defects_find_orientations(Defects *f, const Dataset *d, int most) {
+  if (!f->oriented) look_at_headers(f, d, (d->num_images + most - 1) / most, false);
+}
+
+void defects_find_turned(Defects *f, const Dataset *d, const Defects *other) {
+  enum { SHARE = 10 };
+  if (d->upright || other->turned || !other->oriented || !f->turned || SHARE * f->turned < f->oriented) return;
+  for (int i = 0; i < d->coco.num_images; i++)
+    count(f, i, d->coco.images[i].id, bit(DEFECT_TURNED, f->orientation[i] > 1));
+}
+
 void defects_free(Defects *f) {
   for (int i = 0; f->coco && i < f->coco->num_images; i++) free(f->reason[i]);
   free(f->of_image);
   free(f->of_ann);
   free(f->reason);
   free(f->file_key);
+  free(f->orientation);
   *f = (Defects){0};
 }
 
@@ -325,6 +358,22 @@ static char *crowds_by_category(const Coco *c) {
   return text;
 }
 
+// Counts boxes that extend beyond images as stored, but not if rotated: Label Studio writes upright points but stored
+// sizes.
+static int boxes_within_upright(const Defects *f) {
+  int n = 0;
+  for (int i = 0; i < f->coco->num_images; i++) {
+    const CocoImage *im = &f->coco->images[i];
+    if (f->orientation[i] < IMAGE_TURNED) continue;
+    for (int a = im->first_ann; a < im->first_ann + im->anns; a++) {
+      const double *b = f->coco->anns[a].bbox;
+      n += f->of_ann[a] >> DEFECT_BOX_BEYOND & 1 && b[0] >= -1 && b[1] >= -1 && b[0] + b[2] <= im->h + 1. &&
+           b[1] + b[3] <= im->w + 1.;
+    }
+  }
+  return n;
+}
+
 int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS]) {
   const DefectCount *found = &f->of_type[defect];
   const char *file = found->image >= 0 ? f->coco->images[found->image].file_name : NULL;
@@ -334,6 +383,12 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
   if (defect == DEFECT_BOX_APART && 2 * f->corners > found->count)
     detail[n++] =
         xstrdup("most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height");
+  const int upright = defect == DEFECT_BOX_BEYOND ? boxes_within_upright(f) : 0;
+  if (2 * upright > found->count)
+    detail[n++] =
+        xasprintf("in images with an EXIF orientation, which would fit if rotated: %d; exchange width and height "
+                  "of these images in the annotations and use --exif",
+                  upright);
   if (defect == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
   if (defect == DEFECT_MASK_BAD) {
     const MaskForms forms = mask_forms(f->coco);

@@ -22,6 +22,7 @@ typedef enum Defect {
   DEFECT_MASK_EMPTY,  // its mask covers no pixel
   DEFECT_MASK_UNIT,   // all polygon coordinates lie between 0 and 1
   DEFECT_SHARED,      // the image file is also in the training split
+  DEFECT_TURNED,      // the image has an EXIF orientation that is not applied, and none of the other split has one
   DEFECT_MISSING,     // the image file is missing
   DEFECT_FILE,        // the image file cannot be decoded, or its size differs from the annotations
   DEFECTS
@@ -47,13 +48,15 @@ typedef struct DefectCount {
 typedef struct Defects {
   const Coco *coco; // borrowed
   DefectCount of_type[DEFECTS];
-  uint32_t *of_image; // [coco.num_images] bit 1 << Defect for the image and its annotations
-  uint32_t *of_ann;   // [coco.num_anns] likewise
-  char **reason;      // [coco.num_images] why the file cannot be used; NULL if it can, or was not read
-  int corners;        // number of DEFECT_BOX_APART whose box matches if read as x1 y1 x2 y2
-  int turned;         // image files with an EXIF orientation
-  uint64_t *file_key; // [num_images] equal for equal files: size and CRC of the bytes; 0 if it was not read
-  double decode_ms;   // median time for an image on one core; 0 if none was decoded
+  uint32_t *of_image;   // [coco.num_images] bit 1 << Defect for the image and its annotations
+  uint32_t *of_ann;     // [coco.num_anns] likewise
+  char **reason;        // [coco.num_images] why the file cannot be used; NULL if it can, or was not read
+  int corners;          // number of DEFECT_BOX_APART whose box matches if read as x1 y1 x2 y2
+  uint8_t *orientation; // [coco.num_images] of EXIF; 0: the file was not read
+  int oriented;         // images whose orientation is known
+  int turned;           // those of them that are not upright as stored
+  uint64_t *file_key;   // [num_images] equal for equal files: size and CRC of the bytes; 0 if it was not read
+  double decode_ms;     // median time for an image on one core; 0 if none was decoded
 } Defects;
 
 // How thorough the examination is: annotations only; also image headers, for their sizes; or all image files decoded
@@ -67,6 +70,11 @@ void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progre
 void defects_find_annotations(Defects *f, const Coco *c);
 // Adds DEFECT_SHARED for images of d whose file is also in train.
 void defects_find_shared(Defects *f, const Dataset *d, const Dataset *train);
+// Finds the EXIF orientations of up to `most` images of d, evenly spaced, if they have not been found.
+void defects_find_orientations(Defects *f, const Dataset *d, int most);
+// Adds DEFECT_TURNED for images of d, if at least a tenth of those that are known have an EXIF orientation, it is not
+// applied, and no image of the other split has one.
+void defects_find_turned(Defects *f, const Dataset *d, const Defects *other);
 void defects_free(Defects *f);
 
 bool defects_any(const Defects *f);

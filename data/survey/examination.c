@@ -15,6 +15,15 @@ void examination_take(Examination *e, const char *split, bool scored, const Data
     if (e->defects.reason[d->image[i]]) atomic_store(&d->reported[i], 1);
 }
 
+void examination_compare_orientations(Examination *train, const Dataset *of_train, Examination *val,
+                                      const Dataset *of_val) {
+  enum { SAMPLE = 1000 }; // images
+  if (of_train->type != &objects_with_masks) return;
+  defects_find_orientations(&train->defects, of_train, SAMPLE);
+  defects_find_turned(&train->defects, of_train, &val->defects);
+  defects_find_turned(&val->defects, of_val, &train->defects);
+}
+
 void examination_free(Examination *e) { defects_free(&e->defects); }
 
 void examination_print(const Examination *e, FILE *out) {
@@ -67,7 +76,7 @@ static void write_dropped(FILE *f, const Examination *e) {
 
 static void write_all(FILE *f, const Examination *e) {
   const Coco *c = e->defects.coco;
-  const uint32_t of_files = 1u << DEFECT_MISSING | 1u << DEFECT_FILE | 1u << DEFECT_SHARED;
+  const uint32_t of_files = 1u << DEFECT_MISSING | 1u << DEFECT_FILE | 1u << DEFECT_SHARED | 1u << DEFECT_TURNED;
   write_dropped(f, e);
   for (int i = 0; i < c->num_images; i++) {
     const CocoImage *im = &c->images[i];

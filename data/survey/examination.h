@@ -13,6 +13,9 @@ typedef struct Examination {
 // count as bad images. A classification set has no defects. train: the training set, to find images that are in both;
 // may be NULL.
 void examination_take(Examination *e, const char *split, bool scored, const Dataset *d, const Dataset *train);
+// Compares the EXIF orientations of two splits, the first of which was not scored: of its images a sample.
+void examination_compare_orientations(Examination *train, const Dataset *of_train, Examination *val,
+                                      const Dataset *of_val);
 void examination_free(Examination *e);
 // "val: boxes without area inside their image: 12; scored as …; first: annotation 7, file 3.png", line by line.
 void examination_print(const Examination *e, FILE *out);

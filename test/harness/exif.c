@@ -1,8 +1,11 @@
 #include "test/harness/exif.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 #include "base/alloc.h"
+#include "base/file.h"
+#include "data/images/png.h"
 
 static void put(uint8_t *p, uint32_t v, int bytes, bool big) {
   for (int i = 0; i < bytes; i++) p[big ? bytes - 1 - i : i] = (uint8_t)(v >> 8 * i);
@@ -61,4 +64,34 @@ uint8_t *png_with_chunk(const uint8_t *png, size_t size, const char *before, con
   uint8_t *bytes = insert(png, size, at, piece, n + 12, new_size);
   free(piece);
   return bytes;
+}
+
+Image exif_stored(const Image *upright, int orientation) {
+  const int h = upright->h, w = upright->w;
+  const bool turned = orientation >= IMAGE_TURNED;
+  Image stored = turned ? image_alloc(w, h) : image_alloc(h, w);
+  for (int y = 0; y < h; y++)
+    for (int x = 0; x < w; x++) {
+      const int row[] = {y, y, h - 1 - y, h - 1 - y, x, w - 1 - x, w - 1 - x, x};
+      const int column[] = {x, w - 1 - x, w - 1 - x, x, y, y, h - 1 - y, h - 1 - y};
+      memcpy(stored.rgb + 3 * (row[orientation - 1] * stored.w + column[orientation - 1]),
+             upright->rgb + 3 * (y * w + x), 3);
+    }
+  return stored;
+}
+
+void exif_write_png(const char *path, const Image *upright, int orientation) {
+  uint8_t tiff[EXIF_ROOM];
+  size_t size, with;
+  Err err;
+  Image stored = exif_stored(upright, orientation);
+  CHECK(png_write(path, &stored, PNG_FAST, &err));
+  image_free(&stored);
+  char *plain = file_read(path, &size, &err);
+  CHECK(plain);
+  uint8_t *bytes = png_with_chunk((uint8_t *)plain, size, "IDAT", "eXIf", tiff, exif_of(tiff, orientation), &with);
+  FILE *f = fopen(path, "wb");
+  CHECK(f && fwrite(bytes, 1, with, f) == with && fclose(f) == 0);
+  free(bytes);
+  free(plain);
 }

@@ -37,7 +37,10 @@ static DecodersState next(Decoders *d, Decoded **image) {
 
 // Whatever the threads and the bounds, images come in order, each as its file has it.
 TEST(decoders_keep_the_order) {
-  static const DecodersOptions options[] = {{1, 1, 1, {0}}, {4, 3, 1, {0}}, {4, 3, 4000, {0}}, {3, 64, 1 << 30, {0}}};
+  static const DecodersOptions options[] = {{.threads = 1, .ahead = 1, .bytes = 1},
+                                            {.threads = 4, .ahead = 3, .bytes = 1},
+                                            {.threads = 4, .ahead = 3, .bytes = 4000},
+                                            {.threads = 3, .ahead = 64, .bytes = 1 << 30}};
   const char *folder = folder_of_grays();
   test_limit(60);
   for (int o = 0; o < COUNT(options); o++) {

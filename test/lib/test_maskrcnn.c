@@ -32,6 +32,7 @@ TEST(library_describes_what_it_opened) {
   EXPECT_INT(d->num_canvases, 3);
   EXPECT(d->canvases[1].height == 64 && d->canvases[1].width == 96);
   EXPECT(d->host_bytes > 0 && d->device_bytes == 0);
+  EXPECT_INT(d->exif, -1);
   EXPECT_STR(maskrcnn_message(m), "");
   maskrcnn_close(m);
   maskrcnn_close(NULL);

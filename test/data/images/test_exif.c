@@ -97,7 +97,7 @@ static void expect_orientation(const char *what, uint8_t *bytes, size_t size, in
   FILE *f = fopen(path, "wb");
   CHECK(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
   bool ok = EXPECT_INT(image_orientation(bytes, size), want);
-  ok &= EXPECT(image_header(path, &h, &w, &orientation, &err)) && EXPECT_INT(orientation, want);
+  ok &= EXPECT(image_header(path, true, &h, &w, &orientation, &err)) && EXPECT_INT(orientation, want);
   const bool turned = want >= IMAGE_TURNED;
   ok &= EXPECT(image_info(path, true, &h, &w, &err) && h == (turned ? W : H) && w == (turned ? H : W));
   if (EXPECT(image_load_as(&im, path, true, (SampleRange){0}, &err))) ok &= EXPECT(im.h == h && im.w == w);

@@ -5,6 +5,7 @@
 #include "data/survey/advice.h"
 #include "data/survey/defects.h"
 #include "test/harness/child.h"
+#include "test/harness/exif.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
@@ -215,6 +216,59 @@ TEST(defects_tell_turned_images) {
   if (!open_set(&d, dir, &small_options)) return;
   defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT(f.turned == 1 && f.of_type[DEFECT_FILE].count == 0);
+  defects_free(&f);
+  dataset_close(&d);
+}
+
+// A picture of 40 x 60 that is stored lying, annotated upright.
+static void write_lying(const char *dir, int annotated_w, int annotated_h) {
+  char path[1024], text[1024];
+  Image upright = image_alloc(60, 40);
+  snprintf(path, sizeof path, "%s/train/1.png", dir);
+  exif_write_png(path, &upright, 6);
+  image_free(&upright);
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  snprintf(text, sizeof text,
+           "{\"categories\":[{\"id\":1}],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"width\":%d,\"height\":%d}],"
+           "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[10,30,20,25]}]}",
+           annotated_w, annotated_h);
+  write_text(path, text);
+}
+
+TEST(defects_name_exif_if_annotations_fit_only_one_way) {
+  const char *dir = small_set("lying");
+  Dataset d;
+  Defects f;
+  char *detail[DEFECT_DETAILS];
+  DatasetOptions options = small_options;
+  write_lying(dir, 40, 60);
+  for (int upright = 0; upright < 2; upright++)
+    for (int depth = DEPTH_HEADERS; depth <= DEPTH_FILES; depth++) {
+      options.upright = upright;
+      if (!open_set(&d, dir, &options)) return;
+      defects_find(&f, &d, (DefectDepth)depth, NULL);
+      EXPECT_INT(f.of_type[DEFECT_FILE].count, !upright);
+      EXPECT_INT(f.turned, 1);
+      EXPECT(upright || (f.reason[0] && strstr(f.reason[0], "1.png: the image has 60 x 40 pixels, but 40 x 60 in ") &&
+                         strstr(f.reason[0], "; its EXIF orientation would rotate it: use --exif")));
+      defects_free(&f);
+      dataset_close(&d);
+    }
+  write_lying(dir, 60, 40); // as Label Studio does: upright points, the size as stored
+  options.upright = false;
+  if (!open_set(&d, dir, &options)) return;
+  defects_find(&f, &d, DEPTH_FILES, NULL);
+  EXPECT(f.of_type[DEFECT_BOX_BEYOND].count == 1 && f.of_type[DEFECT_FILE].count == 0);
+  EXPECT_INT(defects_details(&f, DEFECT_BOX_BEYOND, detail), 2);
+  EXPECT(strstr(detail[1], "which would fit if rotated: 1; exchange width and height of these images"));
+  for (int i = 0; i < 2; i++) free(detail[i]);
+  defects_free(&f);
+  dataset_close(&d);
+  options.upright = true; // the other way round
+  if (!open_set(&d, dir, &options)) return;
+  defects_find(&f, &d, DEPTH_FILES, NULL);
+  EXPECT(f.reason[0] && strstr(f.reason[0], "the image has 40 x 60 pixels, but 60 x 40 in ") &&
+         strstr(f.reason[0], "; it was rotated by its EXIF orientation: leave out --exif"));
   defects_free(&f);
   dataset_close(&d);
 }
