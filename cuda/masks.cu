@@ -8,7 +8,9 @@ extern "C" {
 
 enum {
   BLOCK = 256,
-  BIN_LANES = 8, // lanes that share a bin: a large box has up to a thousand sampling points in each
+  BIN_LANES = 8,       // lanes that share a bin: a large box has up to a thousand sampling points in each
+  TARGET_ROWS = 1,     // rows of bins of a target that a threadblock makes
+  MOST_COLUMNS = 1536, // of sampling points in shared memory; more are made where they are needed
   POLYGON_THREADS = 128
 };
 
@@ -17,26 +19,91 @@ static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1
 
 // ---- targets --------------------------------------------------------------------------------------------------------
 
-// target [objects, size, size] of instances that have a bitmap: RoIAlign of the resized mask with adaptive sampling.
-// Eight neighbouring lanes share a bin, a row of sampling points each; shuffles add their sums up in order, so that the
-// total has the reference's bits. Bound by the scattered loads of words for single bits.
-__global__ void mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
-                                   const __grid_constant__ RoiTargets targets, Tensor target) {
-  int item = (blockIdx.x * BLOCK + threadIdx.x) / BIN_LANES, lane = threadIdx.x % BIN_LANES;
-  int x = item % p.size, y = item / p.size % p.size, r = item / p.size / p.size;
+// A sampling point of the target's grid along the rows or the columns, as the sums read it.
+struct alignas(16) MaskTap {
+  int low, high; // in the bitmap; negative: there is nothing
+  float fraction;
+};
+
+static __device__ __forceinline__ MaskTap row_tap(const Mask &m, RoiAxis axis, int i) {
+  Tap tap = roi_tap(axis, i / axis.samples, i % axis.samples, m.info->rh);
+  if (tap.low < 0) return {-1, -1, 0};
+  return {mask_row(&m, tap.low), mask_row(&m, tap.high), tap.fraction};
+}
+static __device__ __forceinline__ MaskTap column_tap(const Mask &m, RoiAxis axis, int i) {
+  Tap tap = roi_tap(axis, i / axis.samples, i % axis.samples, m.info->rw);
+  if (tap.low < 0) return {-1, -1, 0};
+  return {mask_column(&m, tap.low), mask_column(&m, tap.high), tap.fraction};
+}
+
+// The words of two rows of a bitmap that hold one column's bits. Neighbouring sampling points mostly read the same ones.
+struct MaskWords {
+  int index; // in the row; negative: none yet
+  uint32_t low, high;
+};
+static __device__ __forceinline__ void seek(MaskWords &at, const uint32_t *low, const uint32_t *high, int column) {
+  if (column >> 5 == at.index || column < 0) return;
+  at = {column >> 5, low[column >> 5], high[column >> 5]};
+}
+
+// The sum over one row of a bin's sampling points, the bits of mask_bin_row: those that it leaves out add zero here.
+// column(i): the MaskTap of sampling point i of all bins of the axis.
+template <class Column>
+static __device__ __forceinline__ float bin_row(const Mask &m, const MaskTap &row, int first, int samples,
+                                                Column column) {
+  const bool is_low = row.low >= 0, is_high = row.high >= 0;
+  if (!is_low && !is_high) return 0;
+  const uint32_t *low = mask_words(&m, is_low ? row.low : row.high), *high = is_high ? mask_words(&m, row.high) : low;
+  MaskWords left = {-1, 0, 0}, right = {-1, 0, 0};
+  float sum = 0;
+  for (int i = first; i < first + samples; i++) {
+    const MaskTap at = column(i);
+    seek(left, low, high, at.low);
+    seek(right, low, high, at.high);
+    const bool a = left.low >> (at.low & 31) & 1, b = right.low >> (at.high & 31) & 1;
+    const bool c = left.high >> (at.low & 31) & 1, d = right.high >> (at.high & 31) & 1;
+    const bool is_left = at.low >= 0, is_right = at.high >= 0;
+    sum += mask_blend(row.fraction, at.fraction, is_low & is_left & a, is_low & is_right & b, is_high & is_left & c,
+                      is_high & is_right & d);
+  }
+  return sum;
+}
+
+// target [objects, size, size] of instances that have a bitmap: RoIAlign of the resized mask with adaptive sampling. A
+// threadblock per object and TARGET_ROWS rows of bins, for which it finds out once where the columns of sampling points
+// are. Eight neighbouring lanes share a bin, a row of sampling points each; shuffles add their sums up in order, so that
+// the total has the reference's bits. Bound by latency: by the largest box, if there are few.
+__global__ void __launch_bounds__(BLOCK)
+    mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
+                       const __grid_constant__ RoiTargets targets, Tensor target) {
+  __shared__ MaskTap taps[MOST_COLUMNS];
   const Rois &objects = targets.objects;
+  const int parts = (p.size + TARGET_ROWS - 1) / TARGET_ROWS, r = blockIdx.x / parts;
   if (r >= min(*objects.count, target.n)) return;
   Mask mask = instance_mask(&p, &truth, targets.object_truth[r], &images[objects.image[r]]);
   if (mask.bitmap->parts > 0) return; // polygon_target_kernel's
   Box box = box_rows(&objects.box)[r];
   RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
-  uint32_t sharers = ((1u << BIN_LANES) - 1) << (threadIdx.x % 32 - lane);
-  float sum = 0;
-  for (int first = 0; first < ys.samples; first += BIN_LANES) {
-    float row = first + lane < ys.samples ? mask_bin_row(&mask, ys, xs, y, x, first + lane) : 0;
-    for (int i = 0; i < BIN_LANES; i++) sum += __shfl_sync(sharers, row, i, BIN_LANES);
+  const bool in_shared = xs.samples <= MOST_COLUMNS / p.size;
+  for (int i = threadIdx.x; in_shared && i < p.size * xs.samples; i += BLOCK) taps[i] = column_tap(mask, xs, i);
+  __syncthreads();
+  const int lane = threadIdx.x % BIN_LANES, first = blockIdx.x % parts * TARGET_ROWS * p.size;
+  const int last = min(first + TARGET_ROWS * p.size, p.size * p.size);
+  const uint32_t sharers = ((1u << BIN_LANES) - 1) << (threadIdx.x % 32 - lane);
+  for (int bin = first + threadIdx.x / BIN_LANES; bin < last; bin += BLOCK / BIN_LANES) {
+    const int y = bin / p.size, x = bin % p.size;
+    float sum = 0;
+    for (int s = lane; s - lane < ys.samples; s += BIN_LANES) {
+      float row = 0;
+      if (s < ys.samples) {
+        const MaskTap at = row_tap(mask, ys, y * ys.samples + s);
+        row = in_shared ? bin_row(mask, at, x * xs.samples, xs.samples, [&](int i) { return taps[i]; })
+                        : bin_row(mask, at, x * xs.samples, xs.samples, [&](int i) { return column_tap(mask, xs, i); });
+      }
+      for (int i = 0; i < BIN_LANES; i++) sum += __shfl_sync(sharers, row, i, BIN_LANES);
+    }
+    if (lane == 0) *pixel<float>(target, r, y, x) = target_value(&p, ys, xs, sum);
   }
-  if (lane == 0) *pixel<float>(target, r, y, x) = target_value(&p, ys, xs, sum);
 }
 
 // The same of instances that have polygons: even-odd rasterisation in the box, a polygon at a time, then their union.
@@ -80,7 +147,7 @@ extern "C" void cuda_mask_target(Device *dev, const MaskTarget *p, const ImageIn
   if (dev->measuring) return;
   CHECK(target->h == p->size && target->w == p->size);
   check_single(target);
-  int blocks = blocks_for(tensor_pixels(target) * BIN_LANES, BLOCK);
+  int blocks = target->n * blocks_for((size_t)p->size, TARGET_ROWS);
   mask_target_kernel<<<blocks, BLOCK, 0, stream_of(dev)>>>(*p, images, *truth, *targets, *target);
   LAUNCH_CHECK();
   if (p->source != MASK_POLYGON) return;

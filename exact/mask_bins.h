@@ -30,24 +30,42 @@ static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int
   return mask;
 }
 
-// The bit at canvas pixel (y, x) inside the resized image: mirrored, then resized by nearest, as in torchvision's
-// training. Always float, whatever `real` is, as PyTorch's interpolate is.
-static inline HD bool mask_bit(const Mask *m, int y, int x) {
+// The row or column of the bitmap that is read at a canvas pixel inside the resized image: mirrored, then resized by
+// nearest, as in torchvision's training; negative: outside the bitmap, where there is nothing. Always float, whatever
+// `real` is, as PyTorch's interpolate is.
+static inline HD int mask_row(const Mask *m, int y) {
   int row = MIN((int)(((float)y + m->centre) * m->scale_y), m->info->h - 1) - m->bitmap->y;
+  return row < m->bitmap->h ? row : -1;
+}
+static inline HD int mask_column(const Mask *m, int x) {
   int column = MIN((int)(((float)x + m->centre) * m->scale_x), m->info->w - 1);
   if (m->info->flip) column = m->info->w - 1 - column;
   column -= m->bitmap->x;
-  if (row < 0 || row >= m->bitmap->h || column < 0 || column >= m->bitmap->w) return false;
-  const uint32_t *words = m->bits + (int64_t)row * ((m->bitmap->w + 31) / 32);
-  return words[column / 32] >> (column % 32) & 1;
+  return column < m->bitmap->w ? column : -1;
+}
+
+// The words of a row of the bitmap, and the bit of a column in them.
+static inline HD const uint32_t *mask_words(const Mask *m, int row) {
+  return m->bits + (int64_t)row * ((m->bitmap->w + 31) / 32);
+}
+static inline HD bool mask_bit(const uint32_t *words, int column) { return words[column / 32] >> (column % 32) & 1; }
+
+// The bilinear sample between four bits, a b above c d, at the fraction of a row and of a column.
+static inline HD real mask_blend(real row, real column, bool a, bool b, bool c, bool d) {
+  real above = (a ? (1 - row) * (1 - column) : 0) + (b ? (1 - row) * column : 0);
+  return above + (c ? row * (1 - column) : 0) + (d ? row * column : 0);
+}
+
+static inline HD bool mask_pixel(const Mask *m, int y, int x) {
+  int row = mask_row(m, y), column = mask_column(m, x);
+  return row >= 0 && column >= 0 && mask_bit(mask_words(m, row), column);
 }
 
 // The bilinear sample of the resized mask at (row, column).
 static inline HD real mask_sample(const Mask *m, Tap row, Tap column) {
-  real a = mask_bit(m, row.low, column.low), b = mask_bit(m, row.low, column.high);
-  real c = mask_bit(m, row.high, column.low), d = mask_bit(m, row.high, column.high);
-  real high = (1 - row.fraction) * (1 - column.fraction) * a + (1 - row.fraction) * column.fraction * b;
-  return high + row.fraction * (1 - column.fraction) * c + row.fraction * column.fraction * d;
+  bool a = mask_pixel(m, row.low, column.low), b = mask_pixel(m, row.low, column.high);
+  bool c = mask_pixel(m, row.high, column.low), d = mask_pixel(m, row.high, column.high);
+  return mask_blend(row.fraction, column.fraction, a, b, c, d);
 }
 
 // Sum over one row of a bin's sampling points; a bin is the sum of its rows, in order, divided by their number. The map

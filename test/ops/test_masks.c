@@ -22,7 +22,7 @@ typedef struct MaskScene {
 
 // Enlarged, reduced and mirrored images; bitmaps with holes, one a pixel wide, one over the whole image.
 static void scene_random(MaskScene *s, Fixture *f, Draw *r, int rois) {
-  const int sizes[IMAGES][4] = {{40, 50, 64, 80}, {70, 45, 35, 23}, {33, 66, 50, 100}}; // h w rh rw
+  const int sizes[IMAGES][4] = {{40, 50, 640, 1700}, {70, 45, 35, 23}, {33, 66, 50, 100}}; // h w rh rw
   s->images = fixture_alloc(f, IMAGES * sizeof *s->images);
   s->bitmap = fixture_alloc(f, IMAGES * OBJECTS * sizeof *s->bitmap);
   s->bits = fixture_alloc(f, 1 << 16);
@@ -438,9 +438,10 @@ TEST_OP(masks_threads) {
 
 // ---- on the GPU -----------------------------------------------------------------------------------------------------
 
-// Images decoded at h × w and resized to rh × rw: reduced, enlarged, mirrored, a single pixel.
+// Images decoded at h × w and resized to rh × rw: reduced, enlarged, mirrored, a single pixel. A box over all of the
+// first has more columns of sampling points than a threadblock keeps.
 enum { GPU_IMAGES = 4, ROIS = 24, MAX_WORDS = 4096 };
-static const int sizes[GPU_IMAGES][4] = {{40, 50, 64, 80}, {70, 45, 35, 23}, {33, 66, 50, 100}, {1, 1, 1, 1}};
+static const int sizes[GPU_IMAGES][4] = {{40, 50, 640, 1700}, {70, 45, 35, 23}, {33, 66, 50, 100}, {1, 1, 1, 1}};
 
 static ImageInfo *images(Fixture *f) {
   ImageInfo *info = fixture_alloc(f, GPU_IMAGES * sizeof *info);
