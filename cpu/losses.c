@@ -93,7 +93,7 @@ void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors
                            const Tensor *ddeltas) {
   if (dev->measuring) return;
   for (int l = 0; l < anchors->levels; l++) {
-    zero_rows(&dlogits[l]);
+    if (!tensor_has_channels(&ddeltas[l], &dlogits[l])) zero_rows(&dlogits[l]);
     zero_rows(&ddeltas[l]);
   }
   real factor = gradient_factor(scale, rpn_divisor(p, targets));

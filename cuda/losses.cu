@@ -63,6 +63,7 @@ struct RpnArgs {
   Anchors anchors;
   RpnTargets targets;
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
+  bool joined; // dlogits are channels of ddeltas' tensors
 };
 
 struct AnchorOffsets { // where the predictions of an anchor stand: its level, and elements of that level's maps
@@ -118,7 +119,7 @@ static __device__ void zero(const Tensor &t, size_t element_size) {
 // dlogits, ddeltas = 0 on all levels at once; blockIdx.y is the level. The floor is memory: nearly all of the gradient
 // is zero, so it is a fill, and the few sampled anchors are scattered into it by the next kernel.
 template <class T> __global__ void rpn_zero_kernel(const __grid_constant__ RpnArgs p) {
-  zero(p.dlogits[blockIdx.y], sizeof(T));
+  if (!p.joined) zero(p.dlogits[blockIdx.y], sizeof(T));
   zero(p.ddeltas[blockIdx.y], sizeof(T));
 }
 
@@ -240,7 +241,7 @@ static void check_like(const Tensor *x, const Tensor *dx) {
 
 static RpnArgs rpn_args(const RpnLoss *loss, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
                         const Tensor *deltas) {
-  RpnArgs p = {*loss, *anchors, *targets, {}, {}, {}, {}};
+  RpnArgs p = {*loss, *anchors, *targets, {}, {}, {}, {}, false};
   for (int l = 0; l < anchors->levels; l++) {
     CHECK(logits[l].dtype == logits[0].dtype && deltas[l].dtype == logits[0].dtype);
     p.logits[l] = logits[l];
@@ -271,6 +272,7 @@ extern "C" void cuda_rpn_loss_backward(Device *dev, const RpnLoss *p, const Anch
     a.dlogits[l] = dlogits[l];
     a.ddeltas[l] = ddeltas[l];
     largest = MAX(largest, tensor_bytes(&ddeltas[l]) / sizeof(uint4));
+    a.joined = tensor_has_channels(&ddeltas[l], &dlogits[l]);
   }
   WITH_TYPE(logits[0].dtype, T, {
     dim3 grid(MIN(MAX(blocks_for(largest, THREADS), 1), FILL_BLOCKS), anchors->levels);

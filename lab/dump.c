@@ -139,10 +139,6 @@ static void feed_channels(const Dump *d, const char *name, const Tensor *t, int 
   free(all);
 }
 
-static void feed_tensor(const Dump *d, const char *name, const Tensor *t, int rows) {
-  feed_channels(d, name, t, 0, t->c, rows);
-}
-
 static void put_channels(Dump *d, char *name, const Tensor *t, int first, int channels, int rows) {
   TensorRows r = rows_of(t, rows);
   const size_t begin = (size_t)first * dtype_size(t->dtype);
@@ -245,8 +241,7 @@ static const char *label(const Network *network, const Node *n, const Value *v, 
     const struct {
       const char *letter;
       const Value *v;
-    } level[] = {
-        {"c", l < COUNT(m->c) ? m->c[l] : NULL}, {"p", m->p[l]}, {"logits", m->logits[l]}, {"deltas", m->deltas[l]}};
+    } level[] = {{"c", l < COUNT(m->c) ? m->c[l] : NULL}, {"p", m->p[l]}};
     for (int k = 0; k < COUNT(level); k++) {
       if (v != level[k].v) continue;
       snprintf(name, 16, "%s%d", level[k].letter, l);
@@ -260,10 +255,31 @@ static const char *label(const Network *network, const Node *n, const Value *v, 
   return strcmp(n->type->name, "roi_align") ? NULL : v->name;
 }
 
+// Channels of a value under a name of their own.
+typedef struct Channels {
+  const char *name;
+  char buffer[16];
+  int first, count;
+} Channels;
+
+// All channels of a value, or the RPN's logits and its deltas; returns how many: 0 for a value that is not written.
 // With --all every activation has a name.
-static const char *name_of(const Dump *d, const Node *n, const Value *v, char buffer[16]) {
-  const char *name = label(d->network, n, v, buffer);
-  return name || !d->all ? name : v->name;
+static int channels_of(const Dump *d, const Node *n, const Value *v, Channels part[2]) {
+  const MaskRcnn *m = maskrcnn_of(d->network);
+  const int per_cell = m->anchors.per_cell;
+  for (int l = 0; l < MAX_LEVELS; l++) {
+    if (v != m->rpn_outputs[l]) continue;
+    for (int k = 0; k < 2; k++) {
+      part[k] = (Channels){.first = k ? 0 : 4 * per_cell, .count = k ? 4 * per_cell : per_cell};
+      snprintf(part[k].buffer, sizeof part[k].buffer, "%s%d", k ? "deltas" : "logits", l);
+      part[k].name = part[k].buffer;
+    }
+    return 2;
+  }
+  part[0] = (Channels){.count = v->x.c};
+  part[0].name = label(d->network, n, v, part[0].buffer);
+  if (!part[0].name && d->all) part[0].name = v->name;
+  return part[0].name != NULL;
 }
 
 static bool written_later(const Graph *g, const Node *n, const Value *v) {
@@ -273,30 +289,14 @@ static bool written_later(const Graph *g, const Node *n, const Value *v) {
   return false;
 }
 
-// The RPN's outputs, if one tensor holds both; false: this is not such a tensor.
-static bool put_joined(Dump *d, const Value *v) {
-  const MaskRcnn *m = maskrcnn_of(d->network);
-  const int per_cell = m->anchors.per_cell;
-  for (int l = 0; l < MAX_LEVELS; l++) {
-    if (v != m->logits[l] || v != m->deltas[l]) continue;
-    put_channels(d, xasprintf("logits%d", l), &v->x, 4 * per_cell, per_cell, v->x.n);
-    put_channels(d, xasprintf("deltas%d", l), &v->x, 0, 4 * per_cell, v->x.n);
-    return true;
-  }
-  return false;
-}
-
 static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
   const Value *v = n->out[output];
-  char buffer[16];
+  Channels part[2];
   switch (v->type) {
-  case VALUE_TENSOR: {
-    if (put_joined(d, v)) break;
-    const char *name = name_of(d, n, v, buffer);
-    if (name && !v->whole)
-      put_tensor(d, xstrdup(name), &v->x, rows_in(d, v)); // parts are written as part of their whole
+  case VALUE_TENSOR:
+    for (int i = v->whole ? 0 : channels_of(d, n, v, part); i-- > 0;) // parts are written as part of their whole
+      put_channels(d, xstrdup(part[i].name), &v->x, part[i].first, part[i].count, rows_in(d, v));
     break;
-  }
   case VALUE_BOXES: put_boxes(d, v->name, &v->boxes); break;
   case VALUE_ROIS:
     if (g->training) put_rois(d, v->name, &v->rois);
@@ -319,7 +319,7 @@ static void put_output(Dump *d, const Graph *g, const Node *n, int output) {
 // Values share memory: each is copied as soon as it is complete.
 static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
   Dump *d = (Dump *)o;
-  char buffer[16];
+  Channels part[2];
   if (pass == PASS_FORWARD) {
     for (int i = 0; i < n->outs; i++)
       if (!written_later(g, n, n->out[i])) put_output(d, g, n, i);
@@ -328,21 +328,23 @@ static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
   // "grad.V@N" is the gradient of value V as it is after node N has added to it.
   for (int i = 0; i < n->ins; i++) {
     const Value *v = n->in[i].v;
-    if (n->in[i].wanted)
-      put_tensor(d, xasprintf("grad.%s@%s", name_of(d, n, v, buffer), n->name), &v->dx, rows_in(d, v));
+    for (int k = n->in[i].wanted ? channels_of(d, n, v, part) : 0; k-- > 0;)
+      put_channels(d, xasprintf("grad.%s@%s", part[k].name, n->name), &v->dx, part[k].first, part[k].count,
+                   rows_in(d, v));
   }
 }
 
 static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
   (void)g;
   const Dump *d = (Dump *)o;
-  char buffer[16];
+  Channels part[2];
   if (pass == PASS_FORWARD || n->type->source) return;
-  for (int i = 0; i < n->outs && !n->out[i]->whole; i++) {
-    char *name = xasprintf("grad.%s", name_of(d, n, n->out[i], buffer));
-    feed_tensor(d, name, &n->out[i]->dx, rows_in(d, n->out[i]));
-    free(name);
-  }
+  for (int i = 0; i < n->outs && !n->out[i]->whole; i++)
+    for (int k = channels_of(d, n, n->out[i], part); k-- > 0;) {
+      char *name = xasprintf("grad.%s", part[k].name);
+      feed_channels(d, name, &n->out[i]->dx, part[k].first, part[k].count, rows_in(d, n->out[i]));
+      free(name);
+    }
 }
 
 static void walk(Dump *d, Network *n, bool backward) {

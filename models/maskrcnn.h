@@ -16,7 +16,7 @@ typedef struct MaskRcnn {
   Value *image;                                   // [images, canvas_h, canvas_w, 3]
   Value *c[4];                                    // backbone, strides 4 … 32
   Value *p[MAX_LEVELS];                           // pyramid, strides 4 … 64
-  Value *logits[MAX_LEVELS], *deltas[MAX_LEVELS]; // RPN, a and 4a channels; at inference the same values: 4a, then a
+  Value *rpn_outputs[MAX_LEVELS]; // 4a channels of deltas, then a of logits
   Value *rpn_top, *rpn_kept;                      // boxes of (image, level): best by score, and what NMS leaves of them
   Value *proposals;                               // boxes of an image
   Value *rpn_targets;

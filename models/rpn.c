@@ -1,6 +1,5 @@
 // Region proposal network: Ren, He, Girshick, Sun, "Faster R-CNN", 2015.
 #include <math.h>
-#include <string.h>
 #include "models/anchors.h"
 #include "models/maskrcnn.h"
 #include "nn/layers.h"
@@ -9,27 +8,30 @@ static BoxCoder rpn_coder(const ModelConfig *c) {
   return (BoxCoder){.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16), .extra = c->box_extra};
 }
 
-static void gather(const Node *n, int first, bool grads, Tensor t[MAX_LEVELS]) {
-  for (int l = 0; l < MAX_LEVELS; l++) t[l] = grads ? n->in[first + l].v->dx : n->in[first + l].v->x;
-}
-
-// At inference one tensor holds both, the deltas before the logits: what was gathered becomes its channels.
-static void split_joined(int per_cell, Tensor logits[MAX_LEVELS], Tensor deltas[MAX_LEVELS]) {
-  for (int l = 0; l < MAX_LEVELS; l++) {
-    Tensor *t = &logits[l];
-    if (t->data) t->data = (char *)t->data + 4 * (size_t)per_cell * dtype_size(t->dtype);
-    t->c = per_cell;
-    deltas[l].c = 4 * per_cell;
-  }
-}
-
 // The inputs of nodes that look at the head's outputs: these, then what else the node reads.
-enum { IN_LOGITS, IN_DELTAS = MAX_LEVELS, IN_OTHER = 2 * MAX_LEVELS };
+enum { IN_OUTPUTS, IN_OTHER = MAX_LEVELS };
+
+typedef struct HeadOutputs {
+  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
+} HeadOutputs;
+
+// As channels of the tensor that holds both; or their gradients.
+static HeadOutputs head_outputs(const Node *n, int per_cell, bool grads) {
+  HeadOutputs o;
+  for (int l = 0; l < MAX_LEVELS; l++) {
+    const Value *v = n->in[IN_OUTPUTS + l].v;
+    Tensor *logits = &o.logits[l], *deltas = &o.deltas[l];
+    *logits = *deltas = grads ? v->dx : v->x;
+    deltas->c = 4 * per_cell;
+    logits->c = per_cell;
+    if (logits->data) logits->data = (char *)logits->data + (size_t)deltas->c * dtype_size(deltas->dtype);
+  }
+  return o;
+}
 
 static Node *append_on_head(Graph *g, const MaskRcnn *m, const NodeType *type, const char *name, Flow flow) {
   Node *n = graph_node(g, type, name);
-  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->logits[l], flow);
-  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->deltas[l], flow);
+  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->rpn_outputs[l], flow);
   return n;
 }
 
@@ -42,11 +44,9 @@ typedef struct RpnSelectAttr {
 
 static void select_forward(Graph *g, Node *n) {
   const RpnSelectAttr *a = NODE_ATTR(n, RpnSelectAttr);
-  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
-  gather(n, IN_LOGITS, false, logits);
-  gather(n, IN_DELTAS, false, deltas);
-  if (n->in[IN_LOGITS].v == n->in[IN_DELTAS].v) split_joined(a->anchors->per_cell, logits, deltas);
-  g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, logits, deltas, &n->out[0]->boxes);
+  const HeadOutputs x = head_outputs(n, a->anchors->per_cell, false);
+  g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, x.logits, x.deltas,
+                          &n->out[0]->boxes);
 }
 static const NodeType select_node = {
     .name = "rpn_select", .attr_size = sizeof(RpnSelectAttr), .forward = select_forward, .gathers = true};
@@ -113,22 +113,17 @@ typedef struct RpnLossAttr {
 
 static void loss_forward(Graph *g, Node *n) {
   const RpnLossAttr *a = NODE_ATTR(n, RpnLossAttr);
-  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], loss = loss_slice(n->out[0], LOSS_OBJECTNESS, 2);
-  gather(n, IN_LOGITS, false, logits);
-  gather(n, IN_DELTAS, false, deltas);
-  g->dev->ops->rpn_loss(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, logits, deltas, &loss);
+  const HeadOutputs x = head_outputs(n, a->anchors->per_cell, false);
+  const Tensor loss = loss_slice(n->out[0], LOSS_OBJECTNESS, 2);
+  g->dev->ops->rpn_loss(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, x.logits, x.deltas, &loss);
 }
 
 static void loss_backward(Graph *g, Node *n) {
   const RpnLossAttr *a = NODE_ATTR(n, RpnLossAttr);
-  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[MAX_LEVELS], ddeltas[MAX_LEVELS];
-  gather(n, IN_LOGITS, false, logits);
-  gather(n, IN_DELTAS, false, deltas);
-  gather(n, IN_LOGITS, true, dlogits);
-  gather(n, IN_DELTAS, true, ddeltas);
+  const HeadOutputs x = head_outputs(n, a->anchors->per_cell, false), dx = head_outputs(n, a->anchors->per_cell, true);
   expect_plain_gradients(n);
-  g->dev->ops->rpn_loss_backward(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, logits, deltas,
-                                 g->loss_scale, dlogits, ddeltas);
+  g->dev->ops->rpn_loss_backward(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, x.logits, x.deltas,
+                                 g->loss_scale, dx.logits, dx.deltas);
 }
 
 static const NodeType loss_node = {.name = "rpn_loss",
@@ -190,16 +185,10 @@ static void build_head(Network *n) {
   output.relu = false;
   Value *hidden[MAX_LEVELS];
   layer_conv_shared(g, "rpn.head.conv.0.0", MAX_LEVELS, m->p, hidden, &conv);
-  if (n->purpose == FOR_INFERENCE) {
-    output.sibling = "rpn.head.cls_logits";
-    output.sibling_k = m->anchors.per_cell;
-  } else {
-    output.k = m->anchors.per_cell;
-    layer_conv_shared(g, "rpn.head.cls_logits", MAX_LEVELS, hidden, m->logits, &output);
-  }
   output.k = 4 * m->anchors.per_cell;
-  layer_conv_shared(g, "rpn.head.bbox_pred", MAX_LEVELS, hidden, m->deltas, &output);
-  if (output.sibling) memcpy(m->logits, m->deltas, sizeof m->logits);
+  output.sibling = "rpn.head.cls_logits";
+  output.sibling_k = m->anchors.per_cell;
+  layer_conv_shared(g, "rpn.head.bbox_pred", MAX_LEVELS, hidden, m->rpn_outputs, &output);
 }
 
 void rpn_build(Network *n) {

@@ -6,7 +6,6 @@ typedef struct ConvAttr {
   Conv conv;
   int pairs;
   bool relu, addend, folded;
-  const FilterJoin *join; // NULL, or this filter joined with its sibling's
 } ConvAttr;
 
 // Inputs: x of every pair, then the addend, if there is one. Outputs: y of every pair.
@@ -19,14 +18,18 @@ static const Param *filter_of(const Node *n) { return n->use[CONV_FILTER].p; }
 static const Param *bias_of(const Node *n) { return n->use[CONV_BIAS].p; }
 
 static const void *conv_bias(const Node *n) {
-  if (NODE_ATTR(n, ConvAttr)->join) return NODE_ATTR(n, ConvAttr)->join->biases;
   if (NODE_ATTR(n, ConvAttr)->folded) return filter_of(n)->fold->shift;
   return bias_of(n) ? bias_of(n)->master.data : NULL;
 }
 
-static const Tensor *conv_filter(const Node *n) {
-  if (NODE_ATTR(n, ConvAttr)->join) return &NODE_ATTR(n, ConvAttr)->join->filters;
-  return NODE_ATTR(n, ConvAttr)->folded ? &filter_of(n)->folded : &filter_of(n)->shadow;
+// With the sibling's filters, which stand behind.
+static Tensor with_sibling(const Node *n, Tensor filters) {
+  if (n->uses > CONV_SIBLING) filters.n += n->use[CONV_SIBLING].p->master.n;
+  return filters;
+}
+
+static Tensor conv_filter(const Node *n) {
+  return with_sibling(n, NODE_ATTR(n, ConvAttr)->folded ? filter_of(n)->folded : filter_of(n)->shadow);
 }
 
 static void conv_inputs(const Node *n, Tensor *x) {
@@ -54,14 +57,17 @@ static void conv_node_forward(Graph *g, Node *n) {
   Dest y[MAX_LEVELS];
   conv_inputs(n, x);
   conv_outputs(n, y);
-  g->dev->ops->conv_forward(g->dev, &a->conv, a->pairs, x, conv_filter(n), y);
+  const Tensor w = conv_filter(n);
+  g->dev->ops->conv_forward(g->dev, &a->conv, a->pairs, x, &w, y);
 }
 
 static FilterGrad filter_grad(const Node *n) {
   const ParamUse *filter = &n->use[CONV_FILTER], *bias = &n->use[CONV_BIAS];
   bool trains_bias = bias->p && bias->p->trainable;
   CHECK(!trains_bias || bias->accumulate == filter->accumulate); // FilterGrad has one flag for both
-  return (FilterGrad){.dw = filter->p->grad,
+  if (n->uses > CONV_SIBLING)
+    CHECK(!filter->accumulate && !n->use[CONV_SIBLING].accumulate && !n->use[CONV_SIBLING_BIAS].accumulate);
+  return (FilterGrad){.dw = with_sibling(n, filter->p->grad),
                       .db = trains_bias ? bias->p->grad.data : NULL,
                       .scale = NODE_ATTR(n, ConvAttr)->folded ? filter->p->fold->scale : NULL,
                       .accumulate = filter->accumulate};
@@ -82,7 +88,6 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
 static void conv_node_backward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Tensor x[MAX_LEVELS], dy[MAX_LEVELS];
-  CHECK(!a->join);
   if (filter_of(n)->trainable) {
     FilterGrad out = filter_grad(n);
     conv_inputs(n, x);
@@ -91,7 +96,8 @@ static void conv_node_backward(Graph *g, Node *n) {
   }
   Dest dx[MAX_LEVELS];
   int wanted = wanted_pairs(n, dy, dx);
-  if (wanted) g->dev->ops->conv_dgrad(g->dev, &a->conv, wanted, dy, conv_filter(n), dx);
+  const Tensor w = conv_filter(n);
+  if (wanted) g->dev->ops->conv_dgrad(g->dev, &a->conv, wanted, dy, &w, dx);
 }
 
 static double filter_flops(const Node *n, const Value *per_pixel) {
@@ -123,7 +129,8 @@ static void transposed_forward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Dest y[MAX_LEVELS];
   conv_outputs(n, y);
-  g->dev->ops->conv_dgrad(g->dev, &a->conv, 1, &n->in[0].v->x, conv_filter(n), y);
+  const Tensor w = conv_filter(n);
+  g->dev->ops->conv_dgrad(g->dev, &a->conv, 1, &n->in[0].v->x, &w, y);
 }
 
 static void transposed_backward(Graph *g, Node *n) {
@@ -136,7 +143,8 @@ static void transposed_backward(Graph *g, Node *n) {
   }
   if (n->in[0].wanted) {
     Dest dx = node_dest(n, 0);
-    g->dev->ops->conv_forward(g->dev, &a->conv, 1, &n->out[0]->dx, conv_filter(n), &dx);
+    const Tensor w = conv_filter(n);
+    g->dev->ops->conv_forward(g->dev, &a->conv, 1, &n->out[0]->dx, &w, &dx);
   }
 }
 
@@ -168,15 +176,19 @@ static void declare_fold(Graph *g, Param *filter, const ConvLayer *c) {
 // The sibling is declared first, since torchvision's head, and so every checkpoint, lists it first.
 static void append_sibling(Graph *g, Node *n, const char *name, int in, const ConvLayer *c) {
   Param *filter[2], *bias[2];
-  CHECK(!g->training && c->bias && !c->fold && !c->transposed && !c->connected);
+  const bool trainable = c->trainable && g->training;
+  CHECK(c->bias && !c->fold && !c->transposed && !c->connected);
   for (int i = 1; i >= 0; i--) {
     const char *layer = i ? c->sibling : name;
     const int k = i ? c->sibling_k : c->k;
-    filter[i] = param_filter(g->params, graph_name(g, "%s.weight", layer), k, c->r, c->s, in, false, false, c->init);
-    bias[i] = param_vector(g->params, graph_name(g, "%s.bias", layer), PARAM_BIAS, k, false, c->bias_init,
+    filter[i] =
+        param_filter(g->params, graph_name(g, "%s.weight", layer), k, c->r, c->s, in, false, trainable, c->init);
+    filter[i]->plain = true;
+    bias[i] = param_vector(g->params, graph_name(g, "%s.bias", layer), PARAM_BIAS, k, trainable, c->bias_init,
                            (float)(in * c->r * c->s));
   }
-  NODE_ATTR(n, ConvAttr)->join = param_join(g->params, filter, bias);
+  param_join(g->params, filter[0], filter[1]);
+  param_join(g->params, bias[0], bias[1]);
   for (int i = 0; i < 2; i++) {
     node_use(n, filter[i]);
     node_use(n, bias[i]);
@@ -270,7 +282,7 @@ static Value *conv_moments(Graph *g, const Value *x) {
   Node *n = NULL;
   for (int i = g->nodes - 1; i >= 0 && !n; i--)
     if (g->node[i]->type == &conv_node && g->node[i]->out[0] == x) n = g->node[i];
-  if (!n || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides) return NULL;
+  if (!n || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides || n->uses > CONV_SIBLING) return NULL;
   Tensor w = filter_of(n)->master;
   w.dtype = g->act;
   const int parts = g->dev->ops->conv_moments(g->dev, &NODE_ATTR(n, ConvAttr)->conv, &n->in[0].v->x, &w, &x->x);

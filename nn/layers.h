@@ -13,7 +13,7 @@ typedef struct ConvLayer {
   bool fold_trainable; // that norm's gamma and beta are parameters (trained elsewhere), not buffers
   float fold_eps;
   const char *sibling; // NULL, or the name of a layer that differs in its k alone, whose channels follow this one's, so
-  int sibling_k;       // that the input is read once; without backward
+  int sibling_k;       // that the input is read once
   bool transposed;     // the transpose of a convolution with this stride: k = output channels, no padding
 } ConvLayer;
 // 3×3, as many pixels as its input, with bias and ReLU, trained.

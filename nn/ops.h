@@ -279,8 +279,8 @@ enum { UPDATE_PART = 4096 }; // elements at most
 // A piece of one parameter that a threadblock of the optimiser's step works on, with its shadow: what convolutions read
 // of it in training. Pointers to the device.
 typedef struct UpdatePart {
-  size_t first; // element of the flat buffers, a multiple of 8
-  int n;        // elements, a multiple of 8
+  size_t first; // element of the flat buffers, a multiple of 4
+  int n;        // elements, a multiple of 4
   ParamRole role;
   void *shadow;      // of these elements; NULL = there is none
   const void *scale; // real: each row of the shadow is multiplied by its own; NULL = 1
@@ -433,7 +433,8 @@ struct Ops {
   // RpnLoss says. Zero when nothing is sampled.
   void (*rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                    const Tensor *logits, const Tensor *deltas, const Tensor *loss);
-  // Their gradients times *scale; every element of dlogits[l], ddeltas[l] is written (=).
+  // Their gradients times *scale; every element of dlogits[l], ddeltas[l] is written (=). Both may be channels of one
+  // tensor, deltas first, of which every element is written then.
   void (*rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,
                             const Tensor *logits, const Tensor *deltas, LossScale scale, const Tensor *dlogits,
                             const Tensor *ddeltas);

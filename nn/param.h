@@ -25,13 +25,6 @@ typedef struct NormFold {
   void *scale, *shift; // device, real [c]
 } NormFold;
 
-// Two filters over the same input, with their biases, as one: a convolution's first channels, then its others.
-typedef struct FilterJoin {
-  struct Param *filter[2], *bias[2];
-  Tensor filters; // [k + k, r, s, c], as their shadows
-  void *biases;   // device, real [k + k]
-} FilterJoin;
-
 typedef struct Param {
   char *name;
   ParamRole role;
@@ -43,7 +36,7 @@ typedef struct Param {
   Init init;
   float fan_in;                  // of a bias: that of its layer's weight (INIT_LINEAR)
   NormFold *fold;                // of a filter; NULL = none
-  FilterJoin *join;              // of the first filter of one; NULL = none
+  struct Param *behind, *before; // joined: stands directly behind this one in all buffers, and so is one tensor with it
   bool plain;                    // some convolution reads it without the fold
   int last_use;                  // backward step that completes its gradient; orders the flat buffers
   int contributions;             // to the gradient, counted by the graph
@@ -61,11 +54,9 @@ typedef struct Params {
   int n;
   NormFold **folds;
   int num_folds;
-  FilterJoin **joins;
-  int num_joins;
   size_t elements, trainable, moving;    // flat sizes: the trainable ones stand first, then those that move
   bool adam;                             // set before they are laid out: there are second moments and a state
-  void *master, *grad, *momentum, *rest; // device, flat; rest: shadows, folds, joins
+  void *master, *grad, *momentum, *rest; // device, flat; rest: shadows, folds
   void *second, *adam_state; // device, flat: Adam's second moments, and behind them what Adam.state points to
   void *agreed;     // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
   UpdatePart *part; // device, [parts]: what is trained, with the shadows that training reads

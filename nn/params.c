@@ -17,10 +17,8 @@ void params_free(Params *p) {
     free(p->list[i]);
   }
   for (int i = 0; i < p->num_folds; i++) free(p->folds[i]);
-  for (int i = 0; i < p->num_joins; i++) free(p->joins[i]);
   free(p->list);
   free(p->folds);
-  free(p->joins);
   free(p->order);
   device_free(p->dev, p->master);
   device_free(p->dev, p->agreed);
@@ -99,16 +97,15 @@ NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param 
   return p->folds[p->num_folds++] = filter->fold = f;
 }
 
-FilterJoin *param_join(Params *p, Param *const filter[2], Param *const bias[2]) {
-  if (filter[0]->join) return filter[0]->join;
-  const Tensor *first = &filter[0]->master, *second = &filter[1]->master;
-  CHECK(!p->order && first->n % 4 == 0); // the second's biases stand on a boundary of 16 bytes
-  CHECK(first->h == second->h && first->w == second->w && first->c == second->c);
-  FilterJoin *j = xcalloc(1, sizeof *j);
-  *j = (FilterJoin){.filter = {filter[0], filter[1]}, .bias = {bias[0], bias[1]}};
-  j->filters = tensor(p->shadow_dtype, first->n + second->n, first->h, first->w, first->c);
-  p->joins = xrealloc(p->joins, (size_t)(p->num_joins + 1) * sizeof *p->joins);
-  return p->joins[p->num_joins++] = filter[0]->join = j;
+void param_join(Params *p, Param *first, Param *second) {
+  const Tensor *a = &first->master, *b = &second->master;
+  if (first->behind == second) return;
+  CHECK(!p->order && !first->behind && !first->before && !second->behind && !second->before);
+  CHECK(first->dims[0] % 4 == 0); // the second's biases stand on a boundary of 16 bytes
+  CHECK(first->filter == second->filter && first->trainable == second->trainable);
+  CHECK(!first->filter || (a->h == b->h && a->w == b->w && a->c == b->c));
+  first->behind = second;
+  second->before = first;
 }
 
 // ---- layout -----------------------------------------------------------------------------------------------------
@@ -116,28 +113,43 @@ FilterJoin *param_join(Params *p, Param *const filter[2], Param *const bias[2]) 
 // Keeps every parameter 128-byte aligned in 16 bits too.
 static size_t span(size_t elements) { return (elements + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN; }
 
+// A vector that another one stands behind has no padding.
+size_t param_extent(const Param *q) {
+  return q->behind && !q->filter ? (size_t)q->dims[0] : tensor_elements(&q->master);
+}
+
+// From its first element to that of what stands behind it.
+static size_t stride_of(const Param *q) {
+  const size_t before = q->before ? param_extent(q->before) : 0;
+  return q->behind ? param_extent(q) : span(before + param_extent(q)) - before;
+}
+
 // The shadow is the master itself when nothing separates them.
 static bool own_shadow(const Params *p, const Param *q) {
   return q->filter && q->plain && p->shadow_dtype != p->dev->real;
 }
 
-static size_t shadow_bytes(const Params *p, const Param *q) {
-  return span(tensor_elements(&q->master)) * dtype_size(p->shadow_dtype);
-}
-
-// Each bias comes with its padding.
-static size_t join_biases(const FilterJoin *j) {
-  return span((size_t)(j->bias[0]->master.ldc + j->bias[1]->master.ldc));
-}
-
-static size_t join_bytes(const Params *p, const FilterJoin *j) {
-  return span(tensor_elements(&j->filters)) * dtype_size(p->shadow_dtype) + join_biases(j) * dtype_size(p->dev->real);
-}
+static size_t shadow_bytes(const Params *p, const Param *q) { return stride_of(q) * dtype_size(p->shadow_dtype); }
 
 static void *take(char **at, size_t bytes) {
   void *r = *at;
   *at += bytes;
   return r;
+}
+
+// Puts the joined ones behind those that they belong to.
+static void place_joined(const Params *p, int *order) {
+  int *placed = xmalloc((size_t)p->n * sizeof *placed), n = 0;
+  for (int i = 0; i < p->n; i++) {
+    const Param *q = p->list[order[i]];
+    if (q->before) continue;
+    placed[n++] = order[i];
+    for (int j = 0; q->behind && j < p->n; j++)
+      if (p->list[j] == q->behind) placed[n++] = j;
+  }
+  CHECK(n == p->n);
+  memcpy(order, placed, (size_t)n * sizeof *placed);
+  free(placed);
 }
 
 // Stable insertion by the step that completes the gradient; behind them the buffers that move, so that an average over
@@ -154,6 +166,7 @@ static int sort_by_use(const Params *p, int *order) {
   for (int moves = 1; moves >= 0; moves--)
     for (int i = 0; i < p->n; i++)
       if (!p->list[i]->trainable && p->list[i]->moves == moves) order[n++] = i;
+  place_joined(p, order);
   return trained;
 }
 
@@ -162,7 +175,7 @@ static void assign_buffers(Params *p, char *master, char *grad, char *momentum, 
   const size_t real = dtype_size(p->dev->real);
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[p->order[i]];
-    size_t bytes = span(tensor_elements(&q->master)) * real;
+    size_t bytes = stride_of(q) * real;
     q->master.data = take(&master, bytes);
     q->grad.data = q->trainable ? take(&grad, bytes) : NULL;
     q->momentum.data = q->trainable ? take(&momentum, bytes) : NULL;
@@ -173,11 +186,6 @@ static void assign_buffers(Params *p, char *master, char *grad, char *momentum, 
       q->fold->scale = take(&at, span((size_t)q->master.n) * real);
       q->fold->shift = take(&at, span((size_t)q->master.n) * real);
     }
-  }
-  for (int i = 0; i < p->num_joins; i++) {
-    FilterJoin *j = p->joins[i];
-    j->biases = take(&at, join_biases(j) * real);
-    j->filters.data = take(&at, join_bytes(p, j) - join_biases(j) * real);
   }
 }
 
@@ -191,16 +199,15 @@ void params_lay_out(Params *p) {
   const int trained = sort_by_use(p, p->order);
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[p->order[i]];
-    p->elements += span(tensor_elements(&q->master));
+    p->elements += stride_of(q);
     if (i + 1 == trained) p->trainable = p->elements;
-    if (q->moves) p->moving += span(tensor_elements(&q->master));
+    if (q->moves) p->moving += stride_of(q);
     if (own_shadow(p, q)) p->rest_bytes += shadow_bytes(p, q);
     if (q->fold) p->rest_bytes += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
     q->shadow = q->folded = q->master;
     q->folded.dtype = p->shadow_dtype;
     if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
-  for (int i = 0; i < p->num_joins; i++) p->rest_bytes += join_bytes(p, p->joins[i]);
   p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes;
   p->bytes += params_second_bytes(p);
   char *const nowhere = (char *)(uintptr_t)4096;
@@ -235,27 +242,12 @@ bool params_allocate(Params *p, Err *err) {
   return true;
 }
 
-// The second's biases overwrite the padding of the first's, and end in padding of their own.
-static void refresh_join(Device *dev, const FilterJoin *j) {
-  const size_t row = tensor_elements(&j->filters) / (size_t)j->filters.n;
-  for (int i = 0; i < 2; i++) {
-    const size_t first = i ? (size_t)j->filter[0]->master.n : 0;
-    Tensor filter = j->filter[i]->master, bias = j->bias[i]->master;
-    filter.dtype = j->filters.dtype;
-    filter.data = (char *)j->filters.data + first * row * dtype_size(filter.dtype);
-    bias.data = (char *)j->biases + first * dtype_size(bias.dtype);
-    dev->ops->filter_shadow(dev, &j->filter[i]->master, NULL, &filter);
-    dev->ops->filter_shadow(dev, &j->bias[i]->master, NULL, &bias);
-  }
-}
-
 static void refresh_shadows(Params *p) {
   for (int i = 0; i < p->n; i++) {
     const Param *q = p->list[i];
     if (own_shadow(p, q)) p->dev->ops->filter_shadow(p->dev, &q->master, NULL, &q->shadow);
     if (q->fold) p->dev->ops->filter_shadow(p->dev, &q->master, q->fold->scale, &q->folded);
   }
-  for (int i = 0; i < p->num_joins; i++) refresh_join(p->dev, p->joins[i]);
 }
 
 void params_refresh(Params *p) {
@@ -323,7 +315,7 @@ void param_import(Params *p, Param *q, const Tensor *what, const float *torch_or
         ((float *)host)[at] = *torch_order++;
     }
   free(f.offset);
-  device_upload(p->dev, what->data, host, tensor_bytes(what));
+  device_upload(p->dev, what->data, host, param_extent(q) * dtype_size(what->dtype));
   free(host);
 }
 

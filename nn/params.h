@@ -16,8 +16,9 @@ Param *param_vector(Params *p, const char *name, ParamRole role, int n, bool tra
 Param *param_buffer(Params *p, const char *name, int n, Init init);
 void param_moves(Params *p, Param *buffer); // before they are laid out
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
-FilterJoin *param_join(Params *p, Param *const filter[2], Param *const bias[2]); // the first of 4·n channels
-Param *params_find(const Params *p, const char *name);                           // or NULL
+// Two filters over the same input or their biases, as one: a convolution's first channels, 4·n of them, then its others.
+void param_join(Params *p, Param *first, Param *second);
+Param *params_find(const Params *p, const char *name); // or NULL
 
 // Lays out the flat buffers, without taking them: `bytes` is known, and nothing can be declared afterwards. Gradients
 // that the backward walk completes first stand first. What is trained has a gradient's address already, at which
@@ -30,13 +31,14 @@ size_t params_second_bytes(const Params *p);
 
 // Fills every parameter by its Init from (seed, name): independent of the order of declaration.
 void params_randomise(Params *p, uint64_t seed);
-// Recomputes the folds, every shadow and the joins: after loading, and after updates before inference. An update itself
-// leaves the shadows that training reads as they have to be, but neither joins nor folds of filters that training reads
-// plain: those are inference's, which needs the folds of running statistics that have moved as well.
+// Recomputes the folds and every shadow: after loading, and after updates before inference. An update itself leaves the
+// shadows that training reads as they have to be, but not folds of filters that training reads plain: those are
+// inference's, which needs the folds of running statistics that have moved as well.
 void params_refresh(Params *p);
 
 // Host copies in torch's shape and order, float. `what` is &param->master or &param->momentum.
 size_t param_elements(const Param *p); // in torch's shape
+size_t param_extent(const Param *p);   // in the flat buffers, with its padding channels, where they are its own
 void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order);
 void param_to_torch(const Param *q, const Tensor *host, float *torch_order); // `host`: a copy of `what` that is there
 void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order);

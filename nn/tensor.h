@@ -37,6 +37,11 @@ static inline Tensor tensor_slice(const Tensor *t, int first, int c) {
   if (t->data) s.data = (char *)t->data + (size_t)first * dtype_size(t->dtype);
   return s;
 }
+// Whether a tensor of the same shape but for its channels lies in the channels of `whole`.
+static inline bool tensor_has_channels(const Tensor *whole, const Tensor *t) {
+  const uintptr_t begin = (uintptr_t)whole->data, at = (uintptr_t)t->data;
+  return begin <= at && at < begin + (size_t)whole->ldc * dtype_size(whole->dtype);
+}
 static inline bool tensor_is_slice(const Tensor *t) { return t->ldc > channel_pitch(t->c); }
 static inline size_t tensor_pixels(const Tensor *t) { return (size_t)t->n * t->h * t->w; }
 static inline size_t tensor_elements(const Tensor *t) { return tensor_pixels(t) * t->ldc; }

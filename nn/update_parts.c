@@ -1,10 +1,11 @@
 #include "nn/update_parts.h"
+#include "nn/params.h"
 
 // The parameter as one part, whatever its size. Its shadow is what training reads: the filter as it is, of which there
 // may be a copy, or scaled by a fold.
 static UpdatePart whole_of(const Params *p, const Param *q) {
-  CHECK(tensor_elements(&q->master) <= INT32_MAX - UPDATE_PART); // a part counts those before it
-  UpdatePart u = {.n = (int)tensor_elements(&q->master), .role = q->role, .row = 1};
+  CHECK(param_extent(q) <= INT32_MAX - UPDATE_PART); // a part counts those before it
+  UpdatePart u = {.n = (int)param_extent(q), .role = q->role, .row = 1};
   u.first = (size_t)((char *)q->grad.data - (char *)p->grad) / dtype_size(p->dev->real);
   if (q->plain && q->shadow.data != q->master.data) u.shadow = q->shadow.data;
   if (q->fold && !q->plain) {

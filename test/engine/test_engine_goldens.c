@@ -29,6 +29,7 @@ static void check_boxes(const Golden *g, const char *name, const Boxes *b) {
 typedef struct Output {
   char name[32];
   const Value *v;
+  int first, channels; // of v; 0 channels: all
 } Output;
 
 static int pyramid_outputs(Output *out, const char *name, Value *const *v, int levels) {
@@ -53,7 +54,10 @@ static void check_node(Observer *observer, Graph *graph, Node *node, Pass pass) 
   for (int k = 0; k < node->outs * c->n; k++) {
     const Output *o = &c->outputs[k % c->n];
     if (o->v != node->out[k / c->n]) continue;
-    golden_rows(c->g, o->name, &o->v->x, 0, o->v->x.count ? golden_fetch_int(c->g, o->v->x.count) : o->v->x.n);
+    Tensor t = o->v->x;
+    t.data = (char *)t.data + (size_t)o->first * dtype_size(t.dtype);
+    if (o->channels) t.c = o->channels;
+    golden_rows(c->g, o->name, &t, 0, t.count ? golden_fetch_int(c->g, t.count) : t.n);
     c->seen++;
   }
 }
@@ -68,24 +72,27 @@ static void check_outputs(const Golden *g, Network *n, const Output *outputs, in
 
 static void check_training_outputs(const Golden *g, Network *network) {
   const MaskRcnn *m = maskrcnn_of(network);
-  Output outputs[32] = {{"train/image", m->image},
-                        {"train/class_logits", m->class_logits},
-                        {"train/box_deltas", m->box_deltas},
-                        {"train/mask_logits", m->mask_logits},
-                        {"train/mask_target", m->mask_target}};
+  Output outputs[32] = {{.name = "train/image", .v = m->image},
+                        {.name = "train/class_logits", .v = m->class_logits},
+                        {.name = "train/box_deltas", .v = m->box_deltas},
+                        {.name = "train/mask_logits", .v = m->mask_logits},
+                        {.name = "train/mask_target", .v = m->mask_target}};
   int n = 5;
   n += pyramid_outputs(outputs + n, "c", m->c, 4);
   n += pyramid_outputs(outputs + n, "p", m->p, MAX_LEVELS);
-  n += pyramid_outputs(outputs + n, "logits", m->logits, MAX_LEVELS);
-  n += pyramid_outputs(outputs + n, "deltas", m->deltas, MAX_LEVELS);
+  const int per_cell = m->anchors.per_cell;
+  for (int l = 0; l < 2 * MAX_LEVELS; l++) outputs[n + l].channels = l < MAX_LEVELS ? per_cell : 4 * per_cell;
+  for (int l = 0; l < MAX_LEVELS; l++) outputs[n + l].first = 4 * per_cell;
+  n += pyramid_outputs(outputs + n, "logits", m->rpn_outputs, MAX_LEVELS);
+  n += pyramid_outputs(outputs + n, "deltas", m->rpn_outputs, MAX_LEVELS);
   check_outputs(g, network, outputs, n);
 }
 
 static void check_inference_outputs(const Golden *g, Network *network) {
   const MaskRcnn *m = maskrcnn_of(network);
-  const Output outputs[] = {{"infer/class_logits", m->class_logits},
-                            {"infer/box_deltas", m->box_deltas},
-                            {"infer/mask_probs", m->mask_probs}};
+  const Output outputs[] = {{.name = "infer/class_logits", .v = m->class_logits},
+                            {.name = "infer/box_deltas", .v = m->box_deltas},
+                            {.name = "infer/mask_probs", .v = m->mask_probs}};
   check_outputs(g, network, outputs, COUNT(outputs));
 }
 

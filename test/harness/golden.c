@@ -107,7 +107,8 @@ int golden_fetch_int(const Golden *g, const int *device) {
 
 double *golden_fetch_rows(const Golden *g, const Tensor *t, int first, int rows, size_t *n) {
   size_t row = tensor_elements(t) / (size_t)t->n, size = dtype_size(t->dtype), w = (size_t)t->w, h = (size_t)t->h;
-  void *host = golden_fetch(g, (const char *)t->data + (size_t)first * row * size, (size_t)rows * row * size);
+  const size_t last = rows ? (size_t)(t->ldc - t->c) : 0; // of the last pixel, there may be no more channels
+  void *host = golden_fetch(g, (const char *)t->data + (size_t)first * row * size, ((size_t)rows * row - last) * size);
   *n = (size_t)rows * (size_t)t->c * h * w;
   double *out = xmalloc(*n * sizeof *out);
   for (size_t i = 0; i < *n; i++) {

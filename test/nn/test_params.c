@@ -66,6 +66,51 @@ TEST(params_layout) {
   }
 }
 
+// The filters and biases of two layers as those of one: nothing stands between them, and each is imported by itself.
+TEST(params_joined) {
+  for (int d = 0; d < COUNT(devices); d++) {
+    Params p;
+    open_params(&p, devices[d]);
+    const size_t real = dtype_size(p.dev->real);
+    Param *second[] = {param_filter(&p, "b", 3, 1, 1, 20, false, true, INIT_ONE),
+                       param_vector(&p, "b.bias", PARAM_BIAS, 3, true, INIT_ONE, 0)};
+    Param *other = param_vector(&p, "other", PARAM_BIAS, 3, true, INIT_ONE, 0);
+    Param *first[] = {param_filter(&p, "a", 12, 1, 1, 20, false, true, INIT_ONE),
+                      param_vector(&p, "a.bias", PARAM_BIAS, 12, true, INIT_ONE, 0)};
+    for (int i = 0; i < 2; i++) param_join(&p, first[i], second[i]);
+    param_join(&p, first[0], second[0]); // once more, by another graph
+    allocate(&p);
+    for (int i = 0; i < 2; i++) {
+      const size_t apart = (i ? 12 : 12 * 24) * real;
+      EXPECT((char *)second[i]->master.data == (char *)first[i]->master.data + apart);
+      EXPECT((char *)second[i]->grad.data == (char *)first[i]->grad.data + apart);
+      EXPECT((char *)second[i]->momentum.data == (char *)first[i]->momentum.data + apart);
+      EXPECT_INT(((char *)first[i]->master.data - (char *)p.master) / real % PARAM_ALIGN, 0);
+    }
+    EXPECT_INT(((char *)other->master.data - (char *)p.master) / real % PARAM_ALIGN, 0);
+    EXPECT_INT(p.trainable, (15 * 24 + 63) / 64 * 64 + 64 + 64);
+    float values[12], back[12];
+    for (int i = 0; i < 12; i++) values[i] = (float)i + 1;
+    param_import(&p, second[1], &second[1]->master, values);
+    param_import(&p, first[1], &first[1]->master, values);
+    param_export(&p, second[1], &second[1]->master, back);
+    EXPECT(!memcmp(back, values, 3 * sizeof *back));
+    param_export(&p, first[1], &first[1]->master, back);
+    EXPECT(!memcmp(back, values, sizeof back));
+    bool taken[128] = {0}; // by a part of the optimizer, no element twice
+    for (int i = 0; i < p.parts; i++)
+      for (int k = 0; k < p.part[i].n; k++) {
+        const size_t at = p.part[i].first + (size_t)k,
+                     bias = (size_t)((char *)first[1]->grad.data - (char *)p.grad) / real;
+        if (at < bias || at >= bias + 64) continue;
+        EXPECT(!taken[at - bias]);
+        taken[at - bias] = true;
+      }
+    for (int k = 0; k < 15; k++) EXPECT(taken[k]);
+    close_params(&p);
+  }
+}
+
 TEST(params_declared_twice) {
   Params p;
   open_params(&p, "cpu");

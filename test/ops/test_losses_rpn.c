@@ -127,3 +127,46 @@ TEST_TYPES(rpn_loss_of_nothing_is_zero) {
 TEST_GPU_TYPES(cuda_rpn_loss_of_many_anchors) {
   check_rpn(f, &(RpnCase){9, 256, 5, 3, 25, 42, false}, &(RpnLoss){.beta = 1.f / 9}, 3, 1024);
 }
+
+// Deltas and logits as channels of one tensor give what they give apart, and their gradients fill it.
+TEST_TYPES(rpn_loss_of_joined_outputs) {
+  const RpnLoss p = {.beta = 1.f / 9};
+  RpnArgs r = rpn_make(f, &small, &p, 3);
+  Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS], dlogits[2][MAX_LEVELS], ddeltas[2][MAX_LEVELS];
+  const int of_deltas = 4 * small.per_cell, all = 5 * small.per_cell;
+  for (int l = 0; l < small.levels; l++) {
+    Tensor *apart[] = {&r.deltas[l], &r.logits[l]}, whole = fixture_map(f, small.images, apart[0]->h, apart[0]->w, all);
+    for (size_t i = 0; i < tensor_pixels(&whole); i++)
+      for (int c = 0; c < all; c++) {
+        const Tensor *from = apart[c >= of_deltas];
+        set_at(&whole, i * whole.ldc + c, get_at(from, i * from->ldc + (c < of_deltas ? c : c - of_deltas)));
+      }
+    deltas[l] = logits[l] = whole;
+    deltas[l].c = of_deltas;
+    logits[l].c = small.per_cell;
+    logits[l].data = (char *)whole.data + (size_t)of_deltas * dtype_size(whole.dtype);
+  }
+  fixture_freeze(f);
+  r.loss = fixture_packed(f, 1, 2);
+  Tensor loss = fixture_packed(f, 1, 2);
+  for (int l = 0; l < small.levels; l++) {
+    dlogits[0][l] = fixture_tensor(f, r.logits[l]);
+    ddeltas[0][l] = fixture_tensor(f, r.deltas[l]);
+    ddeltas[1][l] = dlogits[1][l] = fixture_map(f, small.images, r.logits[l].h, r.logits[l].w, all);
+    dlogits[1][l].data = (char *)ddeltas[1][l].data + (size_t)of_deltas * dtype_size(ddeltas[1][l].dtype);
+  }
+  RUN(f, rpn_loss, &p, &r.anchors, &r.targets, r.logits, r.deltas, &r.loss);
+  RUN(f, rpn_loss, &p, &r.anchors, &r.targets, logits, deltas, &loss);
+  EXPECT(!memcmp(loss.data, r.loss.data, tensor_bytes(&loss)));
+  RUN(f, rpn_loss_backward, &p, &r.anchors, &r.targets, r.logits, r.deltas, NULL, dlogits[0], ddeltas[0]);
+  RUN(f, rpn_loss_backward, &p, &r.anchors, &r.targets, logits, deltas, NULL, dlogits[1], ddeltas[1]);
+  for (int l = 0; l < small.levels; l++) {
+    const Tensor *whole = &ddeltas[1][l];
+    for (size_t i = 0; i < tensor_pixels(whole); i++)
+      for (int c = 0; c < whole->ldc; c++) {
+        const Tensor *from = c < of_deltas ? &ddeltas[0][l] : &dlogits[0][l];
+        const double want = c < all ? get_at(from, i * from->ldc + (c < of_deltas ? c : c - of_deltas)) : 0;
+        EXPECT_NEAR(get_at(whole, i * whole->ldc + c), want, 0);
+      }
+  }
+}

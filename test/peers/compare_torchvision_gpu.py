@@ -261,9 +261,8 @@ class Comparison:
             group = list(group)
             for k in group:
                 self.forward(units[k], [side.run(k) for side in self.all])
-            for k in group:
-                for name in units[k].inputs:
-                    self.gradient(units[k].stage + " bwd", name, node)
+            for name, uses in collections.Counter(i for k in group for i in units[k].inputs).items():
+                self.gradient(units[group[0]].stage + " bwd", name, node, uses)
         for name in self.truth.params:
             self.line("weights", "grad." + name, [s.params[name] for s in self.all], torch.float32,
                       read=lambda dump, n: dump.param(n, self.truth.params[n[len("grad."):]]))
@@ -280,9 +279,9 @@ class Comparison:
             self.line(u.stage + " fwd", name, [r[j].reshape(1) for r in results], torch.float32,
                       lambda dump, n: dump["losses"].flatten()[LOSSES.index(n)].reshape(1))
 
-    def gradient(self, stage, name, node):
-        """Of a value, when a node has added to it; the last one applies the ReLU's mask."""
-        self.consumers[name] -= 1
+    def gradient(self, stage, name, node, uses):
+        """Of a value, when a node that uses it so often has added to it; the last one applies the ReLU's mask."""
+        self.consumers[name] -= uses
         if name not in self.truth.sums:
             return
         sums = [s.sums[name] for s in self.all]

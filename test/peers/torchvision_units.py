@@ -84,11 +84,10 @@ def rpn_units(model):
     head, levels = model.rpn.head, range(5)
     hidden = [f"rpn.head.conv.0.0.{l}" for l in levels]
     conv = head.conv[0][0]
+    outputs = "rpn.head.bbox_pred"  # one node makes both
     return ([Unit(hidden[l], "rpn.head.conv.0.0", "rpn head", [f"p{l}"], conv, [conv], True) for l in levels] +
-            [Unit(f"logits{l}", "rpn.head.cls_logits", "rpn head", [hidden[l]], head.cls_logits, [head.cls_logits])
-             for l in levels] +
-            [Unit(f"deltas{l}", "rpn.head.bbox_pred", "rpn head", [hidden[l]], head.bbox_pred, [head.bbox_pred])
-             for l in levels])
+            [Unit(f"logits{l}", outputs, "rpn head", [hidden[l]], head.cls_logits, [head.cls_logits]) for l in levels] +
+            [Unit(f"deltas{l}", outputs, "rpn head", [hidden[l]], head.bbox_pred, [head.bbox_pred]) for l in levels])
 
 
 def pooled(name, pool, boxes):
