@@ -24,13 +24,15 @@ static void fill_classes(EvaluationReport *out) {
   for (int i = 0; i < COUNT(columns); i++) out->column[i] = xstrdup(columns[i]);
   out->categories = out->confusion.classes;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
+  ClassFigures *figures = confusion_figures(&out->confusion);
   for (int k = 0; k < out->categories; k++) {
-    const ClassFigures f = confusion_figures(&out->confusion, k);
+    const ClassFigures f = figures[k];
     char number[CLASS_NUMBER];
     out->category[k] = (ReportCategory){
         .name = xstrdup(confusion_name(&out->confusion, k, number)),
         .value = {[IMAGES] = (double)f.images, [RECALL] = f.recall, [PRECISION] = f.precision, [F1] = f.f1}};
   }
+  free(figures);
   qsort(out->category, (size_t)out->categories, sizeof *out->category, by_recall);
 }
 

@@ -25,21 +25,20 @@ static double highest_score(const CocoResults *found) {
   return highest;
 }
 
-// The matrix at one of the scores. Caller frees.
-static int64_t *counts_at(const ReportScores *s, int classes, int index) {
-  const size_t cells = (size_t)classes * (size_t)classes;
-  int64_t *count = xmalloc(cells * sizeof *count);
-  for (size_t i = 0; i < cells; i++) count[i] = s->count[i * (size_t)s->n + (size_t)index];
-  return count;
+// The matrix at one of the scores: its cells are borrowed, its counts are the caller's to free.
+static Confusion confusion_at(const ReportScores *s, int classes, int index) {
+  const EvalConfusion *all = &s->counts;
+  int64_t *count = xmalloc(all->cells * sizeof *count);
+  for (size_t i = 0; i < all->cells; i++) count[i] = all->count[i * (size_t)s->n + (size_t)index];
+  return (Confusion){.classes = classes, .count = count, .cell = all->cell, .cells = all->cells, .background = true};
 }
 
 // F1 over all categories: 2 · right / (objects + detections); 0 if there are neither.
 static double f1_at(const ReportScores *s, int classes, int index) {
-  int64_t *count = counts_at(s, classes, index);
-  const Confusion c = {.classes = classes, .count = count, .background = true};
+  const Confusion c = confusion_at(s, classes, index);
   const int64_t both = confusion_images(&c) + confusion_detections(&c);
   const double f1 = both ? 2 * (double)confusion_right(&c) / (double)both : 0;
-  free(count);
+  free((void *)c.count);
   return f1;
 }
 
@@ -60,14 +59,16 @@ void detection_confusion(const Coco *view, const CocoResults *found, double leas
   const int n = view->num_categories;
   ReportScores s = {.highest = highest_score(found), .least = least};
   const int index = choose_scores(&s, least);
-  s.count = eval_confusion(view, found, EVAL_BBOX, s.score, s.n, OVERLAP, &err);
-  if (!s.count) return; // nothing can be matched, so there are no scores either
+  if (!eval_confusion(&s.counts, view, found, EVAL_BBOX, s.score, s.n, OVERLAP, &err))
+    return; // nothing can be matched, so there are no scores either
   s.opens_at = best_score(&s, n + 1);
   char **name = xcalloc((size_t)n + 1, sizeof *name);
   for (int i = 0; i < n; i++) name[i] = xstrdup(view->categories[i].name ? view->categories[i].name : "");
   name[n] = xstrdup("background");
-  out->confusion = (Confusion){
-      .classes = n + 1, .count = counts_at(&s, n + 1, index), .name = (const char *const *)name, .background = true};
+  const size_t bytes = s.counts.cells * sizeof *s.counts.cell;
+  out->confusion = confusion_at(&s, n + 1, index);
+  out->confusion.cell = memcpy(xmalloc(bytes), s.counts.cell, bytes);
+  out->confusion.name = (const char *const *)name;
   out->scores = s;
   out->rule =
       xasprintf("Rows are true categories, columns are predicted ones. Detections that reach the score threshold "

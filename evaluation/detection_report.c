@@ -49,9 +49,10 @@ static void fill_categories(const Scores *s, const int *index, double score, Eva
     out->column[i] = i < PRECISION ? xstrdup(columns[i]) : xasprintf("%s @%g", columns[i], score);
   out->categories = s->bbox.num_categories;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
+  ClassFigures *figures = confusion_figures(&out->confusion);
   for (int i = 0; i < out->categories; i++) {
     const EvalCategory *box = &s->bbox.categories[index[i]], *mask = &s->segm.categories[index[i]];
-    const ClassFigures f = confusion_figures(&out->confusion, index[i]);
+    const ClassFigures f = figures[index[i]];
     char number[CLASS_NUMBER];
     out->category[i] = (ReportCategory){.name = xstrdup(confusion_name(&out->confusion, index[i], number)),
                                         .value = {[OBJECTS] = (double)f.images,
@@ -63,6 +64,7 @@ static void fill_categories(const Scores *s, const int *index, double score, Eva
                                                   [PRECISION] = f.precision,
                                                   [RECALL] = f.recall}};
   }
+  free(figures);
 }
 
 // ---- precision over recall ------------------------------------------------------------------------------------------

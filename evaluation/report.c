@@ -47,7 +47,8 @@ void report_free(EvaluationReport *r) {
   for (int i = 0; r->confusion.name && i < r->confusion.classes; i++) free((char *)r->confusion.name[i]);
   free((void *)r->confusion.name);
   free((void *)r->confusion.count);
-  free(r->scores.count);
+  free((void *)r->confusion.cell);
+  eval_confusion_free(&r->scores.counts);
   for (int i = 0; i < r->pictures; i++) {
     free(r->picture[i].file);
     free(r->picture[i].caption);
@@ -147,18 +148,21 @@ static void write_scores(FILE *f, const ReportScores *s, const Confusion *c) {
   fputs(",\"highest_score\":", f);
   write_number(f, s->highest);
   fputs(",\"objects\":[", f);
-  for (int i = 0; i < c->classes - 1; i++)
-    fprintf(f, "%s%lld", i ? "," : "", (long long)confusion_figures(c, i).images);
+  ClassFigures *figures = confusion_figures(c);
+  for (int i = 0; i < c->classes - 1; i++) fprintf(f, "%s%lld", i ? "," : "", (long long)figures[i].images);
+  free(figures);
   fputc(']', f);
 }
 
-// Writes a cell's counts up to the last that is not 0; false, writing nothing, if all are 0.
-static bool write_cell(FILE *f, const char *comma, int truth, int found, const int64_t *count, int scores) {
-  while (scores > 0 && !count[scores - 1]) scores--;
-  if (!scores) return false;
-  fprintf(f, "%s[%d,%d,[", comma, truth, found);
-  for (int k = 0; k < scores; k++) fprintf(f, "%s%lld", k ? "," : "", (long long)count[k]);
-  fputs("]]", f);
+// Writes a cell with its count, or with the counts at each score up to the last that is not 0. False, writing nothing,
+// if all are 0. `scores` is 0 for one count.
+static bool write_cell(FILE *f, const char *comma, int64_t cell, int classes, const int64_t *count, int scores) {
+  int n = MAX(scores, 1);
+  while (n > 0 && !count[n - 1]) n--;
+  if (!n) return false;
+  fprintf(f, "%s[%d,%d,%s", comma, (int)(cell / classes), (int)(cell % classes), scores ? "[" : "");
+  for (int k = 0; k < n; k++) fprintf(f, "%s%lld", k ? "," : "", (long long)count[k]);
+  fputs(scores ? "]]" : "]", f);
   return true;
 }
 
@@ -177,16 +181,10 @@ static void write_confusion(FILE *f, const Confusion *c, const ReportScores *s) 
   fputc(']', f);
   if (s->n) write_scores(f, s, c);
   fputs(",\"cells\":[", f);
-  for (int i = 0; i < c->classes; i++)
-    for (int j = 0; j < c->classes; j++) {
-      const size_t cell = (size_t)i * (size_t)c->classes + (size_t)j;
-      bool any = c->count[cell] != 0;
-      if (s->n)
-        any = write_cell(f, comma, i, j, s->count + cell * (size_t)s->n, s->n);
-      else if (any)
-        fprintf(f, "%s[%d,%d,%lld]", comma, i, j, (long long)c->count[cell]);
-      if (any) comma = ",";
-    }
+  const int64_t *cell = s->n ? s->counts.cell : c->cell, *count = s->n ? s->counts.count : c->count;
+  const size_t all = (size_t)c->classes * (size_t)c->classes, cells = s->n ? s->counts.cells : cell ? c->cells : all;
+  for (size_t i = 0; i < cells; i++, count += MAX(s->n, 1))
+    if (write_cell(f, comma, cell ? cell[i] : (int64_t)i, c->classes, count, s->n)) comma = ",";
   fputs("]}", f);
 }
 

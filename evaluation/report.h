@@ -2,6 +2,7 @@
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
+#include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
 #include "data/pictures/thumbnail.h"
 #include "evaluation/metrics.h"
@@ -42,7 +43,7 @@ typedef struct ReportPicture {
 typedef struct ReportScores {
   int n;                       // 0: one confusion only, as for a classifier
   double score[REPORT_SCORES]; // ascending
-  int64_t *count;              // [classes, classes, n]: detections that reach the score; owned
+  EvalConfusion counts;        // of the detections that reach each score; owned
   double least;                // the score that EvaluationReport.confusion is for
   double opens_at;             // the score with the best F1 over all categories, the lowest of equal ones; NaN: none
                                // is reached

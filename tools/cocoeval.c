@@ -140,8 +140,8 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   const double score = float_decimal(o->confusion_score), iou = float_decimal(o->confusion_iou);
   const char *path = o->confusion;
   const int n = gt->num_categories;
-  int64_t *count = eval_confusion(gt, dt, (IouType)o->iou, &score, 1, iou, err);
-  if (!count) return false;
+  EvalConfusion counts;
+  if (!eval_confusion(&counts, gt, dt, (IouType)o->iou, &score, 1, iou, err)) return false;
   const char **names = xmalloc((size_t)n * sizeof *names);
   char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for categories without a name
   for (int k = 0; k < n; k++) {
@@ -152,13 +152,19 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   char rule[128], s[NUMBER_TEXT], t[NUMBER_TEXT];
   snprintf(rule, sizeof rule, "score ≥ %s, IoU (%s) ≥ %s", number_text(score, s), iou_types[o->iou],
            number_text(iou, t));
-  const Confusion c = {.classes = n + 1, .count = count, .name = names, .background = true, .rule = rule};
+  const Confusion c = {.classes = n + 1,
+                       .count = counts.count,
+                       .cell = counts.cell,
+                       .cells = counts.cells,
+                       .name = names,
+                       .background = true,
+                       .rule = rule};
   const bool ok = ends_in(path, ".json")  ? confusion_json(path, &c, err)
                   : ends_in(path, ".txt") ? confusion_text(path, &c, err)
                                           : confusion_write(path, &c, err);
   free(names);
   free(ids);
-  free(count);
+  eval_confusion_free(&counts);
   return ok;
 }
 

@@ -13,57 +13,88 @@ enum { MOST_SHOWN = 30, WORST = 10, MISTAKES = 20, NAME = 24 };
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
-static int64_t at(const Confusion *c, int truth, int predicted) {
-  return c->count[(size_t)truth * (size_t)c->classes + (size_t)predicted];
+// A count, and its cell.
+typedef struct Counted {
+  int truth, predicted;
+  int64_t n;
+} Counted;
+
+static size_t counted_cells(const Confusion *c) { return c->cell ? c->cells : (size_t)c->classes * (size_t)c->classes; }
+
+static Counted counted(const Confusion *c, size_t i) {
+  const int64_t cell = c->cell ? c->cell[i] : (int64_t)i;
+  return (Counted){(int)(cell / c->classes), (int)(cell % c->classes), c->count[i]};
+}
+
+// A cell's count, for calls in ascending order of cells; *next is 0 at first.
+static int64_t next_count(const Confusion *c, int truth, int predicted, size_t *next) {
+  if (*next == counted_cells(c)) return 0;
+  const Counted k = counted(c, *next);
+  if (k.truth != truth || k.predicted != predicted) return 0;
+  ++*next;
+  return k.n;
 }
 
 static bool is_background(const Confusion *c, int class) { return c->background && class == c->classes - 1; }
 
 static double share(int64_t part, int64_t of) { return of > 0 ? (double)part / (double)of : NAN; }
 
-ClassFigures confusion_figures(const Confusion *c, int class) {
-  ClassFigures f = {.right = at(c, class, class)};
-  for (int i = 0; i < c->classes; i++) {
-    f.images += at(c, class, i);
-    f.predicted += at(c, i, class);
+ClassFigures *confusion_figures(const Confusion *c) {
+  ClassFigures *all = xcalloc((size_t)c->classes, sizeof *all);
+  for (size_t i = 0; i < counted_cells(c); i++) {
+    const Counted k = counted(c, i);
+    all[k.truth].images += k.n;
+    all[k.predicted].predicted += k.n;
+    if (k.truth == k.predicted) all[k.truth].right += k.n;
   }
-  const bool none = is_background(c, class);
-  f.precision = none ? NAN : share(f.right, f.predicted);
-  f.recall = none ? NAN : share(f.right, f.images);
-  f.f1 = none ? NAN : share(2 * f.right, f.predicted + f.images);
-  return f;
+  for (int i = 0; i < c->classes; i++) {
+    ClassFigures *f = &all[i];
+    const bool none = is_background(c, i);
+    f->precision = none ? NAN : share(f->right, f->predicted);
+    f->recall = none ? NAN : share(f->right, f->images);
+    f->f1 = none ? NAN : share(2 * f->right, f->predicted + f->images);
+  }
+  return all;
 }
 
 int64_t confusion_images(const Confusion *c) {
   int64_t sum = 0;
-  for (int i = 0; i < c->classes; i++) sum += is_background(c, i) ? 0 : confusion_figures(c, i).images;
+  for (size_t i = 0; i < counted_cells(c); i++) {
+    const Counted k = counted(c, i);
+    sum += is_background(c, k.truth) ? 0 : k.n;
+  }
   return sum;
 }
 
 int64_t confusion_detections(const Confusion *c) {
   int64_t sum = 0;
-  for (int i = 0; i < c->classes; i++) sum += is_background(c, i) ? 0 : confusion_figures(c, i).predicted;
+  for (size_t i = 0; i < counted_cells(c); i++) {
+    const Counted k = counted(c, i);
+    sum += is_background(c, k.predicted) ? 0 : k.n;
+  }
   return sum;
 }
 
 int64_t confusion_right(const Confusion *c) {
   int64_t sum = 0;
-  for (int i = 0; i < c->classes; i++) sum += at(c, i, i);
+  for (size_t i = 0; i < counted_cells(c); i++) {
+    const Counted k = counted(c, i);
+    sum += k.truth == k.predicted ? k.n : 0;
+  }
   return sum;
 }
 
 // Inserts into the few that are kept, so that a matrix of a thousand classes needs no list of all its cells.
 int confusion_mistakes(const Confusion *c, Mistake *to, int most) {
   int n = 0;
-  for (int i = 0; i < c->classes; i++)
-    for (int j = 0; j < c->classes; j++) {
-      const int64_t images = i == j ? 0 : at(c, i, j);
-      if (images == 0 || (n == most && images <= to[n - 1].images)) continue;
-      if (n < most) n++;
-      int rank = n - 1;
-      for (; rank > 0 && to[rank - 1].images < images; rank--) to[rank] = to[rank - 1];
-      to[rank] = (Mistake){i, j, images};
-    }
+  for (size_t i = 0; i < counted_cells(c); i++) {
+    const Counted k = counted(c, i);
+    if (k.truth == k.predicted || k.n == 0 || (n == most && k.n <= to[n - 1].images)) continue;
+    if (n < most) n++;
+    int rank = n - 1;
+    for (; rank > 0 && to[rank - 1].images < k.n; rank--) to[rank] = to[rank - 1];
+    to[rank] = (Mistake){k.truth, k.predicted, k.n};
+  }
   return n;
 }
 
@@ -121,20 +152,22 @@ static void print_count(FILE *f, int width, int64_t n) {
 static void print_table(FILE *f, const Confusion *c) {
   const int name = name_width(c), number = digits(c->classes - 1);
   int64_t most = c->classes - 1;
-  for (size_t i = 0; i < (size_t)c->classes * (size_t)c->classes; i++) most = MAX(most, c->count[i]);
+  for (size_t i = 0; i < counted_cells(c); i++) most = MAX(most, c->count[i]);
   const int cell = digits(most) + 1;
   fprintf(f, "%*s", number + 1 + name, "");
   for (int i = 0; i < c->classes; i++) fprintf(f, "%*d", cell, i);
   fprintf(f, "%11s%11s\n", "recall", "precision");
+  size_t next = 0;
+  ClassFigures *figures = confusion_figures(c);
   for (int i = 0; i < c->classes; i++) {
-    const ClassFigures figures = confusion_figures(c, i);
     fprintf(f, "%*d ", number, i);
     print_name(f, c, i, name, true);
-    for (int j = 0; j < c->classes; j++) print_count(f, cell, at(c, i, j));
-    print_percent(f, 9, figures.recall);
-    print_percent(f, 9, figures.precision);
+    for (int j = 0; j < c->classes; j++) print_count(f, cell, next_count(c, i, j, &next));
+    print_percent(f, 9, figures[i].recall);
+    print_percent(f, 9, figures[i].precision);
     fputc('\n', f);
   }
+  free(figures);
 }
 
 typedef struct Ranked {
@@ -149,40 +182,44 @@ static int compare_recall(const void *a, const void *b) {
 
 static void print_worst(FILE *f, const Confusion *c) {
   Ranked *list = xcalloc((size_t)c->classes, sizeof *list);
+  ClassFigures *figures = confusion_figures(c);
   int n = 0;
   for (int i = 0; i < c->classes; i++) {
-    const double recall = confusion_figures(c, i).recall;
+    const double recall = figures[i].recall;
     if (!isnan(recall)) list[n++] = (Ranked){i, recall};
   }
   qsort(list, (size_t)n, sizeof *list, compare_recall);
   fprintf(f, "\nclasses with the lowest recall\n%9s%11s%8s  class\n", "recall", "precision",
           c->background ? "objects" : "images");
   for (int i = 0; i < MIN(n, WORST); i++) {
-    const ClassFigures figures = confusion_figures(c, list[i].class);
-    print_percent(f, 7, figures.recall);
-    print_percent(f, 9, figures.precision);
-    fprintf(f, "%8lld  ", (long long)figures.images);
+    const ClassFigures *of = &figures[list[i].class];
+    print_percent(f, 7, of->recall);
+    print_percent(f, 9, of->precision);
+    fprintf(f, "%8lld  ", (long long)of->images);
     print_name(f, c, list[i].class, NAME, false);
     fputc('\n', f);
   }
   free(list);
+  free(figures);
 }
 
 static void print_mistakes(FILE *f, const Confusion *c) {
   Mistake list[MISTAKES];
   const int n = confusion_mistakes(c, list, MISTAKES);
   if (!n) return;
+  ClassFigures *figures = confusion_figures(c);
   fprintf(f, "\nmost frequent errors\n%8s%11s  true class, predicted class\n", c->background ? "number" : "images",
           "of truth");
   for (int i = 0; i < n; i++) {
     fprintf(f, "%8lld", (long long)list[i].images);
-    print_percent(f, 9, share(list[i].images, confusion_figures(c, list[i].truth).images));
+    print_percent(f, 9, share(list[i].images, figures[list[i].truth].images));
     fputs("  ", f);
     print_name(f, c, list[i].truth, NAME, true);
     fputs("  ", f);
     print_name(f, c, list[i].predicted, NAME, false);
     fputc('\n', f);
   }
+  free(figures);
 }
 
 static void print_totals(FILE *f, const Confusion *c) {
@@ -214,17 +251,16 @@ void confusion_print(FILE *f, const Confusion *c) {
 
 // ---- JSON -----------------------------------------------------------------------------------------------------------
 
-static void write_class(FILE *f, Record *r, const Confusion *c, int class) {
+static void write_class(FILE *f, Record *r, const Confusion *c, int class, const ClassFigures *figures) {
   char number[CLASS_NUMBER];
-  const ClassFigures figures = confusion_figures(c, class);
   record_begin(r);
   record_str(r, "name", confusion_name(c, class, number));
-  record_int(r, c->background ? "objects" : "images", figures.images);
-  record_int(r, c->background ? "detections" : "predicted", figures.predicted);
-  record_int(r, "right", figures.right);
-  record_num(r, "precision", figures.precision);
-  record_num(r, "recall", figures.recall);
-  record_num(r, "f1", figures.f1);
+  record_int(r, c->background ? "objects" : "images", figures->images);
+  record_int(r, c->background ? "detections" : "predicted", figures->predicted);
+  record_int(r, "right", figures->right);
+  record_num(r, "precision", figures->precision);
+  record_num(r, "recall", figures->recall);
+  record_num(r, "f1", figures->f1);
   fprintf(f, "%s%s", class ? "," : "", record_end(r));
 }
 
@@ -240,11 +276,18 @@ static void write_json(FILE *f, const Confusion *c) {
   if (c->background) record_num(&r, "precision", share(right, confusion_detections(c)));
   if (c->rule) record_str(&r, "rule", c->rule);
   fprintf(f, "%s,\"class\":[", r.text);
-  for (int i = 0; i < c->classes - c->background; i++) write_class(f, &r, c, i);
+  ClassFigures *figures = confusion_figures(c);
+  for (int i = 0; i < c->classes - c->background; i++) write_class(f, &r, c, i, &figures[i]);
+  free(figures);
   fputs("],\"matrix\":[", f);
+  size_t next = 0;
   for (int i = 0; i < c->classes; i++)
     for (int j = 0; j < c->classes; j++)
-      fprintf(f, "%s%lld%s", j ? "," : i ? ",[" : "[", (long long)at(c, i, j), j == c->classes - 1 ? "]" : "");
+      fprintf(f, "%s%lld%s",
+              j   ? ","
+              : i ? ",["
+                  : "[",
+              (long long)next_count(c, i, j, &next), j == c->classes - 1 ? "]" : "");
   fputs("]}\n", f);
   record_free(&r);
 }

@@ -6,7 +6,9 @@
 
 typedef struct Confusion {
   int classes;
-  const int64_t *count;    // [classes, classes] images: the row is the true class, the column the predicted one
+  const int64_t *count; // [classes, classes] images: the row is the true class, the column the predicted one; or only
+  const int64_t *cell;  // [cells] those of the cells row * classes + column, ascending; all others are 0. NULL: all
+  size_t cells;
   const char *const *name; // [classes]; NULL or "": the class's number is shown. NULL: numbers only
   // For a detector (data/coco/cocoeval_confusion.h): counts objects instead of images, and the last class is the
   // background: its row has detections that match no object, its column objects that were not detected.
@@ -22,9 +24,9 @@ typedef struct ClassFigures {
   int64_t images, predicted, right; // images of the class, predicted as the class, and both
   double precision, recall, f1;     // right / predicted, right / images, 2 · right / (predicted + images)
 } ClassFigures;
-ClassFigures confusion_figures(const Confusion *c, int class);
-int64_t confusion_images(const Confusion *c);     // images, or for a detector objects: without the background's row
-int64_t confusion_detections(const Confusion *c); // predictions, without the background
+ClassFigures *confusion_figures(const Confusion *c); // [classes]; caller frees
+int64_t confusion_images(const Confusion *c);        // images, or for a detector objects: without the background's row
+int64_t confusion_detections(const Confusion *c);    // predictions, without the background
 int64_t confusion_right(const Confusion *c);
 
 // A class and the other class that was predicted for it.

@@ -16,7 +16,9 @@ static int64_t cell(const EvaluationReport *r, int truth, int found, double scor
   int k = 0;
   while (k < s->n && s->score[k] != score) k++;
   CHECK(k < s->n);
-  return s->count[(truth * r->confusion.classes + found) * s->n + k];
+  for (size_t i = 0; i < s->counts.cells; i++)
+    if (s->counts.cell[i] == truth * r->confusion.classes + found) return s->counts.count[i * (size_t)s->n + (size_t)k];
+  return 0;
 }
 
 // Two objects, of which one is found at 0.6 and one at 0.35, and a false detection at 0.2: F1 is 1 from 0.25 to 0.35.

@@ -33,10 +33,12 @@ static void fill(EvaluationReport *r) {
   name[1] = xstrdup("background");
   r->confusion = (Confusion){.classes = 2, .count = count, .name = name, .background = true};
   r->scores = (ReportScores){.n = 3, .score = {0.05, 0.5, 0.95}, .least = 0.5, .opens_at = NAN, .highest = 0.75};
-  r->scores.count = xcalloc(12, sizeof *r->scores.count);
-  r->scores.count[3] = 9;
-  r->scores.count[4] = 7;
-  r->scores.count[11] = 1;
+  r->scores.counts =
+      (EvalConfusion){4, xcalloc(4, sizeof *r->scores.counts.cell), xcalloc(12, sizeof *r->scores.counts.count)};
+  for (int i = 0; i < 4; i++) r->scores.counts.cell[i] = i;
+  r->scores.counts.count[3] = 9;
+  r->scores.counts.count[4] = 7;
+  r->scores.counts.count[11] = 1;
   r->pictures = 1;
   r->picture = xcalloc(1, sizeof *r->picture);
   r->picture[0] =

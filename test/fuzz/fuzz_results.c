@@ -41,17 +41,18 @@ static void check_scores(const Coco *gt, const CocoResults *dt, IouType type) {
 // No more is detected than there are detections, and no more objects are found or missed than there are.
 static void check_confusion(const Coco *gt, const CocoResults *dt, IouType type) {
   Err err = {""};
-  int64_t *count = eval_confusion(gt, dt, type, &(double){0.1}, 1, 0.3, &err);
-  CHECK(count || (*err.msg && !strchr(err.msg, '\n')));
+  EvalConfusion c;
+  const bool ok = eval_confusion(&c, gt, dt, type, &(double){0.1}, 1, 0.3, &err);
+  CHECK(ok || (*err.msg && !strchr(err.msg, '\n')));
   const int n = gt->num_categories;
   int64_t objects = 0, detections = 0;
-  for (int i = 0; count && i <= n; i++)
-    for (int j = 0; j <= n; j++) {
-      objects += i < n ? count[i * (n + 1) + j] : 0;
-      detections += j < n ? count[i * (n + 1) + j] : 0;
-    }
+  for (size_t i = 0; i < c.cells; i++) {
+    CHECK(c.cell[i] < (int64_t)(n + 1) * (n + 1) && (i == 0 || c.cell[i] > c.cell[i - 1]));
+    objects += c.cell[i] / (n + 1) < n ? c.count[i] : 0;
+    detections += c.cell[i] % (n + 1) < n ? c.count[i] : 0;
+  }
   CHECK(objects <= gt->num_anns && detections <= dt->n);
-  free(count);
+  eval_confusion_free(&c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {

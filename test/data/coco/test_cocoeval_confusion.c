@@ -1,14 +1,29 @@
 // Catches confusion matrices of detections with counts in the wrong cells.
 #include <float.h>
 #include <math.h>
+#include "base/alloc.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "test/harness/coco_scene.h"
 #include "test/harness/test.h"
 
+// The whole matrix [n + 1, n + 1, scores]; NULL if there is none. Caller frees.
+static int64_t *whole(const Scene *s, const double *score, int scores, double iou, Err *err) {
+  EvalConfusion c;
+  if (!eval_confusion(&c, &s->gt, &s->dt, EVAL_BBOX, score, scores, iou, err)) return NULL;
+  const size_t classes = (size_t)s->gt.num_categories + 1;
+  int64_t *all = xcalloc(classes * classes * (size_t)scores, sizeof *all);
+  for (size_t i = 0; i < c.cells; i++) {
+    EXPECT(i == 0 || c.cell[i] > c.cell[i - 1]);
+    memcpy(all + c.cell[i] * scores, c.count + i * (size_t)scores, (size_t)scores * sizeof *all);
+  }
+  eval_confusion_free(&c);
+  return all;
+}
+
 // Compares with the matrix and frees the scene; `n` categories.
 static void expect_confusion(Scene *s, int n, double score, double iou, const int64_t *want) {
   Err err = {{0}};
-  int64_t *got = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &score, 1, iou, &err);
+  int64_t *got = whole(s, &score, 1, iou, &err);
   if (EXPECT(got != NULL))
     for (int i = 0; i < (n + 1) * (n + 1); i++)
       if (!EXPECT_INT(got[i], want[i])) printf("  row %d, column %d\n", i / (n + 1), i % (n + 1));
@@ -70,7 +85,7 @@ TEST(confusion_of_detections_refuses_what_cannot_be_scored) {
   Scene *s = four_detections();
   Err err = {{0}};
   s->results[1].has_bbox = false;
-  EXPECT(!eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &(double){0.5}, 1, 0.5, &err));
+  EXPECT(!whole(s, &(double){0.5}, 1, 0.5, &err));
   EXPECT(strstr(err.msg, "detection 2 has") != NULL);
   free(s);
 }
@@ -84,7 +99,7 @@ TEST(confusion_of_detections_at_several_scores) {
   add_gt(s, 0, 0, 0, 0, 50, 50);
   add_dt(s, 0, 1, 0.5, 0, 0, 50, 50);
   add_dt(s, 0, 0, 0.3, 0, 0, 50, 50);
-  int64_t *both = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, (double[]){0.3, 0.5}, 2, 0.5, &err);
+  int64_t *both = whole(s, (double[]){0.3, 0.5}, 2, 0.5, &err);
   static const int64_t want[] = {1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0};
   for (int i = 0; i < COUNT(want); i++) EXPECT_INT(both[i], want[i]);
   free(both);
@@ -96,9 +111,9 @@ TEST(confusion_of_detections_at_several_scores) {
     for (int k = 0; k < SCORES; k++) score[k] = k / (SCORES - 1.0);
     for (int coarse = 0; coarse < 2; coarse++) {
       const double iou = coarse ? 0.3 : 0.6;
-      int64_t *all = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, score, SCORES, iou, &err);
+      int64_t *all = whole(s, score, SCORES, iou, &err);
       for (int k = 0; k < SCORES; k++) {
-        int64_t *one = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &score[k], 1, iou, &err);
+        int64_t *one = whole(s, &score[k], 1, iou, &err);
         for (int i = 0; i < CLASSES * CLASSES; i++) EXPECT_INT(all[i * SCORES + k], one[i]);
         free(one);
       }
@@ -121,7 +136,7 @@ TEST(confusion_of_detections_agrees_with_the_evaluator) {
   double recall = 0;
   for (int t = 0; t < THRESHOLDS; t++) {
     const double iou = t * ((0.95 - 0.5) / (THRESHOLDS - 1)) + 0.5;
-    int64_t *count = eval_confusion(&s->gt, &s->dt, EVAL_BBOX, &(double){0}, 1, iou, &err);
+    int64_t *count = whole(s, &(double){0}, 1, iou, &err);
     for (int k = 0; k < N; k++) {
       int64_t row = 0, column = 0;
       for (int j = 0; j <= N; j++) {

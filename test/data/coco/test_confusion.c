@@ -26,8 +26,9 @@ static char *printed(const Confusion *c) {
 }
 
 TEST(confusion_figures_of_a_class) {
-  const ClassFigures cat = confusion_figures(&three, 0), second = confusion_figures(&three, 1),
-                     nobody = confusion_figures(&three, 2);
+  ClassFigures *of = confusion_figures(&three);
+  const ClassFigures cat = of[0], second = of[1], nobody = of[2];
+  free(of);
   EXPECT(cat.images == 10 && cat.predicted == 9 && cat.right == 8);
   EXPECT_NEAR(cat.precision, 8.0 / 9, 1e-15);
   EXPECT_NEAR(cat.recall, 0.8, 1e-15);
@@ -120,7 +121,9 @@ TEST(confusion_with_background) {
   const Confusion c = {.classes = 3, .count = count, .name = two, .background = true, .rule = "all"};
   EXPECT_INT(confusion_images(&c), 3);
   EXPECT_INT(confusion_detections(&c), 4);
-  const ClassFigures cat = confusion_figures(&c, 0), none = confusion_figures(&c, 2);
+  ClassFigures *of = confusion_figures(&c);
+  const ClassFigures cat = of[0], none = of[2];
+  free(of);
   EXPECT(cat.images == 2 && cat.predicted == 3 && cat.right == 1 && none.images == 2 && none.predicted == 1);
   EXPECT(isnan(none.recall) && isnan(none.precision) && isnan(none.f1));
   char *text = printed(&c);
@@ -142,4 +145,27 @@ TEST(confusion_with_background) {
                    "{\"name\":\"dog\",\"objects\":1,\"detections\":1,\"right\":0,\"precision\":0,\"recall\":0,"
                    "\"f1\":0}],\"matrix\":[[1,1,0],[0,0,1],[2,0,0]]}\n");
   free(text);
+}
+
+// Given by the cells that are not 0, or with a few more, it is the same matrix.
+TEST(confusion_by_cells) {
+  static const int64_t all[] = {8, 2, 0, 1, 4, 0, 0, 0, 0}, cell[] = {0, 1, 3, 4, 7}, count[] = {8, 2, 1, 4, 0};
+  const Confusion whole = {.classes = 3, .count = all, .name = names, .background = true};
+  const Confusion cells = {
+      .classes = 3, .count = count, .cell = cell, .cells = COUNT(cell), .name = names, .background = true};
+  Mistake mistake[4];
+  char *want = printed(&whole), *got = printed(&cells);
+  EXPECT_STR(got, want);
+  EXPECT_INT(confusion_mistakes(&cells, mistake, COUNT(mistake)), 2);
+  EXPECT(mistake[0].images == 2 && mistake[1].truth == 1 && mistake[1].predicted == 0);
+  EXPECT(confusion_write(test_tmp(), &whole, NULL));
+  free(want);
+  free(got);
+  size_t size;
+  want = file_read(in_folder("confusion.json"), &size, NULL);
+  EXPECT(confusion_write(test_tmp(), &cells, NULL));
+  got = file_read(in_folder("confusion.json"), &size, NULL);
+  EXPECT_STR(got, want);
+  free(want);
+  free(got);
 }
