@@ -5,8 +5,8 @@
 #include "nn/ops.h"
 #include "test/harness/test.h"
 
-// The first GPU, opened once, with a workspace of 1 GB; NULL if there is none or the build has no CUDA. The running test
-// is then marked as skipped: `Device *gpu = gpu_device(); if (!gpu) return;`.
+// The first GPU, opened once, with a workspace of 1 GB; NULL if there is none or the build has no CUDA. The running
+// test is then marked as skipped: `Device *gpu = gpu_device(); if (!gpu) return;`.
 Device *gpu_device(void);
 // The CPU reference, opened once, with workspace.
 Device *cpu_device(void);
