@@ -107,14 +107,14 @@ ClassRow classify_row(const Engine *e, const Classified *c, int position) {
 
 // ---- the row ----------------------------------------------------------------------------------------------------
 
-static size_t image_bytes(const ModelConfig *c) {
+static size_t result_bytes(const ModelConfig *c, int images) {
   (void)c;
-  return sizeof(ClassRow) + sizeof(bool);
+  return (size_t)images * (sizeof(ClassRow) + sizeof(bool));
 }
 
 const Outputs outputs_probabilities = {.plan = plan,
                                        .allocate = allocate,
                                        .make_room = make_room,
                                        .close = close_results,
-                                       .image_bytes = image_bytes,
+                                       .result_bytes = result_bytes,
                                        .queue = queue};

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "data/coco/cocoeval.h"
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
@@ -277,15 +278,16 @@ void engine_detections(Engine *e, const Batch *batch, float threshold, Detection
 
 // ---- the row ----------------------------------------------------------------------------------------------------
 
-static size_t image_bytes(const ModelConfig *c) {
+static size_t result_bytes(const ModelConfig *c, int images) {
   enum { RUNS = 256 }; // runs of a mask that covers a quarter of an image of 500 columns
-  return (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
+  const size_t image = (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
+  return (size_t)images * image + (images ? cocoeval_bytes(c->classes) : 0);
 }
 
 const Outputs outputs_detections = {.plan = plan,
                                     .allocate = allocate,
                                     .make_room = make_room,
                                     .close = close_results,
-                                    .image_bytes = image_bytes,
+                                    .result_bytes = result_bytes,
                                     .queue = queue,
                                     .pixels = "mask_pixels_image"};

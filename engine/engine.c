@@ -183,7 +183,7 @@ static void plan_memory(Engine *e) {
   memory_add(m, "decoder threads in inference", ON_HOST_LATER, scratch_bytes(&e->infer.shapes), "--threads");
   if (e->infer.shapes.images)
     memory_add(m, "results of evaluation", ON_HOST_LATER,
-               (size_t)e->infer.shapes.set_images * e->model->outputs->image_bytes(&e->config),
+               e->model->outputs->result_bytes(&e->config, e->infer.shapes.set_images),
                trains ? "--val-limit" : "--limit");
 }
 

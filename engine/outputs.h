@@ -13,8 +13,8 @@ typedef struct Outputs {
   // For engine_make_room; `pixels` per image; false if out of memory.
   bool (*make_room)(struct Engine *e, int64_t pixels);
   void (*close)(struct Engine *e);
-  // Approximate memory of an image's results with the maximum of detections.
-  size_t (*image_bytes)(const ModelConfig *c);
+  // Approximate memory of the results of a set of images with the maximum of detections, and of their scores.
+  size_t (*result_bytes)(const ModelConfig *c, int images);
   // Queues the computations on the network's results; part of the recorded program.
   void (*queue)(struct Engine *e, const Network *n);
   const char *pixels; // name, in a benchmark's record, of an image's pixels in all masks; NULL: no masks

@@ -71,6 +71,8 @@ bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouTy
 // the other precisions and the recalls by size are at the last limit.
 bool cocoeval_run_at(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouType type,
                      const int max_dets[EVAL_LIMITS], Err *err);
+// Approximate memory that two summaries, of boxes and masks, take for so many categories while the second is made.
+size_t cocoeval_bytes(int categories);
 void cocoeval_free(EvalSummary *s);
 
 // The key of a metric, with the actual limit if that is not COCO's: "AR_10" for instance. Returns `key`.

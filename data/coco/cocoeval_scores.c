@@ -252,6 +252,10 @@ bool cocoeval_run(EvalSummary *out, const Coco *gt, const CocoResults *dt, IouTy
   return cocoeval_run_at(out, gt, dt, type, eval_max_dets, err);
 }
 
+size_t cocoeval_bytes(int categories) {
+  return (size_t)categories * (2 * (sizeof(EvalPrecision) + sizeof(EvalCategory)) + sizeof(CategoryFigures));
+}
+
 void cocoeval_free(EvalSummary *s) {
   free(s->categories);
   free(s->precision);
