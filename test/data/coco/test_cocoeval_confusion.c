@@ -155,3 +155,27 @@ TEST(confusion_of_detections_agrees_with_the_evaluator) {
   cocoeval_free(&e);
   free(s);
 }
+
+// As many categories as there can be: the whole matrix would have 34 GB for each score.
+TEST(confusion_of_many_categories) {
+  enum { N = 65535 };
+  Scene *s = four_detections();
+  CocoCategory *category = xcalloc(N, sizeof *category);
+  for (int i = 0; i < N; i++) category[i].id = 100 + i;
+  category[0].name = category[N - 1].name = "";
+  s->gt.categories = category;
+  s->gt.num_categories = N;
+  for (int i = 0; i < s->gt.num_anns; i++)
+    if (s->anns[i].category == 1) s->anns[i].category = N - 1;
+  for (int i = 0; i < s->dt.n; i++)
+    if (s->results[i].category_id == 101) s->results[i].category_id = 100 + N - 1;
+  EvalConfusion c;
+  Err err;
+  const int64_t classes = N + 1;
+  const int64_t want[] = {0, N - 1, (N - 1) * classes + N, N * classes}; // as by hand at 0.5
+  if (EXPECT(eval_confusion(&c, &s->gt, &s->dt, EVAL_BBOX, &(double){0.5}, 1, 0.5, &err)) && EXPECT_INT(c.cells, 4))
+    for (int i = 0; i < 4; i++) EXPECT(c.cell[i] == want[i] && c.count[i] == 1);
+  eval_confusion_free(&c);
+  free(category);
+  free(s);
+}
