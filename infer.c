@@ -44,6 +44,12 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
   if (o->detections) config->detections = o->detections;
+  SampleRange range;
+  if (o->range && !sample_range_parse(&range, o->range, &err)) die(EXIT_USAGE, "--range %s", err.msg);
+  if (o->range) {
+    config->range_low = range.low;
+    config->range_high = range.high;
+  }
   if (!config_check(config, &err)) die(EXIT_USAGE, "%s", err.msg);
   return task;
 }

@@ -5,6 +5,7 @@
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "comm/rank_sum.h"
+#include "data/survey/ranges.h"
 #include "evaluation/distribute.h"
 #include "inference/agreement.h"
 #include "inference/batches.h"
@@ -151,6 +152,17 @@ static Networks *open_networks(SetRun *s, maskrcnn **handle) {
   return h;
 }
 
+// Images that do not agree with the range of the weights.
+static void note_range(const InferOptions *o, const Dataset *d) {
+  Ranges r;
+  Notes notes = {0};
+  ranges_measure(&r, d);
+  ranges_note(&r, d, o->split, d->range, &notes);
+  for (int i = 0; i < notes.n; i++) line_print(stderr, "note: %s", notes.line[i]);
+  notes_free(&notes);
+  ranges_free(&r);
+}
+
 // Sets up everything that ranks share before they are forked.
 int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *wanted) {
   Err err;
@@ -161,6 +173,8 @@ int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *w
   s.sink->run = run;
   s.sink->images = &s.images;
   task->open_data(s.sink, &d);
+  d.range = range_of_run(run);
+  if (!o->benchmark && job->launch.rank == 0) note_range(o, &d);
   if (!o->benchmark) plan_outputs(&s);
   agreement_check(job->comm, o, run->config, run->weights, &d);
   job_start(job, wanted);

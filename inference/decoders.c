@@ -93,6 +93,15 @@ static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited)
   return rgb;
 }
 
+// Whether 16-bit samples have come out nearly black: all but one in 500 in the lowest sixteenth of the range.
+static bool is_black(const Image *im, const char *path) {
+  enum { DARK = 256 / 16, FEW = 500 };
+  const size_t size = 3 * (size_t)im->h * (size_t)im->w;
+  size_t bright = 0;
+  for (size_t i = 0; i < size && bright <= size / FEW; i++) bright += im->rgb[i] >= DARK;
+  return bright <= size / FEW && image_has_16_bits(path);
+}
+
 // Reads an image. In any case the image has been admitted when it returns; the time waited is added to `waited`.
 static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *waited, Err *err) {
   int h = 0, w = 0;
@@ -107,7 +116,11 @@ static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *wa
   const int orientation = d->o.upright ? image->orientation : 1;
   const bool turned = orientation >= IMAGE_TURNED;
   image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = rgb};
-  if (rgb) return image_decode_into(image->image.rgb, orientation, d->o.range, file, size, scratch, path, err);
+  if (rgb) {
+    const bool ok = image_decode_into(rgb, orientation, d->o.range, file, size, scratch, path, err);
+    image->black = ok && is_black(&image->image, path);
+    return ok;
+  }
   char what[512];
   snprintf(what, sizeof what, "the pixels of %s", path);
   return err_memory(err, bytes, what, NULL);

@@ -8,6 +8,7 @@ typedef struct Decoded {
   char *path;
   Image image;     // rgb NULL: it cannot be read, or its pixels were released
   int orientation; // of EXIF
+  bool black;      // it has 16-bit samples, of which its range shows nearly nothing
   Err *wrong;      // why it cannot be read; NULL: it can
   size_t bytes;    // bytes counted against the limit
 } Decoded;

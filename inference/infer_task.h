@@ -20,6 +20,11 @@ typedef struct InferRun { // constants of a run
   bool (*draw)(const char *folder, Err *err); // draws the page of the scores; NULL: none
 } InferRun;
 
+// Of 16-bit images: that of the weights, or of --range.
+static inline SampleRange range_of_run(const InferRun *r) {
+  return (SampleRange){r->config->range_low, r->config->range_high};
+}
+
 typedef struct InferImages { // describes the images for which a sink is opened
   int turned;                // of a data set, images with an EXIF orientation; -1: unknown
   const Dataset *set;        // of a data set; NULL: named images

@@ -19,6 +19,7 @@ typedef struct NamedRun {
   Speed speed;
   int bad;    // number of unusable images
   int turned; // number of images with an EXIF orientation
+  int black;  // number of 16-bit images that are nearly black in the range
 } NamedRun;
 
 // Ends the program with an error that would affect every image.
@@ -42,6 +43,13 @@ static void visit(void *context, const Decoded *image, const void *results, int 
   if (sources_has_list(r->sources) && !file_set_spares(&r->images.outputs, image->path, &err))
     refuse(r, EXIT_USAGE, err.msg);
   r->turned += image->orientation > 1;
+  if (image->black && !r->black++) {
+    char range[SAMPLE_RANGE_TEXT];
+    sample_range_text(range_of_run(r->run), range);
+    line_print(stderr,
+               "note: %s has 16-bit samples and is nearly black in the range %s; set another with --range LOW,HIGH",
+               image->path, range);
+  }
   r->task->take(r->sink, image, results, in_batch);
 }
 
@@ -85,7 +93,7 @@ static bool stream(NamedRun *r, int batch) {
   r->networks = networks_of_named(r->run, batch, &r->speed, interrupted);
   const Runner runner = networks_runner(r->networks);
   BatchQueue queue = queue_of(&runner);
-  Decoders *d = start_decoders(r->run->o, r->sources, r->images.n, batch);
+  Decoders *d = start_decoders(r->run->o, range_of_run(r->run), r->sources, r->images.n, batch);
   const bool complete = stream_run(d, &queue, &visitor, &err);
   if (!complete && *err.msg) {
     if (!r->sink->done) refuse(r, networks_exit(r->networks), err.msg);

@@ -27,6 +27,8 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "train --crowd")                                                                                                   \
   X(FLAG, exif, false, "rotate images by their EXIF orientation; --exif=false reads them as stored",                   \
     .usual = "on for named images; for --data as in training")                                                        \
+  X(STRING, range, NULL, "LOW,HIGH", "16-bit images: values that become black and white; type: 0,65535",               \
+    .usual = "as trained")                                                                                             \
   X(STRING, out, "out", "DIR", "folder for results and pictures; only one run at a time may use it", .first = true)    \
   X(INT, overlays, -1, 0, INT32_MAX, "N", "maximum number of overlay pictures to draw", .first = true,                 \
     .usual = "16; all for images named as files")                                                                      \

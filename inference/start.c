@@ -18,12 +18,12 @@ int start_batch_of(const InferOptions *o, int named, bool list) {
   return list ? batch : MIN(batch, MAX(named, 1));
 }
 
-Decoders *start_decoders(const InferOptions *o, Sources *sources, int images, int batch) {
+Decoders *start_decoders(const InferOptions *o, SampleRange range, Sources *sources, int images, int batch) {
   // The limit on decoded pixels in bytes: two batches and sixteen images of 24 megapixels, and at most an eighth of the
   // remaining memory.
   static const size_t MOST = (size_t)5 << 29, PART = 8;
   Err err;
-  DecodersOptions options = {.threads = o->threads ? o->threads : parallel_cores(), .upright = o->exif};
+  DecodersOptions options = {.threads = o->threads ? o->threads : parallel_cores(), .upright = o->exif, .range = range};
   options.ahead = 2 * options.threads + batch;
   options.bytes = MIN(MOST, memory_left("") / PART);
   if (images) options.threads = MIN(options.threads, images);

@@ -7,4 +7,4 @@
 // if a batch costs less than its images one by one. `list`: more images than those named may come.
 int start_batch_of(const InferOptions *o, int named, bool list);
 // Starts decoders for `images` images, 0: unknown. Exits if threads cannot be started.
-Decoders *start_decoders(const InferOptions *o, Sources *sources, int images, int batch);
+Decoders *start_decoders(const InferOptions *o, SampleRange range, Sources *sources, int images, int batch);

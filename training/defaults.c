@@ -147,6 +147,12 @@ OptionSource settle_flip(void *values, const void *basis) {
   return augment_from(basis);
 }
 
+OptionSource settle_range(void *values, const void *basis) {
+  const Basis *b = basis;
+  if (!b->per_epoch) return b->help ? FROM_DEFAULT : FROM_LATER; // the data are measured
+  return ((TrainSpec *)values)->range_from;
+}
+
 OptionSource settle_split_seed(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;

@@ -51,6 +51,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLAG, exif, false, "rotate images by their EXIF orientation; leave it off for COCO",                               \
     .first = true,                                                                                                     \
     .key = "exif")                                                                                                     \
+  X(STRING, range, "auto", "LOW,HIGH",                                                                                 \
+    "16-bit images: values that become black and white; auto: measured on the training data; type: 0,65535",           \
+    .first = true, .settle = settle_range)                                                                             \
   X(FLOAT, flip, 0.5f, 0, 1, "P", "probability of a horizontal flip", .note = "0 for IDX data",                        \
     .settle = settle_flip, .key = "flip")                                                                              \
   X(FLOAT, rotate, 0, 0, 359, "DEGREES", "largest random rotation", .note = "8 for IDX data with --phases",            \
@@ -230,6 +233,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
 typedef struct TrainSpec {
   OPTION_FIELDS(TRAIN_OPTIONS)
   ModelConfig config;        // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
+  OptionSource range_from;   // of `range`, if it was not given
   Sizes shorter_sides;       // from `sizes`; none: one size
   Phases phase_list;         // from `phases`
   double rate;               // from `lr`, with all its digits

@@ -13,6 +13,7 @@
 #include "training/identity.h"
 #include "training/loading.h"
 #include "training/loop.h"
+#include "training/range.h"
 #include "training/settings.h"
 #include "training/setup.h"
 #include "training/spec.h"
@@ -26,10 +27,13 @@ typedef struct TrainingData {
   Dataset train, val;
   bool has_val;
   TrainExamined examined;
+  char range[SAMPLE_RANGE_TEXT]; // of 16-bit images, if it was not given
 } TrainingData;
 
-static void open_data(const TrainSpec *o, TrainingData *d) {
+static void open_data(TrainSpec *o, const Job *job, TrainingData *d) {
   d->has_val = train_open_data(o, &o->config, &d->train, &d->val);
+  if (!o->benchmark && !o->benchmark_loader)
+    train_choose_range(o, job, &d->train, d->has_val ? &d->val : NULL, d->range);
   if (!o->plan && !o->benchmark && !o->benchmark_loader)
     train_examine(o, &d->train, d->has_val ? &d->val : NULL, &d->examined);
 }
@@ -284,10 +288,11 @@ bool sessions_run(const TrainSpec *o, DrawFolder *draw) {
   train_find_data(o, &o->config);
   if (!o->plan && !o->benchmark && job.launch.rank == 0) take_folder(o);
   comm_barrier(job.comm); // wait until the folder exists
-  open_data(o, &data);
+  TrainSpec opened = *o;
+  open_data(&opened, &job, &data);
   if (!o->plan) job_start(&job, &options);
   const int ranks = job.comm ? job.launch.world : job.ranks;
-  TrainSpec spec = train_spec_complete(o, ranks, run_steps_per_epoch(o, ranks, &data.train));
+  TrainSpec spec = train_spec_complete(&opened, ranks, run_steps_per_epoch(o, ranks, &data.train));
   spec.device = job.device;
   train_all(&spec, &job, &data, draw);
   close_data(&data);

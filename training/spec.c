@@ -79,6 +79,8 @@ static void check_together(TrainSpec *o) {
     die(EXIT_USAGE, "--same-images needs --benchmark, because it changes the training");
   resolve_benchmark(o);
   if (!o->data && !o->made_up) o->data = data_default();
+  SampleRange range;
+  if (strcmp(o->range, "auto") && !sample_range_parse(&range, o->range, &err)) die(EXIT_USAGE, "--range %s", err.msg);
   if (o->sizes && !sizes_parse(&o->shorter_sides, o->sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it allows changes to a resumed run");
   if (o->val_loss && o->eval_every == EVAL_NEVER)
@@ -151,6 +153,7 @@ static void choose_phases(TrainSpec *o) {
 
 // If two options express the same setting, the other one counts as given. --eval-every end is then the default anyway.
 static void choose_given(TrainSpec *o) {
+  if (!strcmp(o->range, "auto")) o->from.range = FROM_DEFAULT;
   if (o->from.iters == FROM_GIVEN) o->from.epochs = FROM_NOTHING;
   if (o->from.eval_every != FROM_GIVEN || o->from.eval_epochs != FROM_GIVEN || !o->eval_epochs) return;
   if (o->eval_every == EVAL_AT_END)
