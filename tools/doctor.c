@@ -31,6 +31,7 @@
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
   X(FLAG, exif, false, "rotate images by their EXIF orientation, as train --exif does")                                \
+  X(STRING, range, "auto", "LOW,HIGH", "16-bit images: values that become black and white, as train --range does")      \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
   X(STRING, html, NULL, "FILE", "also write an HTML page: errors, hints, histograms, and images with their masks "     \
@@ -67,6 +68,12 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file needs --html FILE");
+  SampleRange range;
+  Err bad;
+  if (!strcmp(o.range, "auto"))
+    o.range = NULL;
+  else if (!sample_range_parse(&range, o.range, &bad))
+    die(EXIT_USAGE, "--range %s", bad.msg);
   if (surveyed_by(o.data)) return o;
   ModelConfig c;
   Err err;
@@ -183,6 +190,7 @@ static void record_split(Record *out, const char *key, const Split *s, bool scor
     record_num(&r, "pixels_10", (double)v->size10);
     record_num(&r, "pixels_50", (double)v->size50);
     record_num(&r, "pixels_90", (double)v->size90);
+    ranges_record(&r, &s->ranges);
     record_num(&r, "decode_ms", s->defects.decode_ms > 0 ? s->defects.decode_ms : NAN);
     record_categories(&r, s);
     record_wrong(&r, s, scored);
@@ -245,8 +253,13 @@ static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)
   if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
     die(EXIT_USAGE, "%s contains %s, and its splits are always train and val: leave out --train-split and --val-split",
         o->data, s->contents(o->data));
-  return s->survey(&(SourceSurvey){
-      .dir = o->data, .canvas = {o->size, o->size}, .decode = o->decode, .tick = tick, .report = report, .context = o});
+  return s->survey(&(SourceSurvey){.dir = o->data,
+                                   .canvas = {o->size, o->size},
+                                   .range = o->range,
+                                   .decode = o->decode,
+                                   .tick = tick,
+                                   .report = report,
+                                   .context = o});
 }
 
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
@@ -257,6 +270,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .max_size = o->max_size,
                                   .canvases = o->canvases,
                                   .exif = o->exif,
+                                  .range = o->range,
                                   .crowd = (CrowdChoice)o->crowd,
                                   .keep_empty = o->keep_empty,
                                   .decode = o->decode,

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/alloc.h"
 #include "base/cli.h"
 #include "base/command.h"
 #include "base/record.h"
@@ -9,6 +10,7 @@
 #include "classification/data/class_advice.h"
 #include "classification/data/class_survey.h"
 #include "data/survey/diagnosis.h"
+#include "data/survey/ranges.h"
 
 // A class with so many times fewer images than the largest is rare; the whole set is small below FEW images.
 enum { RARE = 10, FEW = 1000 };
@@ -17,7 +19,8 @@ typedef struct ClassSplit {
   const char *name; // NULL: there is no such split
   Dataset data;
   bool open;
-  Err stop; // why it could not be opened
+  Err stop;      // why it could not be opened
+  Ranges ranges; // of 16-bit images
   ClassSurvey survey;
 } ClassSplit;
 
@@ -33,18 +36,35 @@ static void split_open(ClassSplit *s, const char *name, const SourceSurvey *r, c
   const CategoryList known = like ? dataset_categories(like) : (CategoryList){0};
   const ClassOptions options = {.size = r->canvas, .like = like ? &known : NULL};
   s->open = classes_open(&s->data, r->dir, name, &options, &s->stop);
-  if (s->open) class_survey_take(&s->survey, &s->data, r->decode, r->tick);
+  if (!s->open) return;
+  if (r->decode) ranges_measure(&s->ranges, &s->data);
+  s->data.range = like ? like->range : s->ranges.range;
+  if (r->range) sample_range_parse(&s->data.range, r->range, NULL);
+  ranges_note(&s->ranges, &s->data, name, s->data.range, &s->data.notes);
+  class_survey_take(&s->survey, &s->data, r->decode, r->tick);
 }
 
 static void split_close(ClassSplit *s) {
   if (!s->open) return;
   class_survey_free(&s->survey);
+  ranges_free(&s->ranges);
   dataset_close(&s->data);
 }
 
 static bool split_sound(const ClassSplit *s) {
   if (!s->name) return true;
   return s->open && !s->data.bad_images && !s->survey.unreadable && !s->survey.conflicts;
+}
+
+// With the range of 16-bit images, so that the run does not depend on a measurement.
+static char *suit_flags(const ClassCheckup *c, const SourceSurvey *r) {
+  char *flags = class_advice(&c->train.data, &c->train.survey, r->canvas.h, c->val.name);
+  if (!c->train.ranges.deep) return flags;
+  char range[SAMPLE_RANGE_TEXT];
+  sample_range_text(c->train.data.range, range);
+  char *both = xasprintf("%s --range %s", flags, range);
+  free(flags);
+  return both;
 }
 
 static void check(ClassCheckup *c, const SourceSurvey *r) {
@@ -54,7 +74,7 @@ static void check(ClassCheckup *c, const SourceSurvey *r) {
   if (c->train.open && classes_has(r->dir, "val")) split_open(&c->val, "val", r, &c->train.data);
   if (c->train.open && c->val.open)
     c->shared = class_survey_shared(&c->train.survey, &c->train.data, &c->val.survey, &c->val.data, c->first_shared);
-  if (c->train.open) c->flags = class_advice(&c->train.data, &c->train.survey, r->canvas.h, c->val.name);
+  if (c->train.open) c->flags = suit_flags(c, r);
   c->sound = split_sound(&c->train) && split_sound(&c->val) && c->shared == 0;
 }
 
@@ -71,6 +91,11 @@ static void say_split(DiagnosisSplit *f, const ClassSplit *s) {
   else
     diagnosis_add_statistic(f, "images", "%d of %d classes; median %d x %d px, smallest %d x %d px, largest %d x %d px",
                             images, classes, v->median.w, v->median.h, v->least.w, v->least.h, v->most.w, v->most.h);
+  if (s->ranges.measured) {
+    char *range = ranges_text(&s->ranges, s->ranges.range);
+    diagnosis_add_statistic(f, "16 bit", "%s", range);
+    free(range);
+  }
   diagnosis_add_statistic(f, "canvas", "%d x %d", canvas->w, canvas->h);
   if (v->decode_ms > 0) diagnosis_add_statistic(f, "decoding", "%.1f ms per image (one core)", v->decode_ms);
 }
@@ -236,6 +261,7 @@ static void record_split(Record *out, const ClassSplit *s) {
     record_int(&r, "copies", v->copies);
     record_int(&r, "conflicts", v->conflicts);
     record_int(&r, "other_files", s->data.others);
+    ranges_record(&r, &s->ranges);
     record_num(&r, "decode_ms", v->decode_ms > 0 ? v->decode_ms : NAN);
     record_classes(&r, s);
   }

@@ -17,6 +17,7 @@ struct Diagnosis;
 typedef struct SourceSurvey {
   const char *dir;
   Size canvas;                       // h = 0: the source's default
+  const char *range;                 // of 16-bit images, as given; NULL: as measured
   bool decode;                       // read every file
   void (*tick)(int done, int total); // called after each image; may be NULL
   // Called once with the results (data/survey/diagnosis.h), also as a JSON object; the data set is open until it

@@ -233,6 +233,15 @@ static const char *suit_detections(const Split *t, const Split *v, char flag[32]
   return flag;
 }
 
+// With the range of 16-bit images, so that the run does not depend on a measurement.
+static const char *suit_range(const Split *t, char flag[32]) {
+  char range[SAMPLE_RANGE_TEXT];
+  *flag = '\0';
+  sample_range_text(t->data.range, range);
+  if (t->ranges.deep) snprintf(flag, 32, " --range %s", range);
+  return flag;
+}
+
 static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empty, int canvases) {
   int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
   a->batch = suit_batch(t, size);
@@ -244,10 +253,10 @@ static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empt
   char length[32] = "";
   const int epochs = suit_epochs(&t->data);
   if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
-  char detections[32];
-  a->flags =
-      xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s", size, longer, suited, a->batch, length,
-                suit_detections(t, v, detections), t->data.upright ? " --exif" : "", empty ? " --keep-empty" : "");
+  char detections[32], range[32];
+  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s%s", size, longer, suited, a->batch, length,
+                       suit_detections(t, v, detections), suit_range(t, range), t->data.upright ? " --exif" : "",
+                       empty ? " --keep-empty" : "");
 }
 
 void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {

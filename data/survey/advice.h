@@ -1,6 +1,7 @@
 // Advice on a data set: properties that hurt training although nothing is wrong, and suitable options.
 #pragma once
 #include "data/survey/defects.h"
+#include "data/survey/ranges.h"
 #include "data/survey/survey.h"
 
 typedef struct Split { // a split of a data set, and everything known about it
@@ -10,6 +11,7 @@ typedef struct Split { // a split of a data set, and everything known about it
   Dataset data;
   Survey survey;
   Defects defects;
+  Ranges ranges; // measured with the image files
 } Split;
 
 typedef struct Advice {

@@ -23,6 +23,10 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   if (known.n) dataset_take_categories(&s->data, &known, &s->stop);
   if (!train && s->data.coco.num_categories == 0 && coco_has_categories(&s->data.coco, &s->stop))
     err_set(&s->stop, "%s: no categories to train on; list them in \"categories\"", s->data.coco.path);
+  if (o->decode) ranges_measure(&s->ranges, &s->data);
+  s->data.range = train && train->open ? train->data.range : s->ranges.range;
+  if (o->range) sample_range_parse(&s->data.range, o->range, NULL);
+  ranges_note(&s->ranges, &s->data, name, s->data.range, &s->data.notes);
   survey_take(&s->survey, &s->data);
   defects_find(&s->defects, &s->data, o->decode ? DEPTH_FILES : DEPTH_ANNOTATIONS, o->looked);
 }
@@ -30,6 +34,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
 static void split_close(Split *s) {
   if (!s->open) return;
   defects_free(&s->defects);
+  ranges_free(&s->ranges);
   survey_free(&s->survey);
   dataset_close(&s->data);
 }
@@ -93,6 +98,11 @@ static void say_split(DiagnosisSplit *f, const Split *s, int canvases) {
   if (s->data.without_objects) snprintf(without, sizeof without, "; %d without objects", s->data.without_objects);
   diagnosis_add_statistic(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without,
                           v->image50.w, v->image50.h, v->image100.w, v->image100.h);
+  if (s->ranges.measured) {
+    char *range = ranges_text(&s->ranges, s->ranges.range);
+    diagnosis_add_statistic(f, "16 bit", "%s", range);
+    free(range);
+  }
   say_canvases(f, s, canvases);
   say_objects(f, s);
   if (s->defects.decode_ms > 0)
@@ -163,8 +173,9 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
 
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {
   *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
-  f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s", o->size, o->max_size,
-                         o->canvases, o->exif ? " --exif" : "", o->keep_empty ? " --keep-empty" : "");
+  f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s%s%s", o->size, o->max_size,
+                         o->canvases, o->range ? " --range " : "", o->range ? o->range : "", o->exif ? " --exif" : "",
+                         o->keep_empty ? " --keep-empty" : "");
   if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not checked");
   if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);
   find_split(f, 0, &c->train, o->canvases);

@@ -7,6 +7,7 @@ typedef struct CheckupOptions {
   const char *data, *train_split, *val_split;
   int size, max_size, canvases;
   bool exif, keep_empty; // as in DatasetOptions
+  const char *range;     // --range LOW,HIGH or type; NULL: as measured
   CrowdChoice crowd;     // …
   bool decode;           // also read image files and rasterise masks
   void (*looked)(int done, int total);
