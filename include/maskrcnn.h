@@ -129,6 +129,8 @@ typedef struct maskrcnn_description {
   // Since 1.3. Whether training rotated images by their EXIF orientation, as a caller should then rotate photographs: 1
   // yes, 0 no, -1 the weights do not say.
   int exif;
+  // Since 1.3. The values of 16-bit images that become 0 and 255, as in training: maskrcnn_scale_samples.
+  int range_low, range_high;
 } maskrcnn_description;
 // Valid until the handle is closed; NULL for NULL.
 MASKRCNN_API const maskrcnn_description *maskrcnn_describe(const maskrcnn *handle);
@@ -140,6 +142,12 @@ typedef struct maskrcnn_image {
   int width, height;
   int64_t pitch; // bytes from row to row; 0: 3 · width
 } maskrcnn_image;
+
+// Since 1.3. Makes bytes of 16-bit samples as training did: from range_low to range_high of maskrcnn_description in 256
+// equal parts, (sample - range_low) * 256 / (range_high - range_low + 1), and what is beyond as 0 or 255. A gray sample
+// then has to be repeated for red, green and blue.
+MASKRCNN_API maskrcnn_status maskrcnn_scale_samples(maskrcnn *handle, const uint16_t *samples, size_t n,
+                                                    uint8_t *bytes);
 
 // Run-length coded as COCO does it: pixels column by column, alternately background and foreground.
 typedef struct maskrcnn_rle {

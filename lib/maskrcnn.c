@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/machine.h"
+#include "data/images/sample_range.h"
 #include "lib/handle.h"
 #include "lib/options.h"
 #include "lib/results.h"
@@ -135,6 +136,15 @@ void maskrcnn_close(maskrcnn *h) {
 }
 
 const maskrcnn_description *maskrcnn_describe(const maskrcnn *h) { return h ? &h->opened.about : NULL; }
+
+maskrcnn_status maskrcnn_scale_samples(maskrcnn *h, const uint16_t *samples, size_t n, uint8_t *bytes) {
+  if (!h) return MASKRCNN_BAD_ARGUMENT;
+  if (n && (!samples || !bytes))
+    return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "%s is NULL, and n is %zu", samples ? "bytes" : "samples", n);
+  const SampleRange range = {h->opened.about.range_low, h->opened.about.range_high};
+  for (size_t i = 0; i < n; i++) bytes[i] = sample_range_byte(range, samples[i]);
+  return MASKRCNN_OK;
+}
 
 // ---- running --------------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,8 @@ static void describe(Opened *o, const maskrcnn_options *options) {
                                     .batch = options->batch,
                                     .queue = options->queue,
                                     .max_pixels = options->max_pixels,
+                                    .range_low = e->config.range_low,
+                                    .range_high = e->config.range_high,
                                     .device_bytes = e->dev->gpu ? device : 0,
                                     .host_bytes = e->dev->gpu ? host : device + host};
   o->result_type->describe(&e->config, &o->about);

@@ -44,6 +44,25 @@ TEST(library_describes_what_it_opened) {
   EXPECT_STR(maskrcnn_status_name((maskrcnn_status)99), "unknown");
 }
 
+// Weights of 8-bit images keep the upper byte.
+TEST(library_scales_samples) {
+  static const uint16_t samples[] = {0, 255, 256, 4095, 65535};
+  static const uint8_t want[] = {0, 0, 1, 15, 255};
+  uint8_t bytes[COUNT(samples)];
+  maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  if (!m) return;
+  EXPECT(maskrcnn_describe(m)->range_low == 0 && maskrcnn_describe(m)->range_high == 65535);
+  EXPECT_INT(maskrcnn_scale_samples(m, samples, COUNT(samples), bytes), MASKRCNN_OK);
+  EXPECT(!memcmp(bytes, want, sizeof want));
+  EXPECT_INT(maskrcnn_scale_samples(m, NULL, 0, NULL), MASKRCNN_OK);
+  EXPECT_INT(maskrcnn_scale_samples(m, NULL, 1, bytes), MASKRCNN_BAD_ARGUMENT);
+  expect_message(m, "samples is NULL, and n is 1");
+  EXPECT_INT(maskrcnn_scale_samples(m, samples, 1, NULL), MASKRCNN_BAD_ARGUMENT);
+  EXPECT_INT(maskrcnn_scale_samples(NULL, samples, 1, bytes), MASKRCNN_BAD_ARGUMENT);
+  maskrcnn_close(m);
+}
+
 // ---- what is found --------------------------------------------------------------------------------------------------
 
 // An engine of its own on the same canvas.
