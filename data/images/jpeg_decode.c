@@ -38,6 +38,7 @@ typedef struct Decoder {
   bool has_frame, has_scans, has_quants[TABLES], has_codes[2][TABLES]; // DC, AC
   bool has_scan[COMPONENTS];
   stbi__uint16 quants[COMPONENTS][64]; // of each component, as they were at its first scan
+  uint8_t lacking[COMPONENTS][64];     // progressive: bits that a coefficient still lacks, plus 1; 0: no scan had it
   const uint8_t *bytes;                // the file, for messages
   ImageFault *fault;
 } Decoder;
@@ -178,6 +179,19 @@ static bool need_tables(Decoder *d, int n) {
   return (!dc || need_codes(d, false, z->img_comp[n].hd)) && (!ac || need_codes(d, true, z->img_comp[n].ha));
 }
 
+// A coefficient's first scan may leave low bits to later ones, each of which adds the highest that lacks (T.81, G.1.1.1.2).
+// stb_image takes any order, and so damaged headers.
+static bool take_bits(Decoder *d, int n, const JpegSegment *s) {
+  const stbi__jpeg *z = d->stb;
+  for (int k = z->spec_start; z->progressive && k <= z->spec_end; k++) {
+    uint8_t *lacking = &d->lacking[n][k];
+    const bool fits = z->succ_high ? *lacking == z->succ_high + 1 && z->succ_low == z->succ_high - 1 : *lacking == 0;
+    if (!fits) return CORRUPT("the scan header at byte %td does not follow from those before it", s->body - d->bytes);
+    *lacking = (uint8_t)(z->succ_low + 1);
+  }
+  return true;
+}
+
 // stb_image looks components up by id, and accepts a scan that names one twice.
 static bool take_scan_header(Decoder *d, const JpegSegment *s) {
   stbi__jpeg *z = d->stb;
@@ -190,7 +204,7 @@ static bool take_scan_header(Decoder *d, const JpegSegment *s) {
     const int n = z->order[i];
     for (int k = 0; k < i; k++)
       if (z->order[k] == n) return CORRUPT("a scan names a component twice");
-    if (!need_tables(d, n)) return false;
+    if (!need_tables(d, n) || !take_bits(d, n, s)) return false;
     if (z->spec_start > 0) continue; // the component still needs its DC
     if (!d->has_scan[n]) memcpy(d->quants[n], z->dequant[z->img_comp[n].tq], sizeof d->quants[n]);
     d->has_scan[n] = true;

@@ -185,6 +185,25 @@ TEST(jpeg_decode_refuses_short_scans) {
   }
 }
 
+// The last byte of a progressive scan's header says which bits of the coefficients it holds.
+TEST(jpeg_decode_refuses_scans_out_of_order) {
+  size_t size;
+  uint8_t *bytes = read_bytes(FOLDER "/444-progressive.jpg", &size);
+  int scans = 0;
+  for (size_t at = 0; at + 4 < size; at++) {
+    if (bytes[at] != 0xff || bytes[at + 1] != JPEG_SOS) continue;
+    scans++;
+    uint8_t *last = &bytes[at + 1 + bytes[at + 3]];
+    for (int bit = 0; bit < 8; bit++) {
+      *last ^= (uint8_t)(1 << bit);
+      expect_refused(bytes, size, "corrupt (");
+      *last ^= (uint8_t)(1 << bit);
+    }
+  }
+  EXPECT(scans > 5);
+  free(bytes);
+}
+
 // Bytes that belong to nothing, before a marker or after the pixels, are skipped, as libjpeg skips them.
 TEST(jpeg_decode_skips_stray_bytes) {
   static const uint8_t stray[] = {1, 2, 3};
