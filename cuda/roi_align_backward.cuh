@@ -14,7 +14,7 @@ enum {                 // of the gradient
   ROWS = 8,            // of a tile: each is a warp's, a lane of which has eight channels of it
   COLUMNS = 4,         // of a tile: pixels that a thread accumulates
   THREADS = 32 * ROWS, // and 32 · 8 = 256 channels
-  BATCH = ROWS,        // RoIs whose weights are made at a time, each by a warp
+  BATCH = 2 * ROWS,    // RoIs whose weights are made at a time, two by a warp
   SORT_THREADS = 1024,
 };
 
@@ -59,13 +59,9 @@ static __device__ int count_before(bool yes, int *all) {
   __syncthreads(); // found may still be read by the call before
   if (lane == 0) found[warp] = __popc(votes);
   __syncthreads();
-  int before = __popc(votes & ((1u << lane) - 1));
-  *all = 0;
-  for (int w = 0; w < (int)blockDim.x / 32; w++) {
-    if (w == warp) before += *all;
-    *all += found[w];
-  }
-  return before;
+  const int mine = lane < (int)blockDim.x / 32 ? found[lane] : 0;
+  *all = (int)__reduce_add_sync(~0u, (unsigned)mine);
+  return (int)__reduce_add_sync(~0u, lane < warp ? (unsigned)mine : 0) + __popc(votes & ((1u << lane) - 1));
 }
 
 // A threadblock per map: counts the RoIs of the maps before its own, then lists its own behind them.
@@ -142,7 +138,7 @@ static __device__ __forceinline__ RoiWeights weights_at(float *shared, int bins,
   uint32_t *used = (uint32_t *)(rows + bins * (ROWS + COLUMNS));
   return {rows, rows + bins * ROWS, used, used + ROWS};
 }
-static size_t weight_bytes(int bins) { return (size_t)BATCH * (bins + 1) * (ROWS + COLUMNS) * sizeof(float); }
+static size_t weight_bytes(int bins) { return (size_t)2 * BATCH * (bins + 1) * (ROWS + COLUMNS) * sizeof(float); }
 
 // Makes them, a bin of either axis by a lane.
 static __device__ void fill_weights(const RoiGrid &grid, const Tensor &map, MapTile tile, int bins, RoiWeights to) {
@@ -207,41 +203,41 @@ template <class T>
 static __device__ __forceinline__ void add_roi(const Tensor &t, const T *dy, RoiWeights weights, int row, Eight *sum) {
   unsigned bins_y = weights.in_row[row], bins_x = *weights.in_tile;
   if (!bins_y || !bins_x) return;
-  const int line = t.w * t.ldc; // of bins
   const int y0 = take_bit(bins_y);
   const bool second = bins_y;
   const int y1 = second ? take_bit(bins_y) : y0;
-  const float weight0 = weights.rows[y0 * ROWS + row], weight1 = weights.rows[y1 * ROWS + row];
-  const T *line0 = dy + y0 * line, *line1 = dy + y1 * line;
+  auto at = [&](int y, int x) { return dy + (y * t.w + x) * t.ldc; };
   while (bins_x) {
     const int x0 = take_bit(bins_x);
     const bool pair = bins_x;
     const int x1 = pair ? take_bit(bins_x) : x0;
-    Raw8<T> v00 = read8(line0 + x0 * t.ldc), v01 = read8(line0 + x1 * t.ldc);
-    Raw8<T> v10 = read8(line1 + x0 * t.ldc), v11 = read8(line1 + x1 * t.ldc);
-    Eight down = {};
-    add_scaled(weight0, to_eight<T>(v00), down);
-    if (second) add_scaled(weight1, to_eight<T>(v10), down);
-    for (unsigned left = bins_y; left;) {
-      const int y = take_bit(left);
-      add_scaled(weights.rows[y * ROWS + row], load8(dy + y * line + x0 * t.ldc), down);
+    Raw8<T> v[2][2] = {{read8(at(y0, x0)), read8(at(y1, x0))}, {read8(at(y0, x1)), read8(at(y1, x1))}};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int x = i ? x1 : x0;
+      if (i && !pair) return;
+      Eight down = {};
+      add_scaled(weights.rows[y0 * ROWS + row], to_eight<T>(v[i][0]), down);
+      if (second) add_scaled(weights.rows[y1 * ROWS + row], to_eight<T>(v[i][1]), down);
+      for (unsigned left = bins_y; left;) {
+        const int y = take_bit(left);
+        add_scaled(weights.rows[y * ROWS + row], load8(at(y, x)), down);
+      }
+      add_bin(weights.columns + x * COLUMNS, down, sum);
     }
-    add_bin(weights.columns + x0 * COLUMNS, down, sum);
-    if (!pair) return;
-    down = {};
-    add_scaled(weight0, to_eight<T>(v01), down);
-    if (second) add_scaled(weight1, to_eight<T>(v11), down);
-    for (unsigned left = bins_y; left;) {
-      const int y = take_bit(left);
-      add_scaled(weights.rows[y * ROWS + row], load8(dy + y * line + x1 * t.ldc), down);
-    }
-    add_bin(weights.columns + x1 * COLUMNS, down, sum);
   }
+}
+
+// Has what the epilogue will read of memory brought to L2 meanwhile.
+template <class T> static __device__ __forceinline__ void prefetch(const DestArgs &d, size_t offset) {
+  for (const void *p : {d.accumulate ? d.t.data : NULL, d.resized ? NULL : d.addend.data, d.mask.data})
+    if (p) asm volatile("prefetch.global.L2 [%0];" ::"l"((const T *)p + offset));
 }
 
 // dx[l] [n, h, w, c] from dy [rois, size, size, c]. Grid (tiles of all levels and images, 256 channels each). Tiles of
 // the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once; a tile reads of
-// dy what its RoIs give to it, and makes their weights.
+// dy what its RoIs give to it, and makes their weights: those of the next batch while the last warps are still at work
+// on this one.
 template <class T>
 static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
     roi_align_backward_kernel(const __grid_constant__ RoiBackwardArgs a) {
@@ -256,33 +252,27 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
   const int end = a.sorted.first[map + 1];
   for (int base = a.sorted.first[map]; base < end; base += THREADS) {
     const int found = list_rois(a.sorted, tile, base, end, list);
+    auto fill = [&](int from) {
+      for (int i = from + row; i < min(from + BATCH, found); i += ROWS)
+        fill_weights(a.sorted.grid[list[i]], dx.t, tile, bins, weights_at((float *)shared, bins, i % (2 * BATCH)));
+    };
+    fill(0);
+    __syncthreads();
     for (int from = 0; from < found; from += BATCH) {
-      const int rois = min(BATCH, found - from);
-      if (row < rois)
-        fill_weights(a.sorted.grid[list[from + row]], dx.t, tile, bins, weights_at((float *)shared, bins, row));
-      __syncthreads();
-      for (int i = 0; i < rois; i++) {
-        const int roi = a.sorted.reach[list[from + i]].roi;
-        add_roi<T>(a.dy, pixel<T>(a.dy, roi, 0, 0) + c, weights_at((float *)shared, bins, i), row, sum);
+      fill(from + BATCH);
+      for (int i = from; i < min(from + BATCH, found); i++) {
+        const int roi = a.sorted.reach[list[i]].roi;
+        const RoiWeights weights = weights_at((float *)shared, bins, i % (2 * BATCH));
+        add_roi<T>(a.dy, pixel<T>(a.dy, roi, 0, 0) + c, weights, row, sum);
       }
       __syncthreads();
     }
   }
   const int y = tile.y * ROWS + row;
   if (y >= dx.t.h || channel >= dx.t.ldc) return;
-  const size_t at = (((size_t)tile.image * dx.t.h + y) * dx.t.w + tile.x * COLUMNS) * dx.t.ldc + c;
 #pragma unroll
-  for (int pair = 0; pair < COLUMNS; pair += 2) { // more reads at a time take more registers than there are
-    DestReads<T> reads[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-      if (tile.x * COLUMNS + pair + i < dx.t.w) reads[i] = dest_read8<T>(dx, at + (size_t)(pair + i) * dx.t.ldc);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int x = tile.x * COLUMNS + pair + i;
-      if (x >= dx.t.w) return;
-      if (dx.resized) add8(sum[pair + i], dest_resized8<T>(dx, tile.image, y, x, c));
-      dest_write8<T>(dx, at + (size_t)(pair + i) * dx.t.ldc, c, sum[pair + i], reads[i]);
-    }
+  for (int i = 0; i < COLUMNS; i++) {
+    const int x = tile.x * COLUMNS + i;
+    if (x < dx.t.w) dest_store8<T>(dx, tile.image, y, x, c, sum[i]);
   }
 }
