@@ -9,8 +9,9 @@ extern "C" {
 enum {
   BLOCK = 256,
   BIN_LANES = 8,       // lanes that share a bin: a large box has up to a thousand sampling points in each
-  TARGET_ROWS = 1,     // rows of bins of a target that a threadblock makes
-  MOST_COLUMNS = 1536, // of sampling points in shared memory; more are made where they are needed
+  TARGET_ROWS = 2,     // rows of bins of a target that a threadblock makes
+  MOST_COLUMNS = 1536, // of sampling points in shared memory, and …
+  MOST_ROWS = 256,     // … rows; more are made where they are needed
   POLYGON_THREADS = 128
 };
 
@@ -20,85 +21,101 @@ static void check_single(const Tensor *t) { CHECK(t->dtype == F32 && t->ldc == 1
 // ---- targets --------------------------------------------------------------------------------------------------------
 
 // A sampling point of the target's grid along the rows or the columns, as the sums read it.
-struct alignas(16) MaskTap {
-  int low, high; // in the bitmap; negative: there is nothing
+struct MaskTap {
+  alignas(16) int low; // in the bitmap, or outside, where there is nothing
+  int high;
   float fraction;
 };
+static constexpr int NO_TAP = INT_MIN; // a sample that counts as zero
 
-static __device__ __forceinline__ MaskTap row_tap(const Mask &m, RoiAxis axis, int i) {
-  Tap tap = roi_tap(axis, i / axis.samples, i % axis.samples, m.info->rh);
-  if (tap.low < 0) return {-1, -1, 0};
+static __device__ __forceinline__ MaskTap row_tap(const Mask &m, RoiAxis axis, int bin, int s) {
+  Tap tap = roi_tap(axis, bin, s, m.info->rh);
+  if (tap.low < 0) return {NO_TAP, NO_TAP, 0};
   return {mask_row(&m, tap.low), mask_row(&m, tap.high), tap.fraction};
 }
-static __device__ __forceinline__ MaskTap column_tap(const Mask &m, RoiAxis axis, int i) {
-  Tap tap = roi_tap(axis, i / axis.samples, i % axis.samples, m.info->rw);
-  if (tap.low < 0) return {-1, -1, 0};
+static __device__ __forceinline__ MaskTap column_tap(const Mask &m, RoiAxis axis, int bin, int s) {
+  Tap tap = roi_tap(axis, bin, s, m.info->rw);
+  if (tap.low < 0) return {NO_TAP, NO_TAP, 0};
   return {mask_column(&m, tap.low), mask_column(&m, tap.high), tap.fraction};
 }
 
-// The words of two rows of a bitmap that hold one column's bits. Neighbouring sampling points mostly read the same ones.
-struct MaskWords {
-  int index; // in the row; negative: none yet
-  uint32_t low, high;
-};
-static __device__ __forceinline__ void seek(MaskWords &at, const uint32_t *low, const uint32_t *high, int column) {
-  if (column >> 5 == at.index || column < 0) return;
-  at = {column >> 5, low[column >> 5], high[column >> 5]};
+// Columns first … first + 31 of a row of the bitmap, as bits; there is nothing outside.
+static __device__ __forceinline__ uint32_t mask_window(const Mask &m, int row, int first) {
+  if (row < 0 || row >= m.bitmap->h) return 0;
+  const int words = (m.bitmap->w + 31) / 32, k = first >> 5, left = m.bitmap->w - first;
+  const uint32_t *at = mask_words(&m, row);
+  const uint32_t low = k >= 0 && k < words ? at[k] : 0, high = k + 1 >= 0 && k + 1 < words ? at[k + 1] : 0;
+  const uint32_t bits = __funnelshift_r(low, high, first);
+  return left >= 32 ? bits : left > 0 ? bits & ((1u << left) - 1) : 0;
 }
 
-// The sum over one row of a bin's sampling points, the bits of mask_bin_row: those that it leaves out add zero here.
-// column(i): the MaskTap of sampling point i of all bins of the axis.
+// The sum over one row of a bin's sampling points, the bits of mask_bin_row. column(i): the MaskTap of the bin's
+// sampling point i. Where the columns read lie within 32 of one another, as those of all but the largest boxes do, the
+// bits of both rows are two words, which mostly are all of one colour.
 template <class Column>
-static __device__ __forceinline__ float bin_row(const Mask &m, const MaskTap &row, int first, int samples,
-                                                Column column) {
-  const bool is_low = row.low >= 0, is_high = row.high >= 0;
-  if (!is_low && !is_high) return 0;
-  const uint32_t *low = mask_words(&m, is_low ? row.low : row.high), *high = is_high ? mask_words(&m, row.high) : low;
-  MaskWords left = {-1, 0, 0}, right = {-1, 0, 0};
+static __device__ __forceinline__ float bin_row(const Mask &m, const MaskTap &row, int samples, Column column) {
+  const MaskTap begin = column(0), end = column(samples - 1);
+  const int first = min(begin.low, end.high), last = max(begin.low, end.high);
   float sum = 0;
-  for (int i = first; i < first + samples; i++) {
+  if (begin.low == NO_TAP || end.low == NO_TAP || last - first >= 32) {
+    for (int i = 0; i < samples; i++) {
+      const MaskTap at = column(i);
+      auto bit = [&](int y, int x) { return x != NO_TAP && (mask_window(m, y, x) & 1); };
+      sum += mask_blend(row.fraction, at.fraction, bit(row.low, at.low), bit(row.low, at.high), bit(row.high, at.low),
+                        bit(row.high, at.high));
+    }
+    return sum;
+  }
+  const uint32_t all = ~0u >> (31 - (last - first));
+  const uint32_t above = mask_window(m, row.low, first) & all, below = mask_window(m, row.high, first) & all;
+  if (!(above | below)) return 0;
+  if ((above & below) == all) {
+    for (int i = 0; i < samples; i++) sum += mask_blend(row.fraction, column(i).fraction, true, true, true, true);
+    return sum;
+  }
+  for (int i = 0; i < samples; i++) {
     const MaskTap at = column(i);
-    seek(left, low, high, at.low);
-    seek(right, low, high, at.high);
-    const bool a = left.low >> (at.low & 31) & 1, b = right.low >> (at.high & 31) & 1;
-    const bool c = left.high >> (at.low & 31) & 1, d = right.high >> (at.high & 31) & 1;
-    const bool is_left = at.low >= 0, is_right = at.high >= 0;
-    sum += mask_blend(row.fraction, at.fraction, is_low & is_left & a, is_low & is_right & b, is_high & is_left & c,
-                      is_high & is_right & d);
+    const uint32_t low = 1u << (at.low - first), high = 1u << (at.high - first);
+    sum += mask_blend(row.fraction, at.fraction, above & low, above & high, below & low, below & high);
   }
   return sum;
 }
 
 // target [objects, size, size] of instances that have a bitmap: RoIAlign of the resized mask with adaptive sampling. A
-// threadblock per object and TARGET_ROWS rows of bins, for which it finds out once where the columns of sampling points
-// are. Eight neighbouring lanes share a bin, a row of sampling points each; shuffles add their sums up in order, so that
-// the total has the reference's bits. Bound by latency: by the largest box, if there are few.
+// threadblock per object and TARGET_ROWS rows of bins, for which it finds out once where the rows and columns of
+// sampling points are. Eight neighbouring lanes share a bin, a row of sampling points each; shuffles add their sums up
+// in order, so that the total has the reference's bits. Bound by instructions.
 __global__ void __launch_bounds__(BLOCK)
     mask_target_kernel(MaskTarget p, const ImageInfo *images, const __grid_constant__ Truth truth,
                        const __grid_constant__ RoiTargets targets, Tensor target) {
-  __shared__ MaskTap taps[MOST_COLUMNS];
+  __shared__ MaskTap columns[MOST_COLUMNS], rows[MOST_ROWS];
   const Rois &objects = targets.objects;
   const int parts = (p.size + TARGET_ROWS - 1) / TARGET_ROWS, r = blockIdx.x / parts;
   if (r >= min(*objects.count, target.n)) return;
   Mask mask = instance_mask(&p, &truth, targets.object_truth[r], &images[objects.image[r]]);
   if (mask.bitmap->parts > 0) return; // polygon_target_kernel's
   Box box = box_rows(&objects.box)[r];
-  RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
-  const bool in_shared = xs.samples <= MOST_COLUMNS / p.size;
-  for (int i = threadIdx.x; in_shared && i < p.size * xs.samples; i += BLOCK) taps[i] = column_tap(mask, xs, i);
+  const RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
+  const int first = blockIdx.x % parts * TARGET_ROWS, last = min(first + TARGET_ROWS, p.size);
+  const bool in_shared = xs.samples <= MOST_COLUMNS / p.size && ys.samples <= MOST_ROWS / TARGET_ROWS;
+  for (int i = threadIdx.x; in_shared && i < p.size * xs.samples; i += BLOCK)
+    columns[i] = column_tap(mask, xs, i / xs.samples, i % xs.samples);
+  for (int i = threadIdx.x; in_shared && i < (last - first) * ys.samples; i += BLOCK)
+    rows[i] = row_tap(mask, ys, first + i / ys.samples, i % ys.samples);
   __syncthreads();
-  const int lane = threadIdx.x % BIN_LANES, first = blockIdx.x % parts * TARGET_ROWS * p.size;
-  const int last = min(first + TARGET_ROWS * p.size, p.size * p.size);
+  const int lane = threadIdx.x % BIN_LANES;
   const uint32_t sharers = ((1u << BIN_LANES) - 1) << (threadIdx.x % 32 - lane);
-  for (int bin = first + threadIdx.x / BIN_LANES; bin < last; bin += BLOCK / BIN_LANES) {
+  for (int bin = first * p.size + threadIdx.x / BIN_LANES; bin < last * p.size; bin += BLOCK / BIN_LANES) {
     const int y = bin / p.size, x = bin % p.size;
     float sum = 0;
     for (int s = lane; s - lane < ys.samples; s += BIN_LANES) {
       float row = 0;
-      if (s < ys.samples) {
-        const MaskTap at = row_tap(mask, ys, y * ys.samples + s);
-        row = in_shared ? bin_row(mask, at, x * xs.samples, xs.samples, [&](int i) { return taps[i]; })
-                        : bin_row(mask, at, x * xs.samples, xs.samples, [&](int i) { return column_tap(mask, xs, i); });
+      if (s < ys.samples && xs.samples > 0) {
+        if (in_shared)
+          row = bin_row(mask, rows[(y - first) * ys.samples + s], xs.samples,
+                        [&](int i) { return columns[x * xs.samples + i]; });
+        else
+          row = bin_row(mask, row_tap(mask, ys, y, s), xs.samples, [&](int i) { return column_tap(mask, xs, x, i); });
       }
       for (int i = 0; i < BIN_LANES; i++) sum += __shfl_sync(sharers, row, i, BIN_LANES);
     }

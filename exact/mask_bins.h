@@ -31,24 +31,21 @@ static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int
 }
 
 // The row or column of the bitmap that is read at a canvas pixel inside the resized image: mirrored, then resized by
-// nearest, as in torchvision's training; negative: outside the bitmap, where there is nothing. Always float, whatever
+// nearest, as in torchvision's training. It may be outside the bitmap, where there is nothing. Always float, whatever
 // `real` is, as PyTorch's interpolate is.
 static inline HD int mask_row(const Mask *m, int y) {
-  int row = MIN((int)(((float)y + m->centre) * m->scale_y), m->info->h - 1) - m->bitmap->y;
-  return row < m->bitmap->h ? row : -1;
+  return MIN((int)(((float)y + m->centre) * m->scale_y), m->info->h - 1) - m->bitmap->y;
 }
 static inline HD int mask_column(const Mask *m, int x) {
   int column = MIN((int)(((float)x + m->centre) * m->scale_x), m->info->w - 1);
   if (m->info->flip) column = m->info->w - 1 - column;
-  column -= m->bitmap->x;
-  return column < m->bitmap->w ? column : -1;
+  return column - m->bitmap->x;
 }
 
-// The words of a row of the bitmap, and the bit of a column in them.
+// The words of a row of the bitmap.
 static inline HD const uint32_t *mask_words(const Mask *m, int row) {
   return m->bits + (int64_t)row * ((m->bitmap->w + 31) / 32);
 }
-static inline HD bool mask_bit(const uint32_t *words, int column) { return words[column / 32] >> (column % 32) & 1; }
 
 // The bilinear sample between four bits, a b above c d, at the fraction of a row and of a column.
 static inline HD real mask_blend(real row, real column, bool a, bool b, bool c, bool d) {
@@ -58,7 +55,8 @@ static inline HD real mask_blend(real row, real column, bool a, bool b, bool c, 
 
 static inline HD bool mask_pixel(const Mask *m, int y, int x) {
   int row = mask_row(m, y), column = mask_column(m, x);
-  return row >= 0 && column >= 0 && mask_bit(mask_words(m, row), column);
+  if (row < 0 || row >= m->bitmap->h || column < 0 || column >= m->bitmap->w) return false;
+  return mask_words(m, row)[column / 32] >> (column % 32) & 1;
 }
 
 // The bilinear sample of the resized mask at (row, column).
