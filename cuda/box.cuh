@@ -17,3 +17,11 @@ __device__ __forceinline__ Box decode_inside(const BoxCoder &coder, Box from, co
   float d[4] = {to_float(delta[0]), to_float(delta[1]), to_float(delta[2]), to_float(delta[3])};
   return box_clip(box_decode(&coder, from, d), image.rh, image.rw, coder.extra);
 }
+
+// Writes row i of a group.
+static __device__ __forceinline__ void put_box(const Boxes &out, int group, int i, Box box, float score, int index) {
+  size_t row = (size_t)group * out.capacity + i;
+  store_box(out.box, row, box);
+  ((float *)out.score.data)[row] = score;
+  out.index[row] = index;
+}

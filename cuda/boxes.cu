@@ -1,19 +1,11 @@
 // From network outputs to scored boxes: the RPN's proposals, the box head's detections, and the merging of their groups
 // after NMS. Everything is a top-k: keys are made from scores, thinned out, selected and sorted, and only what is left
 // is decoded. Ren et al., "Faster R-CNN", 2015; torchvision's filter_proposals and postprocess_detections.
-#include "cuda/box.cuh"
+#include "cuda/boxes_rank.cuh"
 #include "cuda/softmax.cuh"
 #include "cuda/topk.cuh"
 
 enum { SELECT_THREADS = 1024, CLASS_THREADS = 256 };
-
-// Writes row i of a group.
-static __device__ __forceinline__ void put_box(const Boxes &out, int group, int i, Box box, float score, int index) {
-  size_t row = (size_t)group * out.capacity + i;
-  store_box(out.box, row, box);
-  ((float *)out.score.data)[row] = score;
-  out.index[row] = index;
-}
 
 // ---- proposals ------------------------------------------------------------------------------------------------------
 
@@ -54,7 +46,6 @@ template <class T> static __device__ __forceinline__ Key cell_key(const RpnMaps 
 
 // The keys of a thread: of every 1024th anchor from first + threadIdx.x on, NO_KEY past the group's. All are loaded
 // before the first is looked at.
-static constexpr Key NO_KEY = ~(Key)0;
 template <class T>
 static __device__ __forceinline__ void load_keys(const RpnMaps &m, int group, int first, int cells,
                                                  Key (&keys)[PER_THREAD]) {
@@ -184,11 +175,12 @@ extern "C" void cuda_rpn_select(Device *dev, const RpnSelect *p, const Anchors *
 
 enum { MERGE_AT_ONCE = 4 }; // slots of a thread whose loads are under way together
 
-// out [groups / per, capacity] = the best boxes of `per` groups each: compaction of the valid rows, radix select,
-// bitonic sort, gather. One threadblock per group of `out`. The inputs are sorted already, but by logits: neither equal
-// scores nor, strictly, different ones have to be in order. So everything is selected and sorted anew instead of
-// merged. Dynamic shared memory: keys and rows of the best; then of all, unless lists, list_rows are where there is
-// room for them. Bound by latency: of a dozen barriers for each of four passes, and of those of the sort.
+// out [groups / per, capacity] = the best boxes of `per` groups each, where these are many (few: boxes_rank.cuh):
+// compaction of the valid rows, radix select, bitonic sort, gather. One threadblock per group of `out`. The inputs are
+// sorted already, but by logits: neither equal scores nor, strictly, different ones have to be in order. So everything
+// is selected and sorted anew instead of merged. Dynamic shared memory: keys and rows of the best; then of all, unless
+// lists, list_rows are where there is room for them. Bound by latency: of a dozen barriers for each of four passes, and
+// of those of the sort.
 __global__ void __launch_bounds__(SELECT_THREADS)
     boxes_merge_kernel(int per, Boxes in, Boxes out, Key *lists, int *list_rows, int best_slots) {
   extern __shared__ Key best[];
@@ -230,6 +222,15 @@ __global__ void __launch_bounds__(SELECT_THREADS)
 
 extern "C" void cuda_boxes_merge(Device *dev, int per, const Boxes *in, const Boxes *out) {
   size_t item = sizeof(Key) + sizeof(int), slots = (size_t)per * in->capacity, all = slots * out->groups;
+  if (per <= RANK_PER && slots <= RANK_SLOTS) {
+    if (dev->measuring) return;
+    CHECK(in->groups == out->groups * per);
+    allow_shared(boxes_rank_kernel, (slots + 2) * sizeof(Key));
+    boxes_rank_kernel<<<dim3(MAX(blocks_for(slots, RANK_BOXES), 1), out->groups), RANK_THREADS,
+                        (slots + 2) * sizeof(Key), stream_of(dev)>>>(per, *in, *out);
+    LAUNCH_CHECK();
+    return;
+  }
   int best_slots = sort_slots(out->capacity), most;
   CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, dev->index));
   size_t shared = best_slots * item;

@@ -8,6 +8,7 @@
 #include "cuda/common.cuh"
 
 typedef unsigned long long Key; // as the atomics take it
+static constexpr Key NO_KEY = ~(Key)0;
 
 __device__ __forceinline__ Key key_make(uint32_t rank, int index) { return (Key)rank << 32 | (uint32_t)index; }
 __device__ __forceinline__ uint32_t key_rank(Key key) { return (uint32_t)(key >> 32); }
