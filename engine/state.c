@@ -40,7 +40,7 @@ static bool read_categories(const char *text, int names, Category *out, Err *err
 
 static bool is_ours(const Checkpoint *c) {
   const char *found = ckpt_find_meta(c, "format");
-  return found && !strcmp(found, state_format);
+  return found && (!strcmp(found, ckpt_format) || !strcmp(found, ckpt_format_1));
 }
 
 bool state_open(Checkpoint *c, const char *path, Err *err) {
@@ -147,6 +147,7 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
 void state_note(const Checkpoint *c, const char *path) {
   ModelConfig config;
   char what[128];
+  if (is_ours(c) && c->note) line_print(stderr, "note: %s: %s", path, c->note);
   if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
   const Model *m = model_of(&config);
   snprintf(what, sizeof what, "%s, %d classes", m->name, config.classes);

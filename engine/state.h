@@ -1,6 +1,6 @@
 // A run on disk: weights, configuration, categories and, for resuming, momentum and step, as one safetensors file.
 // torchvision's weights can be read too, under any of its names (models/torchvision.h). Metadata: "format" =
-// "maskrcnn.c 1", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" and "trained_on" (JSON), and
+// "maskrcnn.c 2", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" and "trained_on" (JSON), and
 // with Adam "adam", its state.
 #pragma once
 #include <stdint.h>
@@ -44,7 +44,7 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
 // Whether the file holds only a backbone for this model.
 bool state_holds_backbone(const Checkpoint *c, const Model *m);
 
-// For a file of another program, prints a line on stderr: how it was read.
+// Prints a line on stderr how a file of another program was read, or that one of ours has no digests.
 void state_note(const Checkpoint *c, const char *path);
 
 typedef struct LoadOptions {

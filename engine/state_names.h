@@ -1,8 +1,6 @@
-// Names and keys in our checkpoint files, for writers and readers.
+// Names in our checkpoint files, for writers and readers.
 #pragma once
 #include "engine/snapshot.h"
-
-static const char state_format[] = "maskrcnn.c 1";
 
 // Prefixes of tensor names.
 static const char *const state_prefix[] = {

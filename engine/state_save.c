@@ -66,7 +66,7 @@ static void write_adam(CkptWriter *w, const Engine *e) {
 }
 
 static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
-  ckpt_meta(w, "format", state_format);
+  ckpt_meta(w, "format", ckpt_format);
   if (e->config.model) ckpt_meta(w, "model", e->model->name); // checkpoints of the first model do not name it
   for (int i = 0; i < config_fields(); i++) {
     char key[64], value[256];

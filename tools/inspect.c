@@ -1,4 +1,5 @@
-// inspect: lists the contents of a weights file: safetensors, or PyTorch's .pth, in which nothing is executed.
+// inspect: verifies a weights file by its digests and lists its contents: safetensors, or PyTorch's .pth, in which
+// nothing is executed.
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -108,6 +109,7 @@ static void print_meta(const Checkpoint *c, bool json, Record *j) {
     char *members = xstrdup(record_end(j));
     record_begin(j);
     record_raw(j, "metadata", members);
+    record_bool(j, "verified", c->has_digests);
     puts(record_end(j));
     free(members);
   } else {
@@ -129,7 +131,10 @@ static void print_all(const Checkpoint *c, bool json, Record *j) {
       print_json(&c->tensors[i], false, j);
     else
       print_text(&c->tensors[i], MIN(width, 80), false);
-  if (!json) printf("%zu tensors, %zu elements, %.1f MB\n", c->num_tensors, elements, (double)bytes / 1e6);
+  if (!json)
+    printf("%zu tensors, %zu elements, %.1f MB; %s\n", c->num_tensors, elements, (double)bytes / 1e6,
+           c->has_digests ? "whole: the header and all tensors match their digests"
+                          : "not verified: it has no digests");
 }
 
 // clang-format off
@@ -145,7 +150,8 @@ int main(int argc, char **argv) {
   InspectOptions o = {OPTION_DEFAULTS(INSPECT_OPTIONS)};
   OPTION_TABLE(table, InspectOptions, INSPECT_OPTIONS);
   Cli cli = {.usage = "FILE [TENSOR…] [options]",
-             .about = "Lists the metadata and tensors of a weights file, or statistics of the named tensors.",
+             .about = "Verifies a weights file by its digests and lists its metadata and tensors, or statistics of the "
+                      "named tensors.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o,

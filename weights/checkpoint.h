@@ -1,6 +1,7 @@
 // Checkpoints: reads and writes safetensors files, and reads PyTorch's .pth. A safetensors file is a u64 header length,
 // a JSON header, then the tensors' values without gaps: https://github.com/huggingface/safetensors#format . Everything
-// in a file is little-endian, as on the supported hosts.
+// in a file is little-endian, as on the supported hosts. Files written here have digests (weights/verify.h), by which
+// damage is found when they are read.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +28,9 @@ typedef enum CkptType {
 
 enum { CKPT_MAX_DIMS = 8, CKPT_MAX_NAME = 512 };
 
+// The "format" in the metadata of our checkpoints. Files of format 1 have no digests.
+static const char ckpt_format[] = "maskrcnn.c 2", ckpt_format_1[] = "maskrcnn.c 1";
+
 size_t ckpt_type_size(CkptType type);      // bytes of one element
 const char *ckpt_type_name(CkptType type); // as the file spells it: "F32"
 
@@ -39,6 +43,8 @@ typedef struct CkptWriter {
   CkptEntry *entries;
   size_t num_entries, cap_entries;
   size_t next;         // the entry that the next ckpt_data fills
+  char *header;        // the header, with zeros in place of the digests
+  size_t digests_at;   // where its digests of the tensors are
   uint64_t data_start; // where the header ends; 0 until it is written
   uint64_t position;   // in the file
   int failed;          // errno of the first write that failed, or 0
@@ -65,6 +71,7 @@ typedef struct CkptTensor {
   int64_t dims[CKPT_MAX_DIMS];
   size_t elements, bytes;
   const void *data; // dense, row-major; aligned to the element size in files of ours, maybe not in others
+  uint64_t digest;  // of the file; unused without Checkpoint.has_digests
 } CkptTensor;
 
 typedef struct CkptMeta {
@@ -79,16 +86,21 @@ typedef struct Checkpoint {
   const char *note;           // a note for the user on how the file was read, or NULL
   const unsigned char *bytes; // the file
   size_t size;
-  char *header; // of safetensors: names, keys and values point into it
-  void **owned; // other allocations
+  char *header;      // of safetensors: names, keys and values point into it
+  size_t data_start; // of safetensors: where the values begin in the file
+  bool has_digests;  // whether they were compared with the contents
+  void **owned;      // other allocations
   size_t num_owned, cap_owned;
   bool mapped; // whether `bytes` is mapped, and is unmapped at the end
 } Checkpoint;
 
 // Maps a file, safetensors or PyTorch's by its first bytes, and validates the types, sizes and offsets of its tensors.
 // A safetensors file's tensors must cover the rest of the file without overlaps or gaps; nothing in a PyTorch file is
-// executed. false, with one line, for a file that is missing, truncated or malformed.
+// executed. A file of ours is compared with its digests, on all cores. false, with one line, for a file that is
+// missing, truncated, malformed or damaged.
 bool ckpt_open(Checkpoint *c, const char *path, Err *err);
+// The same without comparing the tensors' values with their digests: for the metadata alone.
+bool ckpt_open_header(Checkpoint *c, const char *path, Err *err);
 // The same for bytes in memory, which must outlive it; c is zero-initialised, `path` is for messages.
 bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err);
 void ckpt_close(Checkpoint *c);

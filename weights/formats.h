@@ -2,6 +2,8 @@
 #pragma once
 #include "weights/checkpoint.h"
 
+enum { CKPT_PREFIX = 8 }; // bytes before a safetensors header: its length
+
 bool ckpt_is_torch(const Checkpoint *c); // by its first bytes
 // Both append the tensors found in c->bytes (at least eight bytes), in any order; after a failure ckpt_close frees what
 // was allocated.

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/foreign.h"
 #include "weights/formats.h"
+#include "weights/verify.h"
 
 // ---- the list of tensors --------------------------------------------------------------------------------------------
 
@@ -77,22 +78,29 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
   return c->mapped || err_set(err, "cannot map %s: %s", path, strerror(reason));
 }
 
-bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err) {
+static bool parse(Checkpoint *c, const void *bytes, size_t size, bool values, const char *path, Err *err) {
   c->bytes = bytes;
   c->size = size;
   bool ok = size >= 8 || err_set(err, "%s: not a valid file of weights: it has less than eight bytes", path);
   if (ok) ok = (ckpt_is_torch(c) ? ckpt_parse_torch : ckpt_parse_safetensors)(c, path, err);
-  if (ok) ok = sort_by_name(c, path, err);
+  if (ok) ok = sort_by_name(c, path, err) && (!values || verify_tensors(c, path, err));
   const char *foreign = ok || ckpt_is_torch(c) ? NULL : foreign_file(bytes, size);
   if (foreign) err_set(err, "%s: not a weights file, but %s", path, foreign);
   if (!ok) ckpt_close(c);
   return ok;
 }
 
-bool ckpt_open(Checkpoint *c, const char *path, Err *err) {
-  *c = (Checkpoint){0};
-  return map_file(c, path, err) && ckpt_parse(c, c->bytes, c->size, path, err);
+bool ckpt_parse(Checkpoint *c, const void *bytes, size_t size, const char *path, Err *err) {
+  return parse(c, bytes, size, true, path, err);
 }
+
+static bool open_file(Checkpoint *c, bool values, const char *path, Err *err) {
+  *c = (Checkpoint){0};
+  return map_file(c, path, err) && parse(c, c->bytes, c->size, values, path, err);
+}
+
+bool ckpt_open(Checkpoint *c, const char *path, Err *err) { return open_file(c, true, path, err); }
+bool ckpt_open_header(Checkpoint *c, const char *path, Err *err) { return open_file(c, false, path, err); }
 
 void ckpt_close(Checkpoint *c) {
   if (c->mapped) munmap((void *)c->bytes, c->size);

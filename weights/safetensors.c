@@ -5,8 +5,9 @@
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "weights/formats.h"
+#include "weights/verify.h"
 
-enum { PREFIX = 8, MAX_HEADER = 100 << 20 }; // the limit of the reference implementation
+enum { MAX_HEADER = 100 << 20 }; // the limit of the reference implementation
 
 // The header is parsed in place, in a NUL-terminated copy: strings are unescaped where they are.
 typedef struct Parser {
@@ -21,7 +22,7 @@ typedef struct Parser {
 
 static bool expected(Parser *p, const char *what) {
   return err_set(p->err, "%s: not a valid safetensors file: byte %zu: expected %s", p->path,
-                 PREFIX + (size_t)(p->at - p->c->header), what);
+                 CKPT_PREFIX + (size_t)(p->at - p->c->header), what);
 }
 
 static void skip_space(Parser *p) { p->at += strspn(p->at, " \t\r\n"); }
@@ -260,14 +261,15 @@ static bool check_layout(const Parser *p) {
 
 bool ckpt_parse_safetensors(Checkpoint *c, const char *path, Err *err) {
   uint64_t length = 0;
-  for (int i = 0; i < PREFIX; i++) length |= (uint64_t)c->bytes[i] << (8 * i);
-  if (length > MAX_HEADER || length > c->size - PREFIX)
+  for (int i = 0; i < CKPT_PREFIX; i++) length |= (uint64_t)c->bytes[i] << (8 * i);
+  if (length > MAX_HEADER || length > c->size - CKPT_PREFIX)
     return err_set(
         err, "%s: not a PyTorch file, and not a valid safetensors file: the header would exceed the file or 100 MiB",
         path);
+  c->data_start = CKPT_PREFIX + length;
   c->header = xmalloc(length + 1);
-  memcpy(c->header, c->bytes + PREFIX, length);
+  memcpy(c->header, c->bytes + CKPT_PREFIX, length);
   c->header[length] = 0;
-  Parser p = {.c = c, .path = path, .at = c->header, .data_size = c->size - PREFIX - length, .err = err};
-  return parse_header(&p, length) && check_layout(&p);
+  Parser p = {.c = c, .path = path, .at = c->header, .data_size = c->size - CKPT_PREFIX - length, .err = err};
+  return parse_header(&p, length) && verify_header(c, path, err) && check_layout(&p);
 }

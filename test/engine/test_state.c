@@ -5,6 +5,7 @@
 #include "models/torchvision.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
+#include "weights/verify.h"
 
 // ---- saving and loading ---------------------------------------------------------------------------------------------
 
@@ -129,6 +130,31 @@ TEST(state_metadata) {
   EXPECT(!state_continues(&c, &config, "{\"seed\":1}", nothing, NULL, &err));
   EXPECT(strstr(err.msg, "max_size = "));
   free(category);
+  ckpt_close(&c);
+  engine_close(&e);
+}
+
+static bool is_known(const char *key) {
+  for (const char *const *known = verify_keys; *known; known++)
+    if (!strcmp(*known, key)) return true;
+  return !strcmp(key, "format") || !strncmp(key, "config.", 7);
+}
+
+// By each of its keys the reader knows that a file is ours, and needs digests.
+TEST(state_is_known_by_every_key) {
+  ModelConfig config = small_config(NORM_GN, CLASSES);
+  Engine e;
+  small_engine_with(&e, &config, &small_adam);
+  RunState state = {.run = "{}", .trained_on = "[]"};
+  const char *path = small_checkpoint("keys");
+  Checkpoint c;
+  Err err;
+  state_take(&e, &state);
+  CHECK(state_write(&e, &state, &(StateFile){.path = path, .momentum = true}, &err) && ckpt_open(&c, path, &err));
+  EXPECT(c.has_digests && ckpt_find_meta(&c, "adam") && ckpt_find_meta(&c, "trained_on"));
+  EXPECT_STR(ckpt_find_meta(&c, "format"), "maskrcnn.c 2");
+  for (size_t i = 0; i < c.num_meta; i++)
+    if (!EXPECT(is_known(c.meta[i].key))) printf("    %s\n", c.meta[i].key);
   ckpt_close(&c);
   engine_close(&e);
 }

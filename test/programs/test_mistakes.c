@@ -136,6 +136,7 @@ TEST_TIER(program_mistakes_of_infer, 1) {
   // What a checkpoint holds, and one of its tensors.
   EXPECT_INT(command(&said, "%s %s", tool("inspect"), model), 0);
   EXPECT(strstr(said, "config.depth = 10\n") && strstr(said, "rpn.head.cls_logits.bias "));
+  EXPECT(strstr(said, " MB; whole: the header and all tensors match their digests\n"));
   EXPECT_INT(command(&said, "%s %s rpn.head.cls_logits.bias --json", tool("inspect"), model), 0);
   EXPECT(strstr(said, "\"shape\":[3],\"bytes\":12,") && strstr(said, "\"infinite\":0,\"nan\":0}"));
   expect_mistake("no tensor x", "%s %s x", tool("inspect"), model);
