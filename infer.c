@@ -1,6 +1,7 @@
 // infer: runs a detector or classifier on images or a data set; writes results, overlays, scores, speed.
 #include <stdlib.h>
 #include "base/interrupt.h"
+#include "base/mapped.h"
 #include "base/output.h"
 #include "base/threads.h"
 #include "engine/state.h"
@@ -57,6 +58,7 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   interrupt_by_writing();
+  mapped_guard();
   InferOptions o = infer_options(argc, argv);
   Err err;
   Job job;

@@ -1,5 +1,6 @@
 // train: trains a model, or runs one of the benchmarks.
 #include "base/interrupt.h"
+#include "base/mapped.h"
 #include "base/output.h"
 #include "base/threads.h"
 #include "page/page_draw.h"
@@ -12,6 +13,7 @@ int main(int argc, char **argv) {
   bool stopped = false;
   threads_wait_briefly(argv);
   interrupt_by_writing();
+  mapped_guard();
   TrainSpec o = train_spec(argc, argv);
   if (o.benchmark_loader)
     benchmark_loading(&o);

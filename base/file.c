@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 #include "base/lock.h"
 
 char *file_read(const char *path, size_t *size, Err *err) {
@@ -54,21 +55,6 @@ int64_t file_length(const char *path) {
 
 bool path_is_file(const char *path) { return file_length(path) >= 0; }
 
-// A name is durable only once the folder that holds it is on disk.
-static bool sync_folder_of(const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
-  int fd = open(folder, O_RDONLY);
-  free(folder);
-  if (fd < 0) return false;
-  // EINVAL: a file system that cannot sync folders, where nothing better can be had.
-  bool ok = fsync(fd) == 0 || errno == EINVAL;
-  int reason = errno;
-  close(fd);
-  errno = reason;
-  return ok;
-}
-
 bool dirs_make(const char *path, Err *err) {
   if (!*path) return err_set(err, "the folder's name is empty; is a shell variable unset?");
   char *partial = xstrdup(path);
@@ -79,7 +65,7 @@ bool dirs_make(const char *path, Err *err) {
     char separator = *end;
     *end = '\0';
     if (mkdir(partial, 0777) == 0) {
-      sync_folder_of(partial); // where that is not possible, the folder is there all the same
+      durable_sync_name(partial); // where that is not possible, the folder is there all the same
     } else {
       int reason = errno; // EEXIST is fine for a folder, so is EROFS or EACCES on one that stands already
       if (reason == EEXIST && !path_is_dir(partial))
@@ -105,22 +91,33 @@ static char *target_of(const char *path) {
 // Beside its target: rename is atomic within a file system.
 static char *temporary_of(const char *target, const char *ending) { return xasprintf("%s%s", target, ending); }
 
+static bool make_empty(int file) {
+  struct stat st;
+  return (fstat(file, &st) == 0 && st.st_size == 0) || ftruncate(file, 0) == 0;
+}
+
 // Empty, and nobody else's. On a file system without locks others are trusted to keep away.
-static FILE *open_temporary(const char *path) {
-  int file = file_lock(path, false);
+static FILE *open_temporary(const char *path, bool wait) {
+  int file = file_lock(path, wait);
   if (file < 0 && errno != EWOULDBLOCK) file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (file < 0) return NULL;
-  FILE *f = ftruncate(file, 0) == 0 ? fdopen(file, "wb") : NULL;
-  if (!f) close(file);
+  if (file >= 0 && !make_empty(file)) {
+    const bool other = durable_unsupported(FS_TRUNCATE, errno) && unlink(path) == 0;
+    const int reason = errno;
+    close(file);
+    errno = reason;
+    file = other ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+  }
+  FILE *f = file >= 0 ? fdopen(file, "wb") : NULL;
+  if (!f && file >= 0) close(file);
   return f;
 }
 
-bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err) {
+static bool begin(AtomicFile *a, const char *path, const char *ending, bool wait, Err *err) {
   struct stat st;
   bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
   *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path), .found = ending != temporary};
   if (!special) a->tmp = temporary_of(a->path, ending);
-  a->f = special ? fopen(a->path, "wb") : open_temporary(a->tmp);
+  a->f = special ? fopen(a->path, "wb") : open_temporary(a->tmp, wait);
   if (a->f) return true;
   int reason = errno;
   err_set(err, "cannot write %s: %s", path,
@@ -133,36 +130,18 @@ bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err
   return false;
 }
 
-bool file_begin(AtomicFile *a, const char *path, Err *err) { return file_begin_as(a, path, temporary, err); }
+bool file_begin(AtomicFile *a, const char *path, Err *err) { return begin(a, path, temporary, false, err); }
 
-// Some file systems have no hard links, each has a limit of them, and none of them leads into another file system.
-static bool has_no_links(int reason) {
-  return reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK || reason == EXDEV;
-}
+bool file_begin_waiting(AtomicFile *a, const char *path, Err *err) { return begin(a, path, temporary, true, err); }
 
-// As far as the reason in errno.
-static bool copy_bytes(const char *path, const char *name) {
-  static const size_t CHUNK = 1 << 20;
-  char *bytes = malloc(CHUNK);
-  FILE *from = fopen(path, "rb"), *to = fopen(name, "wb");
-  bool ok = bytes && from && to;
-  for (size_t n; ok && (n = fread(bytes, 1, CHUNK, from)) > 0;) ok = fwrite(bytes, 1, n, to) == n;
-  ok = ok && !ferror(from) && fflush(to) == 0 && fsync(fileno(to)) == 0;
-  int reason = errno;
-  if (from) fclose(from);
-  if (to) fclose(to);
-  free(bytes);
-  errno = reason;
-  return ok;
+bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err) {
+  return begin(a, path, ending, false, err);
 }
 
 bool file_link(const char *path, const char *name, Err *err) {
   char *tmp = temporary_of(name, temporary);
   unlink(tmp);
-  // A symbolic link is no file of its own: its target is what gets the name, and keeps it.
-  bool named =
-      linkat(AT_FDCWD, path, AT_FDCWD, tmp, AT_SYMLINK_FOLLOW) == 0 || (has_no_links(errno) && copy_bytes(path, tmp));
-  bool ok = named && rename(tmp, name) == 0 && sync_folder_of(name);
+  bool ok = durable_link(path, tmp) && durable_rename(tmp, name) && durable_sync_name(name);
   int reason = errno;
   unlink(tmp); // where both were names of one file already, rename has done nothing
   free(tmp);
@@ -176,13 +155,15 @@ static bool keep_previous(const AtomicFile *a) {
 }
 
 bool file_commit(AtomicFile *a, Err *err) {
-  bool ok = !ferror(a->f) && fflush(a->f) == 0 &&
-            (!a->tmp || (fsync(fileno(a->f)) == 0 && keep_previous(a) && rename(a->tmp, a->path) == 0));
+  bool ok =
+      !ferror(a->f) && fflush(a->f) == 0 &&
+      (!a->tmp || ((a->unsynced || durable_sync(fileno(a->f))) && keep_previous(a) && durable_rename(a->tmp, a->path)));
   int reason = errno;
+  const bool overwrites = !ok && a->tmp && durable_is_unsupported(FS_RENAME); // what stood there may be damaged
   if (ok && a->tmp) { // renamed while nobody else had it; what stands there from here on may be another program's
     free(a->tmp);
     a->tmp = NULL;
-    ok = sync_folder_of(a->path);
+    ok = a->unsynced || durable_sync_name(a->path);
     reason = errno;
   }
   if (fclose(a->f) != 0 && ok) {
@@ -191,7 +172,8 @@ bool file_commit(AtomicFile *a, Err *err) {
   }
   a->f = NULL;
   if (!ok) err_set(err, "cannot write %s: %s", a->path, strerror(reason));
-  (a->found ? file_keep : file_abort)(a);
+  durable_note(a->path);
+  (a->found || overwrites ? file_keep : file_abort)(a);
   errno = reason;
   return ok;
 }
@@ -210,6 +192,7 @@ void file_keep(AtomicFile *a) {
 
 void file_clean(const char *path) {
   char *target = target_of(path), *tmp = temporary_of(target, temporary);
+  durable_rename_finish(tmp, target);
   unlink(tmp);
   free(tmp);
   free(target);

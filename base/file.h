@@ -26,8 +26,10 @@ typedef struct AtomicFile {
   char *path, *tmp;     // tmp: NULL when written directly
   const char *previous; // set after file_begin: the name that file_commit gives to what stood at `path`; NULL = none
   bool found;           // file_begin_as: the temporary file is for people to find
+  bool unsynced; // set after file_begin: whole after a kill, but not after a power cut; for what can be had again
 } AtomicFile;
 bool file_begin(AtomicFile *a, const char *path, Err *err);
+bool file_begin_waiting(AtomicFile *a, const char *path, Err *err); // waits for another program that writes it
 // The same with a temporary file that is called `path` and `ending` (".tmp" is file_begin's), for people to find: a
 // file_commit that fails leaves it.
 bool file_begin_as(AtomicFile *a, const char *path, const char *ending, Err *err);

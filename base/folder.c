@@ -1,8 +1,10 @@
 #include "base/folder.h"
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/durable.h"
 #include "base/file.h"
 #include "base/lock.h"
 
@@ -37,5 +39,8 @@ bool folder_take(const char *folder, Err *err) {
   free(made);
   made = is_new && atexit(leave) == 0 ? realpath(folder, NULL) : NULL;
   made_by = getpid();
-  return folder_lock(folder, err);
+  if (!folder_lock(folder, err)) return false;
+  const bool ok = durable_try(folder) || err_set(err, "cannot write in %s: %s", folder, strerror(errno));
+  durable_note(folder);
+  return ok;
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 #include "base/lock.h"
 
 static const char partial[] = ".partial";
@@ -72,7 +73,7 @@ static char *give_number(const char *path) {
   struct stat st;
   for (int number = 1;; number++) {
     char *name = xasprintf("%s-%d", path, number);
-    if (lstat(name, &st) != 0 && rename(path, name) == 0) return name;
+    if (lstat(name, &st) != 0 && durable_rename(path, name)) return name;
     const int reason = errno;
     const bool taken = lstat(name, &st) == 0;
     free(name);

@@ -1,13 +1,14 @@
 #include "base/lock.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/output.h"
+#include "base/durable.h"
 
 enum { HOLDER = 320 }; // "process N on HOST", where a host's name has at most 255 characters
 
@@ -54,7 +55,7 @@ bool folder_lock(const char *folder, Err *err) {
   }
   int reason = errno;
   ok = reason != EWOULDBLOCK || refuse(file, folder, err);
-  if (ok) line_print(stderr, "warning: cannot lock %s (%s); do not start another run in it", folder, strerror(reason));
+  durable_unsupported(FS_LOCK, reason);
   close(file);
   return ok;
 }
@@ -82,6 +83,7 @@ int file_lock(const char *path, bool wait) {
     if (locked && file_stands_at(file, path)) return file;
     int reason = errno;
     close(file);
+    if (!locked) durable_unsupported(FS_LOCK, reason);
     errno = reason;
     if (!locked) return -1;
   }

@@ -4,8 +4,8 @@
 
 // Takes the lock of a folder, FOLDER/lock, for as long as this program lives: the system gives it back however that
 // ends, so that none is ever stale; the file, which says who took it last, stays. False when another program has it,
-// named in the message, when nothing can be written there, or when another file has that name: it stays as it is. A
-// file system without locks gets a line on stderr, and true.
+// named in the message, when nothing can be written there, or when another file has that name: it stays as it is. On a
+// file system without locks it is true, too (base/durable.h).
 bool folder_lock(const char *folder, Err *err);
 
 // Whether a program has taken the folder, this one included; true, too, where that cannot be known.

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 
 static const char title[] = "maskrcnn rendezvous 1";
 
@@ -68,7 +69,7 @@ static bool write_all(const MeetingFile *m, const char *path) {
     address_text(&m->at[i], at, sizeof at);
     fprintf(f, "%s\n", at);
   }
-  bool ok = fflush(f) == 0 && fsync(fd) == 0;
+  bool ok = fflush(f) == 0 && durable_sync(fd);
   int reason = errno;
   fclose(f);
   errno = reason;
@@ -78,7 +79,7 @@ static bool write_all(const MeetingFile *m, const char *path) {
 bool meeting_file_write(const MeetingFile *m, const char *path, Err *err) {
   if (!may_replace(path, err)) return false;
   char *temporary = xasprintf("%s.%.8s", path, m->nonce);
-  bool ok = write_all(m, temporary) && rename(temporary, path) == 0;
+  bool ok = write_all(m, temporary) && durable_rename(temporary, path);
   if (!ok) {
     err_set(err, "cannot write %s: %s", path, strerror(errno));
     unlink(temporary);

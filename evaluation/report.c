@@ -1,6 +1,5 @@
 #include "evaluation/report.h"
 #include <dirent.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,12 +193,12 @@ typedef struct PictureNames { // names of a report's files, relative to its fold
   char *truth, *found;
 } PictureNames;
 
-// Not synced to disk: the next evaluation replaces them.
 static bool write_bytes(const char *path, const Jpeg *jpeg, Err *err) {
-  FILE *f = fopen(path, "wb");
-  const bool written = f && fwrite(jpeg->bytes, 1, jpeg->size, f) == jpeg->size;
-  const bool closed = f && fclose(f) == 0;
-  return (written && closed) || err_set(err, "%s: %s", path, strerror(errno));
+  AtomicFile f;
+  if (!file_begin(&f, path, err)) return false;
+  f.unsynced = true; // the next evaluation replaces it
+  fwrite(jpeg->bytes, 1, jpeg->size, f.f);
+  return file_commit(&f, err);
 }
 
 static bool write_picture(const ReportFile *to, int i, const char *what, const Jpeg *jpeg, char **name, Err *err) {
@@ -233,7 +232,11 @@ static bool is_one_of(const PictureNames *names, int n, const char *name) {
 // Whether this is the name of a picture of the series.
 static bool is_of_series(const char *name, const char *series) {
   const char *end = strrchr(name, '-');
-  return !strncmp(name, series, strlen(series)) && end && (!strcmp(end, "-truth.jpg") || !strcmp(end, "-found.jpg"));
+  static const char *const ends[] = {"-truth.jpg", "-found.jpg", "-truth.jpg.tmp", "-found.jpg.tmp"}; // of a killed run
+  if (strncmp(name, series, strlen(series)) || !end) return false;
+  for (int i = 0; i < COUNT(ends); i++)
+    if (!strcmp(end, ends[i])) return true;
+  return false;
 }
 
 static void remove_pictures(const char *folder, const char *series, const PictureNames *but, int n) {

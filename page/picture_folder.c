@@ -1,10 +1,10 @@
 #include "page/picture_folder.h"
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
@@ -29,11 +29,13 @@ static char *address_of(const char *name) {
 }
 
 static bool write_file(const char *path, const void *bytes, size_t size, Err *err) {
-  unlink(path); // it may be a link to another file
-  FILE *f = fopen(path, "wb");
-  const bool written = f && fwrite(bytes, 1, size, f) == size;
-  const bool closed = f && fclose(f) == 0;
-  return (written && closed) || err_set(err, "%s: %s", path, strerror(errno));
+  AtomicFile f;
+  struct stat st;
+  if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) unlink(path); // its target is another's file
+  if (!file_begin(&f, path, err)) return false;
+  f.unsynced = true; // doctor makes it again
+  fwrite(bytes, 1, size, f.f);
+  return file_commit(&f, err);
 }
 
 static bool is_empty(const char *path) {

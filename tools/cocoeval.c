@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/cli.h"
 #include "base/file_set.h"
+#include "base/mapped.h"
 #include "base/output.h"
 #include "base/record.h"
 #include "data/coco/categories_match.h"
@@ -224,6 +225,7 @@ static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSu
 }
 
 int main(int argc, char **argv) {
+  mapped_guard();
   CocoevalOptions o = {OPTION_DEFAULTS(COCOEVAL_OPTIONS)};
   OPTION_TABLE(table, CocoevalOptions, COCOEVAL_OPTIONS);
   Cli cli = {

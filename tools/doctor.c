@@ -6,6 +6,7 @@
 #include "base/cli.h"
 #include "base/command.h"
 #include "base/file_set.h"
+#include "base/mapped.h"
 #include "base/output.h"
 #include "base/record.h"
 #include "base/text.h"
@@ -296,6 +297,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
 }
 
 int main(int argc, char **argv) {
+  mapped_guard();
   const DoctorOptions o = doctor_options(argc, argv);
   const Source *source = surveyed_by(o.data);
   void (*tick)(int, int) = isatty(STDERR_FILENO) ? show_progress : NULL;

@@ -76,7 +76,10 @@ static void clean_further_names(const char *folder) {
   for (struct dirent *entry; dir && (entry = readdir(dir));) {
     const char *name = entry->d_name, *end = strrchr(name, '.');
     const bool kept = begins_with(name, "checkpoint-") || begins_with(name, "best-") || begins_with(name, "best.json");
-    if (kept && end && !strcmp(end, ".tmp")) unlinkat(dirfd(dir), name, 0);
+    if (!kept || !end || strcmp(end, ".tmp")) continue;
+    char *of = xasprintf("%s/%.*s", folder, (int)(end - name), name);
+    file_clean(of);
+    free(of);
   }
   if (dir) closedir(dir);
 }

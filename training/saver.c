@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/durable.h"
 
 void saver_take(Saver *s, Engine *e, const RunState *state) {
   CHECK(!s->under_way);
@@ -35,7 +36,7 @@ static bool write_patiently(Saver *s) {
 static void *save(void *saver) {
   Saver *s = saver;
   // If the log is not on disk, retrying is useless: the system has dropped what it could not write.
-  s->ok = (s->order.log < 0 || fsync(s->order.log) == 0 || err_set(&s->err, "log.jsonl: %s", strerror(errno))) &&
+  s->ok = (s->order.log < 0 || durable_sync(s->order.log) || err_set(&s->err, "log.jsonl: %s", strerror(errno))) &&
           write_patiently(s);
   atomic_store(&s->done, true);
   return NULL;

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/foreign.h"
+#include "base/mapped.h"
 #include "weights/formats.h"
 #include "weights/verify.h"
 
@@ -64,8 +64,8 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
   }
   bool usable = S_ISREG(st.st_mode) && st.st_size > 0;
   if (usable) {
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map != MAP_FAILED) {
+    void *map = mapped_open(fd, (size_t)st.st_size, path);
+    if (map) {
       c->bytes = map;
       c->size = (size_t)st.st_size;
       c->mapped = true;
@@ -75,7 +75,7 @@ static bool map_file(Checkpoint *c, const char *path, Err *err) {
   close(fd);
   if (!usable) return err_set(err, "%s: not a valid file of weights: it is empty or not a regular file", path);
   if (!c->mapped && reason == ENOMEM) return err_memory(err, (size_t)st.st_size, path, NULL);
-  return c->mapped || err_set(err, "cannot map %s: %s", path, strerror(reason));
+  return c->mapped || err_set(err, "cannot read %s: %s", path, strerror(reason));
 }
 
 static bool parse(Checkpoint *c, const void *bytes, size_t size, bool values, const char *path, Err *err) {
@@ -103,7 +103,7 @@ bool ckpt_open(Checkpoint *c, const char *path, Err *err) { return open_file(c, 
 bool ckpt_open_header(Checkpoint *c, const char *path, Err *err) { return open_file(c, false, path, err); }
 
 void ckpt_close(Checkpoint *c) {
-  if (c->mapped) munmap((void *)c->bytes, c->size);
+  if (c->mapped) mapped_close((void *)c->bytes, c->size);
   for (size_t i = 0; i < c->num_owned; i++) free(c->owned[i]);
   free(c->owned);
   free(c->header);

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/alloc.h"
+#include "base/mapped.h"
 
 static int compare_id(const void *a, const void *b) { // of structs whose first member is their id
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -33,7 +33,7 @@ void coco_free(Coco *c) {
     free(c->categories);
   }
   if (c->map) {
-    munmap(c->map, c->map_bytes);
+    mapped_close(c->map, c->map_bytes);
   } else {
     for (int i = 0; i < c->num_images; i++) free(c->images[i].file_name);
     free(c->images);

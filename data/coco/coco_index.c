@@ -11,7 +11,8 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/lock.h"
+#include "base/file.h"
+#include "base/mapped.h"
 #include "base/parallel.h"
 #include "base/rng.h"
 
@@ -193,10 +194,10 @@ static bool map_index(Coco *c, const char *index, const char *path, const IndexS
   if (ok) {
     *c = h.coco;
     c->map_bytes = (size_t)st.st_size;
-    c->map = mmap(NULL, c->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    ok = c->map != MAP_FAILED;
+    c->map = mapped_open(fd, c->map_bytes, index);
+    ok = c->map;
     if (ok && !take_arrays(c, &h, fd)) {
-      munmap(c->map, c->map_bytes);
+      mapped_close(c->map, c->map_bytes);
       ok = false;
     }
   }
@@ -248,7 +249,8 @@ static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[ARRAYS]) 
     if (!write_at(fd, *list[i].start, list[i].bytes, at)) return false;
     at += list[i].bytes;
   }
-  return ftruncate(fd, (off_t)at) == 0; // sets the size even if the last arrays are empty
+  struct stat st; // the file has this size even if the last arrays are empty
+  return fstat(fd, &st) == 0 && ((uint64_t)st.st_size >= at || write_at(fd, "", 1, at - 1));
 }
 
 static bool write_index(int fd, const Coco *c, const IndexSource *source) {
@@ -265,7 +267,7 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
   IndexArray list[ARRAYS];
   flatten(&flat, &names, c);
   list_arrays(&flat, &names, list);
-  bool ok = ftruncate(fd, 0) == 0 && write_arrays(fd, &h, list);
+  bool ok = write_arrays(fd, &h, list);
   free(flat.images);
   free(flat.categories);
   free(names.text);
@@ -277,18 +279,23 @@ static bool write_index(int fd, const Coco *c, const IndexSource *source) {
 }
 
 // Writes the index of a data set that was just parsed, and replaces the data set's arrays by the index's. `before`: the
-// file's state when parsing began; false, with c->origin, if it must be parsed again next time. If the lock is
-// negative, `reason` is the errno of taking it.
-static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reason, const IndexSource *before) {
+// file's state when parsing began; false, with c->origin, if it must be parsed again next time. If `out`
+// could not be begun, `why` says why.
+static bool keep(Coco *c, const char *index, AtomicFile *out, Err *why, const IndexSource *before) {
   IndexSource now;
   if (!source_of(c->path, &now) || !same_source(before, &now) || !source_settled(&now)) {
     c->origin = xasprintf("parsed; not cached, because the file was just written");
     return false;
   }
   unlink(index); // it is outdated; replacing an existing file would also make file systems flush the new one at once
-  if (lock >= 0) reason = write_index(lock, c, before) && rename(tmp, index) == 0 ? 0 : errno;
-  if (reason != 0) {
-    c->origin = xasprintf("parsed; cannot write %s: %s", index, strerror(reason));
+  bool ok = out->f;
+  if (ok) {
+    out->unsynced = true; // its checksums tell whether it is whole
+    ok = write_index(fileno(out->f), c, before) || err_set(why, "cannot write %s: %s", index, strerror(errno));
+  }
+  if (ok) ok = file_commit(out, why);
+  if (!ok) {
+    c->origin = xasprintf("parsed; %s", why->msg);
     return false;
   }
   Coco mapped;
@@ -301,25 +308,22 @@ static bool keep(Coco *c, const char *index, const char *tmp, int lock, int reas
 
 // Parses the file unless another process does so meanwhile.
 static bool parse(Coco *c, const char *path, const char *index, Err *err) {
-  char *tmp = xasprintf("%s.tmp", index);
-  int lock = file_lock(tmp, true), reason = lock < 0 ? errno : 0;
+  AtomicFile out;
+  Err why;
+  const bool begun = file_begin_waiting(&out, index, &why);
   IndexSource source = {0};
   bool ok = true;
   double start = now_seconds();
-  if (source_of(path, &source) && lock >= 0 && map_index(c, index, path, &source)) {
+  if (source_of(path, &source) && begun && map_index(c, index, path, &source)) {
     c->origin = xasprintf("from %s, which another process wrote", name_of(index));
   } else {
     ok = coco_load(c, path, err);
     double seconds = now_seconds() - start;
-    if (ok && keep(c, index, tmp, lock, reason, &source))
+    if (ok && keep(c, index, &out, &why, &source))
       c->origin = xasprintf("parsed in %.2f s, cached in %.2f s as %s", seconds, now_seconds() - start - seconds,
                             name_of(index));
   }
-  if (lock >= 0) {
-    if (file_stands_at(lock, tmp)) unlink(tmp); // it was not renamed, so it is incomplete
-    close(lock);
-  }
-  free(tmp);
+  if (out.f) file_abort(&out); // it was not needed, or is incomplete
   return ok;
 }
 

@@ -6,22 +6,19 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/digest.h"
+#include "base/mapped.h"
 
 // Maps a regular file, which saves a copy; pipes and files that cannot be mapped are read.
 static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat st;
   if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map != MAP_FAILED) {
-      r->text = map;
-      r->map_bytes = *size = (size_t)st.st_size;
-    }
+    r->text = mapped_open(fd, (size_t)st.st_size, path);
+    if (r->text) r->map_bytes = *size = (size_t)st.st_size;
   }
   if (fd >= 0) close(fd);
   if (!r->text) r->text = file_read(path, size, err);
@@ -40,7 +37,7 @@ bool coco_read_open(CocoReader *r, const char *path, Err *err) {
 void coco_read_close(CocoReader *r) {
   json_close(&r->json);
   if (r->map_bytes > 0)
-    munmap(r->text, r->map_bytes);
+    mapped_close(r->text, r->map_bytes);
   else
     free(r->text);
   free(r->scores);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 #include "data/images/png.h"
 
 // ---- names --------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
   unlink(tmp); // left by a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, PNG_SMALL, signed_by, err);
-  if (ok && rename(tmp, o->path[i]) != 0) ok = err_set(err, "cannot write %s: %s", o->path[i], strerror(errno));
+  if (ok && !durable_rename(tmp, o->path[i])) ok = err_set(err, "cannot write %s: %s", o->path[i], strerror(errno));
   const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 #include "base/file.h"
 
 bool pictures_open(Pictures *p, const char *folder, const char *type, int rank, Err *err) {
@@ -48,7 +49,7 @@ static bool replace(const Pictures *p, const char *path, const PngPixels *pixels
   char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank);
   unlink(tmp); // left by a killed run, or a link
   bool ok = png_write_pixels(tmp, pixels, level, p->type, err);
-  if (ok && rename(tmp, path) != 0) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
+  if (ok && !durable_rename(tmp, path)) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
   const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);
