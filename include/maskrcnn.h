@@ -8,7 +8,7 @@
 // Threads: any call may come from any thread, for one handle from several at a time. Each handle has one thread of its
 // own that computes, so that no call changes what belongs to the caller's: CUDA's current device, the locale, signal
 // masks, OpenMP's settings; a call that hands over photographs copies them by up to four threads, which end with it.
-// Handles share nothing. A handle does not survive a fork: open it in the child.
+// Handles share nothing. A handle does not survive a fork: in the child its calls return MASKRCNN_DEAD; open one there.
 //
 // Failures: every call returns a status and leaves one line that says what, where and what to do. The library never
 // prints, exits or handles signals.
@@ -140,7 +140,7 @@ MASKRCNN_API const maskrcnn_description *maskrcnn_describe(const maskrcnn *handl
 typedef struct maskrcnn_image {
   const uint8_t *rgb; // row y begins at rgb + y · pitch and has `width` pixels of three bytes: red, green, blue
   int width, height;
-  int64_t pitch; // bytes from row to row; 0: 3 · width
+  int64_t pitch; // bytes from row to row; 0: 3 · width; all rows span at most 1 TiB
 } maskrcnn_image;
 
 // Since 1.3. Makes bytes of 16-bit samples as training did: from range_low to range_high of maskrcnn_description in 256

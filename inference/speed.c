@@ -42,16 +42,17 @@ void speed_print(Speed *s, int batch, int under_way) {
   static const int percent[] = {50, 90, 95, 99};
   if (s->first == 0) return;
   print_rate(s);
+  if (s->n == 0) {
+    if (s->images > s->images_first)
+      printf("latency: no batches remain after warm-up: give more images or a smaller --batch\n");
+    return;
+  }
   printf("latency of %d batches of %d", s->n, batch);
   if (s->ranks > 1) printf(" on %d ranks", s->ranks);
   printf(", from decoded images to %s", s->results);
   if (under_way > 1) printf(", %d in flight", under_way);
   printf("\n  without %d warm-up batches, the first %d of each shape%s\n", s->left_out, WARM_UP,
          s->ranks > 1 ? " and rank" : "");
-  if (s->n == 0) {
-    printf("  no batches remain after warm-up: give more images or a smaller --batch\n");
-    return;
-  }
   const Latency all = latency_summary(s->ms, s->n); // sorts s->ms
   printf("  %-10s %12s\n", "", "ms");
   printf("  %-10s %12.2f\n", "average", all.mean);

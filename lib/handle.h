@@ -24,6 +24,7 @@ typedef struct Inspection { // of lib/inspect.h
 enum { MESSAGE = 2048 };
 
 struct maskrcnn {
+  pid_t owner; // the process that opened it; in a child of it there is no thread, and locks may be held for good
   pthread_t thread;
   pthread_mutex_t submitting; // of who copies images; taken before `lock`
   pthread_mutex_t lock;       // of what follows
@@ -51,6 +52,7 @@ struct maskrcnn {
   char message[MESSAGE];
 };
 
+bool handle_is_inherited(const maskrcnn *h); // by a child: nothing else of it may be used
 // Says why a call fails, and returns the status.
 maskrcnn_status handle_fail(maskrcnn *h, maskrcnn_status status, const char *fmt, ...) PRINTF_LIKE(3, 4);
 // OK, or DEAD with why. With the lock held.

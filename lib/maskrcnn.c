@@ -3,6 +3,7 @@
 #include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/machine.h"
 #include "data/images/sample_range.h"
 #include "lib/handle.h"
@@ -49,8 +50,12 @@ void handle_ask(maskrcnn *h) {
   pthread_cond_signal(&h->work);
 }
 
+bool handle_is_inherited(const maskrcnn *h) { return h->owner != getpid(); }
+
 const char *maskrcnn_message(maskrcnn *h) {
   static _Thread_local char text[MESSAGE];
+  if (h && handle_is_inherited(h))
+    return "the handle was opened before a fork, by the parent process: open one in this process";
   if (!h) return "handle is NULL: create one with maskrcnn_open";
   pthread_mutex_lock(&h->saying);
   memcpy(text, h->message, sizeof text);
@@ -72,6 +77,7 @@ static void handle_free(maskrcnn *h) {
 static maskrcnn *handle_new(void) {
   maskrcnn *h = calloc(1, sizeof *h);
   if (!h) return NULL;
+  h->owner = getpid();
   pthread_mutex_init(&h->submitting, NULL);
   pthread_mutex_init(&h->lock, NULL);
   pthread_mutex_init(&h->saying, NULL);
@@ -126,7 +132,7 @@ static void submission_free(Submission *s) {
 }
 
 void maskrcnn_close(maskrcnn *h) {
-  if (!h) return;
+  if (!h || handle_is_inherited(h)) return;
   worker_end(h);
   for (Submission *s = h->first, *next; s; s = next) {
     next = s->next;
@@ -205,6 +211,7 @@ static maskrcnn_status stage_all(maskrcnn *h, Submission *s, const maskrcnn_imag
 static maskrcnn_status run(maskrcnn *h, const maskrcnn_image *images, int n, maskrcnn_results **results) {
   if (results) *results = NULL;
   if (!h) return MASKRCNN_BAD_ARGUMENT;
+  if (handle_is_inherited(h)) return MASKRCNN_DEAD;
   if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it must point to results");
   maskrcnn_status status = check(h, images, n);
   if (status) return status;
@@ -227,6 +234,7 @@ maskrcnn_status maskrcnn_run(maskrcnn *h, const maskrcnn_image *images, int n, m
 
 static maskrcnn_status submit(maskrcnn *h, const maskrcnn_image *images, int n, uint64_t tag) {
   if (!h) return MASKRCNN_BAD_ARGUMENT;
+  if (handle_is_inherited(h)) return MASKRCNN_DEAD;
   maskrcnn_status status = check(h, images, n);
   if (status) return status;
   if (n > h->opened.about.queue)
@@ -263,6 +271,7 @@ static Submission *take(maskrcnn *h, bool wait, maskrcnn_status *status) {
 maskrcnn_status maskrcnn_next(maskrcnn *h, int wait, maskrcnn_results **results) {
   if (results) *results = NULL;
   if (!h) return MASKRCNN_BAD_ARGUMENT;
+  if (handle_is_inherited(h)) return MASKRCNN_DEAD;
   if (!results) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "results is NULL: it must point to results");
   maskrcnn_status status;
   pthread_mutex_lock(&h->lock);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "data/coco/rle.h"
+#include "lib/opened.h"
 
 typedef struct ResultSet {
   maskrcnn_results all; // first, so that its address is the set's
@@ -214,7 +215,9 @@ size_t maskrcnn_mask_string(const maskrcnn_rle *mask, char *text, size_t room) {
 }
 
 maskrcnn_status maskrcnn_mask_bitmap(const maskrcnn_rle *mask, uint8_t *bytes, int64_t pitch) {
-  if (!mask_usable(mask) || !bytes || pitch < 0 || (pitch && pitch < mask->width)) return MASKRCNN_BAD_ARGUMENT;
+  if (!mask_usable(mask) || !bytes || pitch < 0 || (pitch && pitch < mask->width) ||
+      pitch > MAX_SPAN_BYTES / MAX(mask->height, 1))
+    return MASKRCNN_BAD_ARGUMENT;
   if (!pitch) pitch = mask->width;
   int x = 0, y = 0;
   for (int i = 0; i < mask->num_counts; i++)
