@@ -59,6 +59,7 @@ int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   interrupt_by_writing();
   mapped_guard();
+  threads_limit();
   InferOptions o = infer_options(argc, argv);
   Err err;
   Job job;

@@ -14,6 +14,7 @@ int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   interrupt_by_writing();
   mapped_guard();
+  threads_limit();
   TrainSpec o = train_spec(argc, argv);
   if (o.benchmark_loader)
     benchmark_loading(&o);

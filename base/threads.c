@@ -1,6 +1,8 @@
 #include "base/threads.h"
+#include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/parallel.h"
 
 void threads_wait_briefly(char **argv) {
   static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
@@ -14,4 +16,9 @@ void threads_wait_briefly(char **argv) {
   if (length <= 0) return; // no /proc: the run goes on as it is
   self[length] = '\0';
   execv(self, argv);
+}
+
+void threads_limit(void) {
+  const int usual = omp_get_max_threads(), startable = parallel_startable(usual);
+  if (startable < usual) omp_set_num_threads(startable);
 }

@@ -6,3 +6,6 @@
 // thread it waits for: measured on two busy cores, 8 images/s against 72. The runtimes read their settings before
 // main(), so the program sets them and starts itself again, once. Nothing happens where the user has chosen.
 void threads_wait_briefly(char **argv);
+// Lets OpenMP use no more threads than the system starts (ulimit -u, a container's pids): it would end the program
+// without saying why.
+void threads_limit(void);

@@ -14,6 +14,7 @@
 #include "base/mapped.h"
 #include "base/output.h"
 #include "base/record.h"
+#include "base/threads.h"
 #include "data/coco/categories_match.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
@@ -226,6 +227,7 @@ static void print_summary(const CocoevalOptions *o, const Coco *gt, const EvalSu
 
 int main(int argc, char **argv) {
   mapped_guard();
+  threads_limit();
   CocoevalOptions o = {OPTION_DEFAULTS(COCOEVAL_OPTIONS)};
   OPTION_TABLE(table, CocoevalOptions, COCOEVAL_OPTIONS);
   Cli cli = {

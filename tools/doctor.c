@@ -10,6 +10,7 @@
 #include "base/output.h"
 #include "base/record.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "data/batches/source.h"
 #include "data/survey/checkup.h"
 #include "models/model.h"
@@ -298,6 +299,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
 
 int main(int argc, char **argv) {
   mapped_guard();
+  threads_limit();
   const DoctorOptions o = doctor_options(argc, argv);
   const Source *source = surveyed_by(o.data);
   void (*tick)(int, int) = isatty(STDERR_FILENO) ? show_progress : NULL;
