@@ -197,3 +197,16 @@ void file_clean(const char *path) {
   free(tmp);
   free(target);
 }
+
+char *file_set_aside(const char *path) {
+  struct stat st;
+  for (int number = 1;; number++) {
+    char *name = xasprintf("%s-%d", path, number);
+    if (lstat(name, &st) != 0 && durable_rename(path, name)) return name;
+    const int reason = errno;
+    const bool taken = lstat(name, &st) == 0;
+    free(name);
+    errno = reason;
+    if (!taken) return NULL;
+  }
+}

@@ -41,6 +41,9 @@ void file_clean(const char *path); // nobody may be writing there
 // where that is not possible), in place of what has that name, whole at any moment and durable; file_clean(name) after
 // a kill. False with the reason in errno, too.
 bool file_link(const char *path, const char *name, Err *err);
+// Renames a file that nobody is writing to the first of PATH-1, PATH-2, … that is free, and returns that name,
+// malloc'ed. NULL, with the reason in errno, when it cannot be renamed.
+char *file_set_aside(const char *path);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/durable.h"
 #include "base/lock.h"
 
 static const char partial[] = ".partial";
@@ -67,21 +66,6 @@ static int64_t size_of(const char *path) {
   return lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (int64_t)st.st_size : 0;
 }
 
-// The first name that is free, for a file that is nobody's; malloc'ed. NULL, with the reason in errno, when it cannot
-// have one.
-static char *give_number(const char *path) {
-  struct stat st;
-  for (int number = 1;; number++) {
-    char *name = xasprintf("%s-%d", path, number);
-    if (lstat(name, &st) != 0 && durable_rename(path, name)) return name;
-    const int reason = errno;
-    const bool taken = lstat(name, &st) == 0;
-    free(name);
-    errno = reason;
-    if (!taken) return NULL;
-  }
-}
-
 // What stands at FILE.partial is kept unless another program is writing it, who keeps it himself.
 static bool keep_before(GrowingFile *g, const char *path, Err *err) {
   char *target = realpath(path, NULL), *left = xasprintf("%s%s", target ? target : path, partial);
@@ -89,7 +73,7 @@ static bool keep_before(GrowingFile *g, const char *path, Err *err) {
   bool ok = true;
   if (size_of(left) > (int64_t)(strlen(g->opening) + strlen(g->closing))) {
     const int file = file_lock(left, false);
-    if (file >= 0 || errno != EWOULDBLOCK) ok = (g->kept = give_number(left));
+    if (file >= 0 || errno != EWOULDBLOCK) ok = (g->kept = file_set_aside(left));
     const int reason = errno;
     if (file >= 0) close(file);
     if (!ok)

@@ -6,39 +6,15 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log_kept.h"
 #include "base/output.h"
 
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10, SHORTEST_SECONDS = 0.1;
-
-// The part of the log to keep: whole lines up to the first record of a later step; and the last step there with an
-// "eval" record. False when the file is there and cannot be read to its end: what is cut off must be known to be later.
-static bool measure_kept(Log *log, const char *path, int64_t resume) {
-  FILE *f = fopen(path, "r");
-  if (!f) return errno == ENOENT;
-  char *line = NULL;
-  size_t cap = 0;
-  ssize_t n;
-  bool later = false;
-  while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
-    int64_t step;
-    char type[8] = "";
-    int found = sscanf(line, "{\"step\":%" SCNd64 ",\"kind\":\"%7[a-z]\"", &step, type);
-    later = found >= 1 && step > resume;
-    if (later) break;
-    if (strcmp(type, "eval") == 0) log->evaluated = step;
-    log->length += n;
-  }
-  free(line);
-  bool ok = later || feof(f);
-  int reason = errno;
-  fclose(f);
-  errno = reason;
-  return ok;
-}
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
   *log = (Log){.people = stderr,
@@ -49,17 +25,31 @@ bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
                .file = -1};
   if (!dir) return true;
   if (!dirs_make(dir, err)) return false;
-  char *path = xasprintf("%s/log.jsonl", dir);
-  bool ok = resume < 0 || measure_kept(log, path, resume);
-  if (ok) log->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  ok = ok && log->file >= 0 && ftruncate(log->file, log->length) == 0;
-  if (!ok) {
-    err_set(err, "cannot write %s: %s", path, strerror(errno));
-    if (log->file >= 0) close(log->file);
-    log->file = -1;
+  log->path = xasprintf("%s/log.jsonl", dir);
+  if (!log_keep(log->path, resume, &log->evaluated, err)) return false;
+  struct stat st;
+  log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (log->file < 0 || fstat(log->file, &st) != 0)
+    return err_set(err, "cannot write %s: %s", log->path, strerror(errno));
+  log->length = st.st_size;
+  return true;
+}
+
+static bool copy_to(FILE *f, int file, int64_t bytes) {
+  char part[1 << 16];
+  for (int64_t at = 0; at < bytes;) {
+    const ssize_t n = pread(file, part, (size_t)MIN(bytes - at, (int64_t)sizeof part), at);
+    if (n <= 0 || fwrite(part, 1, (size_t)n, f) != (size_t)n) return false;
+    at += n;
   }
-  free(path);
-  return ok;
+  return true;
+}
+
+static bool folder_stands(const char *path) {
+  char *folder = xasprintf("%.*s", (int)(strrchr(path, '/') - path), path);
+  const bool stands = path_is_dir(folder);
+  free(folder);
+  return stands;
 }
 
 static void end_line(Log *log) {
@@ -78,21 +68,65 @@ static void lines_move(Lines *to, Lines *from) {
   from->bytes = 0;
 }
 
+// Another program (an editor, logrotate) has put another file in the log's place, or has moved the log away: the log is
+// written there again, and the other file is kept under another name.
+static bool restore(Log *log) {
+  Err err;
+  char *other = NULL;
+  if (path_is_file(log->path) && !(other = file_set_aside(log->path))) return false;
+  AtomicFile f;
+  bool ok = file_begin(&f, log->path, &err) && copy_to(f.f, log->file, log->length);
+  const int now = ok ? dup(fileno(f.f)) : -1;
+  ok = ok && file_commit(&f, &err) && dup2(now, log->file) >= 0;
+  const int reason = errno;
+  if (f.f) file_abort(&f);
+  if (now >= 0) close(now);
+  if (ok && other) log_note(log, "%s was replaced by another program; its file is now %s", log->path, other);
+  if (ok && !other) log_note(log, "%s was moved or removed by another program; written again", log->path);
+  free(other);
+  errno = reason;
+  return ok;
+}
+
+// Another program has cut the log short, or has added to it: what is there stays.
+static bool go_on_behind(Log *log, int64_t size) {
+  char last = '\n';
+  if (size > 0 && pread(log->file, &last, 1, size - 1) != 1) return false;
+  log_note(log, "%s was %s by another program; going on behind its last line", log->path,
+           size < log->length ? "cut short" : "added to");
+  log->length = size;
+  if (last != '\n' && pwrite(log->file, "\n", 1, log->length) == 1) log->length++;
+  return true;
+}
+
+// What other programs do to the log is noticed, and no record that was written is lost by it. Where the whole folder has
+// gone, the log has gone with it, and is still written.
+static bool is_ours(Log *log) {
+  struct stat ours, there;
+  if (!log->path || fstat(log->file, &ours) != 0) return true;
+  const bool stands = stat(log->path, &there) == 0;
+  if (stands ? there.st_ino != ours.st_ino || there.st_dev != ours.st_dev : errno == ENOENT && folder_stands(log->path))
+    return restore(log);
+  return ours.st_size == log->length || log->is_torn || go_on_behind(log, ours.st_size);
+}
+
 // All or nothing: what a write that failed has left is cut off, and the next try begins at the same place.
 static bool write_lines(Log *log) {
   const Lines *lines = &log->unwritten;
+  if (lines->bytes && !is_ours(log)) return false;
   for (size_t done = 0; done < lines->bytes;) {
     ssize_t n = pwrite(log->file, lines->text + done, lines->bytes - done, log->length + (off_t)done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
       int reason = n < 0 ? errno : ENOSPC;
-      if (ftruncate(log->file, log->length) != 0) reason = errno;
+      log->is_torn = ftruncate(log->file, log->length) != 0; // the next try writes over it
       errno = reason;
       return false;
     }
     done += (size_t)n;
   }
   log->length += (int64_t)lines->bytes;
+  if (log->is_torn) log->is_torn = ftruncate(log->file, log->length) != 0;
   log->unwritten.bytes = 0;
   return true;
 }
@@ -115,6 +149,8 @@ bool log_close(Log *log, Err *err) {
     if (close(log->file) != 0 && ok) ok = err_set(err, "log.jsonl: %s", strerror(errno));
     log->file = -1;
   }
+  free(log->path);
+  log->path = NULL;
   free(log->held.text);
   free(log->unwritten.text);
   log->held = log->unwritten = (Lines){0};

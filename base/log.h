@@ -23,7 +23,9 @@ typedef struct Log {
   FILE *people;                               // stderr
   bool terminal;                              // it is one: a single line is kept up to date
   int file;                                   // log.jsonl, for reading its state and fsync; -1: no records are kept
+  char *path;                                 // its name; NULL: no records are kept
   int64_t length;                             // of the records in it, in bytes
+  bool is_torn;                               // bytes of a write that failed could not be cut off
   Record record;
   bool line_open;       // the terminal shows a progress line that has no newline yet
   double opened;        // now_seconds() at log_open
@@ -37,8 +39,9 @@ typedef struct Log {
   Lines unwritten; // wait until they can be written
 } Log;
 
-// Opens DIR/log.jsonl, which must not be open elsewhere, and keeps those of its records that belong to steps ≤ resume;
-// a last line that a crash cut short goes too. A fresh run passes resume = -1: nothing is kept. dir NULL: no records
+// Opens DIR/log.jsonl, which must not be open elsewhere, and keeps those of its records that belong to steps ≤ resume, as
+// log_keep of base/log_kept.h does. If another program replaces, moves, cuts or extends it later, that is said, and no
+// record that it left is lost. A fresh run passes resume = -1: nothing is kept. dir NULL: no records
 // (ranks other than the first). Write what belongs to a step before the checkpoint of that step, and it is kept.
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err);
 // Whether all records that are not held back are in the file, and tries again to write those that are not; false with

@@ -291,6 +291,89 @@ TEST(log_keeps_what_cannot_be_written) {
   free(dir);
 }
 
+static void write_text(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+// An editor, logrotate and the like: no record is lost by it, nor what they put there.
+TEST(log_survives_other_programs) {
+  static const char one[] = "{\"step\":1,\"kind\":\"train\"}\n", two[] = "{\"step\":2,\"kind\":\"train\"}\n";
+  enum { REPLACED, MOVED, CUT, ADDED, ADDED_HALF, WAYS };
+  static const char *const said[] = {"was replaced by another program; its file is now ", "was moved or removed by",
+                                     "was cut short by another program", "was added to by another program",
+                                     "was added to by another program"};
+  for (int way = 0; way < WAYS; way++) {
+    Err err;
+    Log log;
+    char *dir = xasprintf("%s/log_other_%d", test_tmp(), way), *path = xasprintf("%s/log.jsonl", dir);
+    char *other = xasprintf("%s-other", path), *aside = xasprintf("%s-1", path), *people = NULL, *want = NULL;
+    size_t size;
+    CHECK(log_open(&log, dir, -1, &err));
+    log.people = open_memstream(&people, &size);
+    commit(&log, 1, "train");
+    const int file = log.file;
+    if (way == REPLACED) {
+      write_text(other, "edited\n");
+      CHECK(!rename(other, path));
+    }
+    if (way == MOVED) CHECK(!rename(path, other));
+    if (way == CUT) CHECK(!truncate(path, 0));
+    if (way >= ADDED) {
+      FILE *f = fopen(path, "a");
+      CHECK(f && fputs(way == ADDED ? "added\n" : "half", f) >= 0 && fclose(f) == 0);
+    }
+    commit(&log, 2, "train");
+    commit(&log, 3, "train");
+    EXPECT(log.file == file); // a checkpoint's writer may have its number
+    fclose(log.people);
+    log.people = stderr;
+    EXPECT(log_close(&log, &err));
+    char *at = strstr(people, said[way]);
+    EXPECT(at && !strstr(at + 1, said[way])); // once
+    static const char *const between[] = {one, one, "", NULL, NULL};
+    const char *first = way < ADDED ? between[way] : one;
+    want = xasprintf("%s%s%s%s", first,
+                     way < ADDED    ? ""
+                     : way == ADDED ? "added\n"
+                                    : "half\n",
+                     two, "{\"step\":3,\"kind\":\"train\"}\n");
+    char *text = read_log(dir), *kept = way == REPLACED ? file_read(aside, &size, NULL) : NULL;
+    EXPECT_STR(text, want);
+    if (way == REPLACED) EXPECT_STR(kept, "edited\n");
+    char *all[] = {dir, path, other, aside, people, want, text, kept};
+    for (int i = 0; i < COUNT(all); i++) free(all[i]);
+  }
+}
+
+// Lines that are no records, or whose step is too large, do not take those behind them along.
+TEST(log_sets_aside_what_is_damaged) {
+  Err err;
+  Log log;
+  char *dir = scratch("damaged"), *said_path = xasprintf("%s/log_damaged_said", test_tmp());
+  char *aside = xasprintf("%s/log-set-aside.jsonl", dir);
+  size_t size;
+  write_log(dir, "{\"step\":1,\"kind\":\"train\"}\n{\"step\":2,\"ki\n{\"step\":900,\"kind\":\"train\"}\n"
+                 "{\"step\":4,\"kind\":\"eval\"}\n{\"step\":5,\"kind\":\"train\"}\n{\"step\":6,\"kind\":\"tr");
+  for (int again = 0; again < 2; again++) {
+    int kept = quiet_begin(said_path);
+    EXPECT(log_open(&log, dir, 4, &err));
+    quiet_end(kept);
+    EXPECT_INT(log.evaluated, 4);
+    EXPECT(log_close(&log, &err));
+    char *text = read_log(dir), *moved = file_read(aside, &size, NULL), *said = file_read(said_path, &size, NULL);
+    EXPECT_STR(text, "{\"step\":1,\"kind\":\"train\"}\n{\"step\":4,\"kind\":\"eval\"}\n");
+    EXPECT_STR(moved, "{\"step\":2,\"ki\n{\"step\":900,\"kind\":\"train\"}\n");
+    EXPECT(again ? !*said : strstr(said, "log.jsonl: 2 lines were damaged") != NULL);
+    free(text);
+    free(moved);
+    free(said);
+  }
+  free(aside);
+  free(said_path);
+  free(dir);
+}
+
 TEST(log_reports_what_cannot_be_written) {
   Err err;
   Log log;

@@ -1,0 +1,110 @@
+#include "base/log_kept.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/output.h"
+
+typedef enum LineType { LINE_KEPT, LINE_LATER, LINE_BROKEN } LineType;
+
+typedef struct Line {
+  const char *text;
+  size_t bytes; // with its newline
+  LineType type;
+} Line;
+
+typedef struct LogLines {
+  Line *line;
+  size_t n, cap, kept; // kept: the lines up to the last one that is kept
+} LogLines;
+
+// {"step":STEP,"kind":KIND, …}
+static LineType type_of(const char *path, const char *text, size_t bytes, int64_t resume, int64_t *evaluated) {
+  Json j;
+  int64_t step = -1;
+  bool is_eval = false;
+  json_open(&j, path, text, bytes);
+  const char *key = json_begin_object(&j) ? json_key(&j) : NULL;
+  const bool begins = key && !strcmp(key, "step");
+  if (begins) step = json_int(&j);
+  while ((key = json_key(&j)))
+    if (!strcmp(key, "kind") && json_peek(&j) == JSON_STRING)
+      is_eval = !strcmp(json_string(&j, NULL), "eval");
+    else
+      json_skip(&j);
+  const bool whole = json_done(&j) && begins;
+  json_close(&j);
+  if (!whole) return LINE_BROKEN;
+  if (step > resume) return LINE_LATER;
+  if (is_eval) *evaluated = step;
+  return LINE_KEPT;
+}
+
+static void split(LogLines *l, const char *path, const char *text, size_t size, int64_t resume, int64_t *evaluated) {
+  for (const char *at = text, *end; (end = memchr(at, '\n', (size_t)(text + size - at))); at = end + 1) {
+    array_reserve((void **)&l->line, &l->cap, l->n + 1, sizeof *l->line);
+    const LineType type = type_of(path, at, (size_t)(end - at), resume, evaluated);
+    l->line[l->n++] = (Line){at, (size_t)(end + 1 - at), type};
+    if (type == LINE_KEPT) l->kept = l->n;
+  }
+}
+
+// Of lines that are not kept: what is not merely of later steps at the end.
+static bool is_set_aside(const LogLines *l, size_t i) {
+  return l->line[i].type == LINE_BROKEN || (l->line[i].type == LINE_LATER && i < l->kept);
+}
+
+static bool write_kept(const LogLines *l, const char *path, Err *err) {
+  AtomicFile f;
+  if (!file_begin(&f, path, err)) return false;
+  for (size_t i = 0; i < l->n; i++)
+    if (l->line[i].type == LINE_KEPT) fwrite(l->line[i].text, 1, l->line[i].bytes, f.f);
+  return file_commit(&f, err);
+}
+
+// Behind what was set aside before.
+static bool set_aside(const LogLines *l, const char *path, Err *err) {
+  AtomicFile f;
+  size_t size = 0;
+  char *before = path_is_file(path) ? file_read(path, &size, err) : NULL;
+  bool ok = (before || !path_is_file(path)) && file_begin(&f, path, err);
+  if (ok) {
+    if (before) fwrite(before, 1, size, f.f);
+    for (size_t i = 0; i < l->n; i++)
+      if (is_set_aside(l, i)) fwrite(l->line[i].text, 1, l->line[i].bytes, f.f);
+    ok = file_commit(&f, err);
+  }
+  free(before);
+  return ok;
+}
+
+static char *beside(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return xasprintf("%.*s%s", (int)(slash ? slash + 1 - path : 0), path, "log-set-aside.jsonl");
+}
+
+bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
+  LogLines l = {0};
+  size_t size = 0, left = 0, aside = 0;
+  *evaluated = -1;
+  if (!path_is_file(path)) return true;
+  if (resume < 0) return write_kept(&l, path, err);
+  char *text = file_read(path, &size, err);
+  if (!text) return false;
+  split(&l, path, text, size, resume, evaluated);
+  for (size_t i = 0; i < l.n; i++) {
+    if (l.line[i].type == LINE_KEPT) left += l.line[i].bytes;
+    if (is_set_aside(&l, i)) aside++;
+  }
+  char *other = beside(path);
+  bool ok = !aside || set_aside(&l, other, err);
+  if (ok && left != size) ok = write_kept(&l, path, err);
+  if (ok && aside)
+    line_print(stderr, "note: %s: %zu line%s damaged or had a step that is too large; moved to %s", path, aside,
+               aside == 1 ? " was" : "s were", other);
+  free(other);
+  free(l.line);
+  free(text);
+  return ok;
+}
