@@ -6,7 +6,9 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "base/record.h"
+#include "training/numbered.h"
 
 static int best_count(const Best *b) {
   int n = 0;
@@ -50,6 +52,7 @@ static void take_values(Best *b, const double *value, int64_t step) {
     defined = true;
     if (value[k] <= b->of[k].value) continue;
     b->of[k].value = value[k];
+    b->of[k].at = step;
     gain = true;
   }
   if (gain)
@@ -116,12 +119,28 @@ static void read_file(Best *b, Json *j) {
   }
 }
 
-// If a file of the best is missing, the next evaluation writes it, whatever its score.
-static void forget_lost(Best *b) {
+// The value of the evaluation after `step` in the log; -DBL_MAX: there is none, or on another set.
+static double logged(const Best *b, const Curve *curve, int k, int64_t step) {
+  const Curve *set = &curve[best_count(b)];
+  int at = 0;
+  const int64_t of = (int64_t)value_at(set, &at, (double)step);
+  if (b->set.set && of && of != b->set.set) return -DBL_MAX;
+  for (int i = 0; i < curve[k].n; i++)
+    if (curve[k].x[i] == (double)step && is_defined(curve[k].y[i])) return curve[k].y[i];
+  return -DBL_MAX;
+}
+
+// The weights themselves say of which step they are. If a file is missing, the next evaluation writes it.
+static void compare_with_files(Best *b, const Curve *curve) {
   for (int k = 0; k < best_count(b); k++) {
     char *path = file_of(b, k);
-    if (!path_is_file(path)) b->of[k].kept = -DBL_MAX;
+    const int64_t step = checkpoint_step(path);
+    const bool told = b->of[k].kept > -DBL_MAX;
     free(path);
+    if (told && step == b->of[k].step) continue;
+    b->of[k].kept = step < 0 ? -DBL_MAX : logged(b, curve, k, step);
+    b->of[k].step = step;
+    b->is_changed |= told || b->of[k].kept > -DBL_MAX;
   }
 }
 
@@ -132,17 +151,49 @@ bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_lo
   char *path = xasprintf("%s/best.json", folder);
   size_t size;
   char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
-  bool ok = text || !path_is_file(path);
+  const bool ok = text || !path_is_file(path);
   if (text) {
     Json j;
     json_open(&j, path, text, size);
     read_file(b, &j);
-    ok = json_done(&j) || err_set(err, "%s", j.err.msg);
+    if (!json_done(&j)) {
+      line_print(stderr, "note: %s is damaged; made again from the log and the weights beside it", path);
+      for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].kept = -DBL_MAX;
+      b->is_changed = true;
+    }
     json_close(&j);
   }
-  forget_lost(b);
+  compare_with_files(b, of_log);
   free(text);
   free(path);
+  return ok;
+}
+
+// ---- what a kill left undone ------------------------------------------------------------------------------------
+
+static bool is_behind(const Best *b, int k) { return b->of[k].value > b->of[k].kept; }
+
+int64_t best_missing(const Best *b) {
+  for (int k = 0; k < best_count(b); k++)
+    if (is_behind(b, k) && !b->of[k].is_lost) return b->of[k].at;
+  return -1;
+}
+
+bool best_repair(Best *b, int64_t step, const char *state, Err *err) {
+  bool ok = true;
+  for (int k = 0; ok && k < best_count(b); k++) {
+    if (!is_behind(b, k) || b->of[k].at != step) continue;
+    char *name = file_of(b, k);
+    ok = !state || file_link(state, name, err);
+    free(name);
+    if (ok && (state || b->of[k].step == step)) {
+      b->of[k].kept = b->of[k].value;
+      b->of[k].step = step;
+      b->is_changed = true;
+    } else {
+      b->of[k].is_lost = true;
+    }
+  }
   return ok;
 }
 
@@ -172,7 +223,7 @@ unsigned best_take(Best *b, const Metrics *m, int64_t step) {
   return which;
 }
 
-static bool write_file(const Best *b, Err *err) {
+static bool write_file(Best *b, Err *err) {
   Record all = {0}, one = {0};
   char *path = xasprintf("%s/best.json", b->folder);
   record_begin(&all);
@@ -194,13 +245,15 @@ static bool write_file(const Best *b, Err *err) {
   record_free(&one);
   record_free(&all);
   free(path);
+  b->is_changed = !ok;
   errno = reason;
   return ok;
 }
 
-// Links the file first, then writes best.json: if the program is killed in between, the same evaluation writes it
-// again.
-bool best_keep(const Best *b, unsigned which, const char *from, Err *err) {
+bool best_write(Best *b, Err *err) { return !b->is_changed || write_file(b, err); }
+
+// Links the files first, then writes best.json: after a kill in between, best.json is the older one.
+bool best_keep(Best *b, unsigned which, const char *from, Err *err) {
   bool ok = true;
   for (int k = 0; ok && k < best_count(b); k++) {
     if (!(which >> k & 1)) continue;

@@ -6,6 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/file.h"
+#include "engine/state.h"
+
+int64_t checkpoint_step(const char *path) {
+  Checkpoint c;
+  RunState state;
+  if (!path_is_file(path) || !ckpt_open(&c, path, NULL)) return -1;
+  const int64_t step = state_resume(&c, &state, NULL) ? state.step : -1;
+  ckpt_close(&c);
+  return step;
+}
 
 char *numbered_name(const char *folder, int64_t step) {
   return xasprintf("%s/checkpoint-%08" PRId64 ".safetensors", folder, step);

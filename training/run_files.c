@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/cli.h"
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/run_folder.h"
@@ -34,6 +35,30 @@ static void judge(RunFiles *f, int64_t step, double loss) {
   if (step == files_last(f) + 1) f->newest_is_good = good;
 }
 
+// A kill may have come before the weights of the best evaluation got their name.
+static bool repair_best(RunFiles *f, Err *err) {
+  bool ok = true;
+  for (int64_t step; ok && (step = best_missing(&f->best)) >= 0;) {
+    char *numbered = numbered_name(f->folder, step);
+    const char *const states[] = {f->evaluated, f->checkpoint, f->previous, numbered};
+    const char *found = NULL;
+    for (int i = 0; !found && i < COUNT(states); i++)
+      if (checkpoint_step(states[i]) == step) found = states[i];
+    ok = best_repair(&f->best, step, found, err);
+    free(numbered);
+  }
+  return ok && best_write(&f->best, err);
+}
+
+// Likewise before a checkpoint got its number.
+static bool repair_numbered(const RunFiles *f, Err *err) {
+  if (!f->keep || f->newest < 0) return true;
+  char *name = numbered_name(f->folder, f->newest);
+  const bool ok = checkpoint_step(name) == f->newest || file_link(f->checkpoint, name, err);
+  free(name);
+  return ok;
+}
+
 // Reads the log up to where the run continues: losses and, if the run evaluates, the best so far.
 static bool read_log(RunFiles *f, const Task *task, Err *err) {
   const char *key[1 + BEST_CURVES] = {"loss"};
@@ -41,7 +66,7 @@ static bool read_log(RunFiles *f, const Task *task, Err *err) {
   const int n = 1 + (task ? best_keys(task, key + 1) : 0);
   char *path = xasprintf("%s/log.jsonl", f->folder);
   const bool ok = curves_read(path, key, n, curve, err) &&
-                  (!task || best_open(&f->best, task, f->folder, curve + 1, f->warmup, err));
+                  (!task || (best_open(&f->best, task, f->folder, curve + 1, f->warmup, err) && repair_best(f, err)));
   for (int i = 0; ok && i < curve[0].n; i++) is_usual(f, curve[0].y[i]);
   curves_free(curve, n);
   free(path);
@@ -96,7 +121,6 @@ bool files_lock(const RunFiles *f, Err *err) {
     free(path);
   }
   clean_further_names(f->folder);
-  unlink(f->evaluated);
   return true;
 }
 
@@ -109,16 +133,6 @@ static void set_kept(RunFiles *f) {
            before);
 }
 
-// The step of a checkpoint; -1 if it cannot be read.
-static int64_t step_of(const char *path) {
-  Checkpoint c;
-  RunState state;
-  if (!path_is_file(path) || !ckpt_open(&c, path, NULL)) return -1;
-  const int64_t step = state_resume(&c, &state, NULL) ? state.step : -1;
-  ckpt_close(&c);
-  return step;
-}
-
 // Replaces the last checkpoint, or the target of a symbolic link there, by the previous one.
 static bool go_back(const RunFiles *f, Err *err) {
   char *target = realpath(f->checkpoint, NULL);
@@ -128,8 +142,8 @@ static bool go_back(const RunFiles *f, Err *err) {
 }
 
 static void find_checkpoints(RunFiles *f) {
-  f->newest = step_of(f->checkpoint);
-  f->older = step_of(f->previous);
+  f->newest = checkpoint_step(f->checkpoint);
+  f->older = checkpoint_step(f->previous);
   if (f->newest >= 0) set_kept(f);
 }
 
@@ -154,7 +168,9 @@ bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, c
   forget_later(f, first);
   find_checkpoints(f);
   f->newest_is_good = true;
-  return log_open(&f->log, f->folder, first, err) && read_log(f, task, err);
+  if (!log_open(&f->log, f->folder, first, err) || !read_log(f, task, err) || !repair_numbered(f, err)) return false;
+  unlink(f->evaluated); // made again where it is needed
+  return true;
 }
 
 // ---- the log ----------------------------------------------------------------------------------------------------
@@ -179,42 +195,58 @@ void files_record_step(RunFiles *f, const Engine *e, int64_t step, double rate, 
   log_commit(&f->log);
 }
 
-// Links the evaluated state, once it is written, under the names of the best. If the disk is full, retries until
-// `deadline`.
-static bool keep_best(RunFiles *f, double deadline, Err *err) {
-  if (!f->best_due || (f->saver.under_way && f->saver.state.step == f->scoring.step)) return true;
+// Which files the weights that were scored replace.
+static void take_scores(RunFiles *f) {
+  const Metrics *m = &f->scoring.metrics;
+  const long long step = (long long)f->scoring.step;
+  f->is_taken = true;
+  if (!f->scoring.ok || !f->best.task) return;
+  const SetChange change = best_set(&f->best, m);
+  if (change == SET_OTHER)
+    log_note(&f->log, "step %lld: evaluated on other data than the best so far (now %d images); not compared with it",
+             step, m->images);
+  if (change == SET_MORE_COMPLETE)
+    log_note(&f->log, "step %lld: more images were readable than before (now %d); the best result starts over", step,
+             m->images);
+  f->best_due = best_take(&f->best, m, f->scoring.step);
+}
+
+// Gives the scored state the names of the best. If the disk is full, retries for `patience` seconds; with 0 returns true
+// at once, and best_due stays.
+static bool keep_best(RunFiles *f, double patience, Err *err) {
   char names[128];
-  if (!best_keep(&f->best, f->best_due, f->evaluated, err)) return saver_may_pass(errno) && now_seconds() < deadline;
+  if (!f->best_due) return true;
+  for (const double begin = now_seconds(); !best_keep(&f->best, f->best_due, f->evaluated, err);
+       usleep(RETRY_MICROSECONDS)) {
+    const bool may_pass = saver_may_pass(errno);
+    if (may_pass && patience == 0) return true;
+    if (!may_pass || now_seconds() - begin >= patience) return false;
+  }
   best_names(&f->best, f->best_due, names, sizeof names);
   f->best_due = 0;
   log_note(&f->log, "step %lld: best so far, saved as %s", (long long)f->scoring.step, names);
   return true;
 }
 
-static bool settle_best(RunFiles *f, Err *err) {
-  for (double deadline = now_seconds() + PATIENCE; f->best_due; usleep(RETRY_MICROSECONDS))
-    if (!keep_best(f, deadline, err)) return false;
-  return true;
-}
+static bool end_save(RunFiles *f, Err *err);
 
-static bool end_scoring(RunFiles *f, Err *err) {
+// Each part is on disk before what names it: the scored state, the best, the record of the scores. After a kill in
+// between the run repeats the evaluation.
+static bool end_scoring(RunFiles *f, double patience, Err *err) {
   Err why;
-  const bool waited_for = f->scoring.under_way;
-  if (!scoring_end(&f->scoring, &f->log, &why)) return err_set(err, "evaluation: %s", why.msg);
-  const SetChange change = waited_for && f->best.task ? best_set(&f->best, &f->scoring.metrics) : SET_SAME;
-  if (change == SET_OTHER)
-    log_note(&f->log, "step %lld: evaluated on other data than the best so far (now %d images); not compared with it",
-             (long long)f->scoring.step, f->scoring.metrics.images);
-  if (change == SET_MORE_COMPLETE)
-    log_note(&f->log, "step %lld: more images were readable than before (now %d); the best result starts over",
-             (long long)f->scoring.step, f->scoring.metrics.images);
-  if (waited_for && f->best.task) f->best_due = best_take(&f->best, &f->scoring.metrics, f->scoring.step);
-  return keep_best(f, INFINITY, err);
+  if (!f->scoring.under_way) return true;
+  if (f->saver.state.step == f->scoring.step && !end_save(f, err)) return false;
+  scoring_wait(&f->scoring, &f->log);
+  if (!f->is_taken) take_scores(f);
+  if (!keep_best(f, patience, err)) return false;
+  if (f->best_due) return true; // tried again at the next poll
+  f->is_taken = false;
+  return scoring_end(&f->scoring, &f->log, &why) || err_set(err, "evaluation: %s", why.msg);
 }
 
 bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results, int cores, int64_t step, double start,
                  const Metrics *before, Err *err) {
-  bool ok = end_scoring(f, err);
+  bool ok = end_scoring(f, PATIENCE, err);
   if (ok)
     scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->trained_on, f->least_score, f->draw}, cores,
                   &f->log, step, start, before);
@@ -225,7 +257,34 @@ bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results,
 
 // ---- checkpoints ------------------------------------------------------------------------------------------------
 
-static bool explain(const RunFiles *f, const Err *why, Err *err) {
+// Where the folder is that was moved while the run lives, by its log; malloc'ed. NULL: it is where it was, or is gone.
+static char *moved_to(const RunFiles *f) {
+  char link[64], path[4096];
+  if (path_is_dir(f->folder)) return NULL;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", f->log.file);
+  const ssize_t n = readlink(link, path, sizeof path - 1);
+  if (n <= 0) return NULL;
+  path[n] = '\0';
+  *strrchr(path, '/') = '\0';
+  return path_is_dir(path) ? xstrdup(path) : NULL;
+}
+
+static bool explain_move(RunFiles *f, const char *folder, Err *err) {
+  char *word = cli_word(folder);
+  snprintf(f->kept, sizeof f->kept, "continue with --resume --out %s", word);
+  if (f->newest < 0) snprintf(f->kept, sizeof f->kept, "there is no checkpoint yet");
+  free(word);
+  return err_set(err, "step %lld: the checkpoint could not be written: %s was moved to %s during the run",
+                 (long long)f->saver.state.step, f->folder, folder);
+}
+
+static bool explain(RunFiles *f, const Err *why, Err *err) {
+  char *folder = moved_to(f);
+  if (folder) {
+    explain_move(f, folder, err);
+    free(folder);
+    return false;
+  }
   return err_set(err, "step %lld: the checkpoint could not be written: %s", (long long)f->saver.state.step, why->msg);
 }
 
@@ -259,13 +318,13 @@ static void set_newest(RunFiles *f) {
 static bool end_save(RunFiles *f, Err *err) {
   Err why;
   if (!f->saver.under_way) return true;
-  if (!log_complete(f) && !end_scoring(f, err)) return false;
+  if (!log_complete(f) && !end_scoring(f, PATIENCE, err)) return false;
   for (double deadline = now_seconds() + PATIENCE; !f->saver.writing; usleep(RETRY_MICROSECONDS))
     if (!begin_writing(f, deadline, err)) return false;
   if (!saver_end(&f->saver, &why)) return explain(f, &why, err);
   set_newest(f);
   if (f->numbered) numbered_prune(f->folder, f->newest, f->keep);
-  return keep_best(f, INFINITY, err);
+  return true;
 }
 
 void files_wait(RunFiles *f) {
@@ -284,7 +343,7 @@ static void set_links(RunFiles *f, int64_t step, bool evaluated) {
 }
 
 bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) {
-  if (!end_save(f, err) || (evaluated && !(end_scoring(f, err) && settle_best(f, err)))) return false;
+  if (!end_save(f, err) || (evaluated && !end_scoring(f, PATIENCE, err))) return false;
   set_links(f, step, evaluated);
   f->rotates = f->newest_is_good;
   f->newest_is_good = true; // until the next step's loss is known
@@ -306,14 +365,14 @@ bool files_reuse(RunFiles *f, Err *err) { return file_link(f->checkpoint, f->eva
 // ---- beside the steps -------------------------------------------------------------------------------------------
 
 bool files_poll(RunFiles *f, Err *err) {
-  if (scoring_ready(&f->scoring) && !end_scoring(f, err)) return false;
-  if (!begin_writing(f, INFINITY, err) || !keep_best(f, INFINITY, err)) return false;
-  return !saver_ready(&f->saver) || end_save(f, err);
+  const bool is_saved = !saver_busy(&f->saver) || f->saver.state.step != f->scoring.step;
+  if (scoring_ready(&f->scoring) && is_saved && !end_scoring(f, 0, err)) return false;
+  return begin_writing(f, INFINITY, err) && (!saver_ready(&f->saver) || end_save(f, err));
 }
 
 bool files_settle(RunFiles *f, Err *err) {
   Err other;
-  bool saved = end_save(f, err), scored = end_scoring(f, saved ? err : &other) && settle_best(f, saved ? err : &other);
-  unlink(f->evaluated);
+  const bool saved = end_save(f, err), scored = end_scoring(f, PATIENCE, saved ? err : &other);
+  if (scored) unlink(f->evaluated);
   return saved && scored;
 }

@@ -22,12 +22,13 @@ typedef struct RunFiles { // zero-initialise
   const char *links[3]; // all its further names
   bool rotates;         // the last checkpoint becomes `previous`
   Best best;
-  unsigned best_due;     // bits of best_take whose files are due once the state is written
+  unsigned best_due;     // bits of best_take whose files are still to be named
+  bool is_taken;         // the best has taken the scores that are under way
   int64_t newest, older; // steps of checkpoint and previous; -1 = none
   bool newest_is_good;   // judged by the next step's loss: a bad checkpoint does not become `previous`
   double usual_loss;     // the largest loss of the first steps
   int seen;              // number of these steps so far
-  char kept[512];        // for messages: which files a failing run leaves behind
+  char kept[2048];       // for messages: which files a failing run leaves behind
 } RunFiles;
 
 // Sets the paths. The folder's name must outlive them.

@@ -81,7 +81,7 @@ static void record_clock(Record *j, double now, const Log *log, double start) {
   record_free(&clock);
 }
 
-static void record_metrics(Log *log, const Scoring *s, double now) {
+static void record_metrics(Log *log, const Scoring *s) {
   Record *j = log_begin(log, s->step, "eval");
   add_metrics(j, &s->before);
   add_metrics(j, &s->metrics);
@@ -89,27 +89,35 @@ static void record_metrics(Log *log, const Scoring *s, double now) {
   record_int(j, "left_out", s->metrics.left_out);
   record_int(j, "scored_set", s->metrics.set);
   if (s->metrics.max_dets) record_int(j, "max_dets", s->metrics.max_dets);
-  record_clock(j, now, log, s->start);
+  record_clock(j, s->end, log, s->start);
   log_commit(log);
+}
+
+static void say(const Scoring *s, Log *log) {
+  const Metrics *m = &s->metrics;
+  char losses[64] = "";
+  if (s->before.n) snprintf(losses, sizeof losses, "  loss %.3f", s->before.metric[0].value);
+  log_note(log, "step %lld: %s%s  %.3g s", (long long)s->step, m->summary, losses, s->end - s->start);
+  if (m->left_out)
+    log_note(log, "step %lld: %d of %d images left out of the evaluation: they could not be read", (long long)s->step,
+             m->left_out, m->images + m->left_out);
+  if (*m->note) log_note(log, "step %lld: %s", (long long)s->step, m->note);
+}
+
+void scoring_wait(Scoring *s, Log *log) {
+  if (s->is_said) return;
+  if (s->apart) pthread_join(s->thread, NULL);
+  s->is_said = true;
+  s->end = now_seconds();
+  if (s->ok) say(s, log);
 }
 
 bool scoring_end(Scoring *s, Log *log, Err *err) {
   if (!s->under_way) return true;
-  if (s->apart) pthread_join(s->thread, NULL);
+  scoring_wait(s, log);
   s->under_way = false;
   log_release(log);
-  if (s->ok) {
-    const Metrics *m = &s->metrics;
-    const double now = now_seconds();
-    char losses[64] = "";
-    if (s->before.n) snprintf(losses, sizeof losses, "  loss %.3f", s->before.metric[0].value);
-    log_note(log, "step %lld: %s%s  %.3g s", (long long)s->step, m->summary, losses, now - s->start);
-    if (m->left_out)
-      log_note(log, "step %lld: %d of %d images left out of the evaluation: they could not be read", (long long)s->step,
-               m->left_out, m->images + m->left_out);
-    if (*m->note) log_note(log, "step %lld: %s", (long long)s->step, m->note);
-    record_metrics(log, s, now);
-  }
+  if (s->ok) record_metrics(log, s);
   if (*s->no_report.msg) log_note(log, "cannot write the report of the evaluation: %s", s->no_report.msg);
   s->task->release(s->results);
   return s->ok || err_set(err, "%s", s->err.msg);

@@ -30,7 +30,9 @@ typedef struct Scoring { // zero-initialise; one at a time
   Err err;       // !ok
   Err no_report; // why the facts could not be written or drawn; "": no failure
   atomic_bool done;
-  bool apart; // runs in a thread
+  bool is_said; // the scores have been waited for and printed
+  double end;   // when that was
+  bool apart;   // runs in a thread
   pthread_t thread;
 } Scoring;
 
@@ -40,6 +42,8 @@ typedef struct Scoring { // zero-initialise; one at a time
 void scoring_start(Scoring *s, const Task *task, const Dataset *d, void *results, ReportTo report, int cores, Log *log,
                    int64_t step, double start, const Metrics *before);
 bool scoring_ready(const Scoring *s); // in progress, and scoring_end would not wait
-// Waits for the scores, prints them as a line, and logs an "eval" record of all metrics, before the records held back.
-// Does nothing if no scoring is in progress.
+// Waits for the scores and prints them as a line; `metrics` has them if `ok`.
+void scoring_wait(Scoring *s, Log *log);
+// The same, and then logs an "eval" record of all metrics, before the records held back. Does nothing if no scoring is in
+// progress.
 bool scoring_end(Scoring *s, Log *log, Err *err);

@@ -402,14 +402,85 @@ TEST(files_keep_the_best) {
   EXPECT_STR(text, "{\"best-box\":{\"box\":0.3,\"step\":2},\"best-mask\":{\"mask\":0.5,\"step\":2}}\n");
   free(text);
   free(name);
-  // One whose file was removed begins anew.
+  // One whose file was removed is made again, where a checkpoint has it; else it begins anew.
   name = xasprintf("%s/best-box.safetensors", r.folder);
-  CHECK(!unlink(name));
-  reopen(&r, 2, false, &scored);
+  for (int has = 1; has >= 0; has--) {
+    CHECK(!unlink(name));
+    if (!has) CHECK(!unlink(f->checkpoint) && !unlink(f->previous));
+    reopen(&r, 2, false, &scored);
+    EXPECT_INT(best_step(&r, "box"), has ? 2 : -1);
+  }
   evaluate(&r, 3, 0.1, 0.1);
   EXPECT(files_settle(f, &err));
   EXPECT_INT(best_step(&r, "box"), 3);
   EXPECT_INT(best_step(&r, "mask"), 2);
+  free(name);
+  close_run(&r);
+}
+
+static char *best_record(const Run *r) {
+  char *name = xasprintf("%s/best.json", r->folder), *text = file_read(name, &(size_t){0}, NULL);
+  free(name);
+  return text ? text : xstrdup("");
+}
+
+static void write_best_record(const Run *r, const char *text) {
+  char *name = xasprintf("%s/best.json", r->folder);
+  FILE *f = fopen(name, "w");
+  CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+  free(name);
+}
+
+// What a kill between the log, the weights and best.json leaves is put right; so is a damaged best.json.
+TEST(files_repair_the_best) {
+  static const char want[] = "{\"best-box\":{\"box\":0.3,\"step\":2},\"best-mask\":{\"mask\":0.4,\"step\":1}}\n";
+  Run r;
+  Err err;
+  open_scored_run(&r, "best-repaired", &scored);
+  char *file = xasprintf("%s/best-box.safetensors", r.folder);
+  evaluate(&r, 1, 0.2, 0.4);
+  EXPECT(files_settle(&r.f, &err));
+  char *first = best_record(&r);
+  evaluate(&r, 2, 0.3, 0.3);
+  EXPECT(files_settle(&r.f, &err));
+  const char *const left[] = {first, "", "{\"best-box\":{\"bo", NULL};
+  for (int i = 0; i < COUNT(left); i++) {     // the weights are newer
+    for (int older = 0; older < 2; older++) { // or are as old as best.json
+      if (left[i]) write_best_record(&r, left[i]);
+      if (older) CHECK(!unlink(file) && !link(r.f.previous, file));
+      EXPECT_INT(best_step(&r, "box"), older ? 1 : 2);
+      int kept = quiet_begin("/dev/null");
+      reopen(&r, 2, false, &scored);
+      quiet_end(kept);
+      char *now = best_record(&r);
+      EXPECT_STR(now, want);
+      EXPECT(best_step(&r, "box") == 2 && best_step(&r, "mask") == 1);
+      EXPECT(r.f.best.of[0].kept == 0.3 && r.f.best.of[1].kept == 0.4);
+      free(now);
+    }
+  }
+  free(first);
+  free(file);
+  close_run(&r);
+}
+
+// A kill between a checkpoint and the name with its number.
+TEST(files_repair_a_number) {
+  Run r;
+  Err err;
+  open_run(&r, "number-repaired");
+  r.f.keep = 2;
+  make_step(&r, 0);
+  EXPECT(files_save(&r.f, &r.e, 1, false, &err) && files_settle(&r.f, &err));
+  char *name = numbered_name(r.folder, 1);
+  CHECK(!unlink(name));
+  reopen(&r, 1, false, NULL);
+  EXPECT(!path_is_file(name)); // it keeps none
+  CHECK(log_close(&r.f.log, &err));
+  r.f.keep = 2;
+  EXPECT(files_open(&r.f, "{}", 1, false, NULL, &err));
+  EXPECT_INT(step_of(name), 1);
+  r.f.log.people = fopen("/dev/null", "w");
   free(name);
   close_run(&r);
 }
@@ -493,8 +564,8 @@ TEST(files_keep_the_best_once_it_is_written) {
   int kept = quiet_begin(said);
   refused = r.f.checkpoint;
   evaluate(&r, 1, 0.2, 0.4);
-  while (r.f.scoring.under_way) EXPECT(files_poll(&r.f, &err));
-  EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && access(best, F_OK) != 0);
+  while (!scoring_ready(&r.f.scoring)) EXPECT(files_poll(&r.f, &err));
+  EXPECT(files_poll(&r.f, &err) && r.f.saver.under_way && r.f.scoring.under_way && access(best, F_OK) != 0);
   refused = NULL;
   EXPECT(files_settle(&r.f, &err));
   quiet_end(kept);
