@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/cli.h"
+#include "base/command.h"
 #include "base/record.h"
 #include "base/text.h"
 
@@ -55,7 +56,7 @@ static char *half_rate(const Divergence *d, const TrainSpec *o) {
 }
 
 void divergence_explain(const Divergence *d, const RunFiles *f, Err *out) {
-  char saved[768] = "there is no checkpoint yet", before[256] = "";
+  char saved[2048] = "there is no checkpoint yet", before[256] = "";
   if (f->older >= 0 && f->older != f->newest)
     snprintf(before, sizeof before, ", %s (step %lld)", strrchr(f->previous, '/') + 1, (long long)f->older);
   if (f->newest >= 0)
@@ -65,45 +66,6 @@ void divergence_explain(const Divergence *d, const RunFiles *f, Err *out) {
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------
-
-// Advances past a word of a shell command line and the space after it.
-static const char *next_word(const char *p) {
-  for (char quote = 0; *p && (quote || *p != ' '); p++) {
-    if (*p == '\\' && quote != '\'' && p[1])
-      p++;
-    else if (quote ? *p == quote : *p == '\'' || *p == '"')
-      quote = quote ? 0 : *p;
-  }
-  return p + (*p == ' ');
-}
-
-static bool is_option(const char *word) { return !strncmp(word, "--", 2); }
-
-// Whether `options`, such as "--lr 0.1 --amend", include the option that the word names.
-static bool names_one_of(const char *options, const char *word) {
-  const size_t n = strcspn(word, "= ");
-  for (const char *p = options; *p; p = next_word(p))
-    if (is_option(p) && strcspn(p, "= ") == n && !strncmp(p, word, n)) return true;
-  return false;
-}
-
-// The command without these options, followed by their new values. Every value that is a separate word belongs to an
-// option: ./train has no other arguments.
-static char *replace_options(const char *command, const char *options) {
-  char *text;
-  size_t size;
-  FILE *f = text_open(&text, &size);
-  bool left_out = false;
-  for (const char *p = command; *p;) {
-    const char *next = next_word(p);
-    if (is_option(p)) left_out = names_one_of(options, p);
-    if (!left_out) fprintf(f, "%.*s%s", (int)(next - p), p, next[-1] == ' ' ? "" : " ");
-    p = next;
-  }
-  fputs(options, f);
-  text_close(f);
-  return text;
-}
 
 char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles *f) {
   char number[NUMBER_TEXT], *rate = half_rate(d, o), *how = NULL;
@@ -118,10 +80,17 @@ char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles
     free(word);
   }
   }
-  char *command = replace_options(o->command, how);
+  char *command = command_with(o->command, how);
   free(how);
   free(rate);
   return command;
+}
+
+char *divergence_no_roll_back(const Divergence *d, int rollbacks, const RunFiles *f) {
+  if (rollbacks == MAX_ROLLBACKS) return xasprintf("not rolled back: it was rolled back %d times already", rollbacks);
+  if (good_checkpoint(d, f) >= 0) return NULL;
+  return xasprintf("not rolled back: the only checkpoint, of step %lld, may be from after it began to diverge",
+                   (long long)f->newest);
 }
 
 bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next) {

@@ -24,6 +24,9 @@ char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles
 // Prepares the next session: with half the rate from the older checkpoint, otherwise from the only one, otherwise from
 // the beginning. False if the existing checkpoint has already begun to diverge.
 bool divergence_roll_back(const Divergence *d, const RunFiles *f, SessionStart *next);
+enum { MAX_ROLLBACKS = 3 };
+// Why a run that was rolled back `rollbacks` times is not rolled back now; malloc'ed. NULL: it is.
+char *divergence_no_roll_back(const Divergence *d, int rollbacks, const RunFiles *f);
 
 // The number of rollbacks and the current rate, as a non-zero number: until the first checkpoint at that rate, no file
 // records them.

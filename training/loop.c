@@ -300,6 +300,13 @@ static void finish(TrainingRun *r, Outcome outcome) {
   char *repair = NULL;
   if (outcome == RUN_DIVERGED) {
     divergence_explain(&r->divergence, f, &r->trouble);
+    char *why =
+        r->o.on_divergence == DIVERGENCE_ROLLBACK ? divergence_no_roll_back(&r->divergence, r->rollbacks, f) : NULL;
+    if (why) {
+      const Err said = r->trouble;
+      err_set(&r->trouble, "%s; %s", said.msg, why);
+      free(why);
+    }
     repair = divergence_command(&r->divergence, &r->o, f);
   }
   report(r, &(RunStanding){state_of(outcome), *r->trouble.msg ? r->trouble.msg : NULL, repair, r->done});

@@ -192,8 +192,6 @@ static void take_folder(const TrainSpec *o) {
   files_free(&f);
 }
 
-enum { MAX_ROLLBACKS = 3 };
-
 // Whether a session that diverged is followed by another with half the rate, which depends on rank 0's files; then sets
 // how it starts.
 static bool roll_back(const TrainingRun *r, SessionStart *start) {

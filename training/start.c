@@ -2,11 +2,14 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/alloc.h"
+#include "base/command.h"
 #include "base/output.h"
 #include "data/batches/data_identity.h"
 #include "engine/state.h"
 #include "training/identity.h"
+#include "training/numbered.h"
 
 // ---- the folder -------------------------------------------------------------------------------------------------
 
@@ -30,6 +33,9 @@ static const char *checkpoint_of(const TrainSpec *o, int resume, const RunFiles 
   if (there && !resume)
     die(EXIT_USAGE, "%s already contains a run: continue it with --resume, or choose another --out", o->out);
   if (there) return path;
+  struct stat st;
+  if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    die(EXIT_USAGE, "%s is a symbolic link to a file that does not exist: restore that file, or remove the link", path);
   if (resume == RESUME_PREVIOUS) die(EXIT_USAGE, "--resume=previous: there is no %s", path);
   char *weights = weights_in(o->out);
   if (weights)
@@ -108,6 +114,14 @@ static char *take_trained_on(const char *before, const Dataset *train, const cha
   return trained_on_text(before, train);
 }
 
+// A checkpoint that cannot be read has perhaps one before it that can.
+static NORETURN void die_of_damage(const TrainSpec *o, const RunFiles *f, const char *own, const char *why) {
+  const int64_t step = own == f->checkpoint ? checkpoint_step(f->previous) : -1;
+  if (step < 0) die(EXIT_USAGE, "%s", why);
+  char *command = command_with(o->command, "--resume=previous");
+  die(EXIT_USAGE, "%s; %s is whole and has step %lld: %s", why, f->previous, (long long)step, command);
+}
+
 int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const Dataset *train, const RunFiles *f,
                       const char *identity, char **trained_on, Record *changes) {
   Err err;
@@ -115,7 +129,7 @@ int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, co
   params_randomise(&e->params, (uint64_t)o->seed);
   const char *own = checkpoint_of(o, how->resume, f), *path = own ? own : o->weights;
   int64_t step = 0;
-  if (path && !state_open(&c, path, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (path && !state_open(&c, path, &err)) die_of_damage(o, f, own, err.msg);
   if (own)
     step = go_on_from(o, how->amend, e, &c, own, identity, changes);
   else if (path)
