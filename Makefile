@@ -97,7 +97,8 @@ computing := train infer lab/dump lab/bench_reduce
 describing := lab/machine
 others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c test/*.c)))
 tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
-tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c, \
+tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c \
+  test/harness/refusing.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
   $(patsubst test/fuzz/fuzz_%.c,$B/test/fuzz/corpus_%.o,$(wildcard test/fuzz/fuzz_*.c))
 page_files := $(sort $(wildcard page/*.css page/*.js))
@@ -257,10 +258,12 @@ shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
 # them from the archive of kernels, if there is one.
 define tester
 $(if $(filter %/libkernels.a,$2),$1/test_all: private libs += -Wl$(comma)-u$(comma)conv_lessons)
-$1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so \
+$1/test_all: $(tests) $2 $B/objects.a $B/link.flags | $1/faulty/train $1/faulty/infer $1/allocations.so $1/refusing.so \
   $1/libnccl_stub.so $(examples:%=$1/%) $1/faulty/libmaskrcnn.so
 	$$(link)
 $1/allocations.so: test/harness/allocations.c test/harness/allocations.h $B/cc.flags | setup
+	$$(shared)
+$1/refusing.so: test/harness/refusing.c $B/cc.flags | setup
 	$$(shared)
 $1/libnccl_stub.so: test/harness/nccl_stub.c comm/nccl.h base/basics.h $B/cc.flags | setup
 	$$(shared)

@@ -66,6 +66,11 @@ for file in $(sources); do
   esac
   grep -nE '^ *# *(el)?if.*(_WIN32|__APPLE__|__linux__|__unix__|__x86_64__|__aarch64__|__ARM)' "$file" |
     sed "s|^\([0-9]*\):\(.*\)|$file:\1: \2: no #ifdef for a platform|"
+  case $file in
+    base/* | lab/* | test/*) ;;
+    *) grep -nE '(^|[^_[:alnum:]])(fsync|fdatasync|link|linkat|renameat|ftruncate|flock) ?\(' "$file" |
+      sed "s|^\([0-9]*\):\(.*\)|$file:\1: \2: files are written by base/durable.h|" ;;
+  esac
   case $file in *.h | *.cuh)
     grep -q '^#pragma once' "$file" || echo "$file:1: no #pragma once" ;;
   esac

@@ -144,6 +144,9 @@ wrong base/platform.c 1 <<'END'
 #ifdef __linux__
 #endif
 END
+wrong nn/unsynced.c 1 <<'END'
+int fsync(int);
+END
 wrong base/guardless.h 1 <<'END'
 int guardless;
 END
