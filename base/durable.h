@@ -1,6 +1,6 @@
 // Makes what is written durable and then gives it its name: AtomicFile (base/file.h), second names and the log are
-// built on this. Some file systems refuse some of the calls (network shares, FUSE, object stores): then the next best is
-// done, and durable_note says so once. A fault of the disk (no space, an I/O error, read-only) stays a failure.
+// built on this. Some file systems refuse some of the calls (network shares, FUSE, object stores): then the next best
+// is done, and durable_note says so once. A fault of the disk (no space, an I/O error, read-only) stays a failure.
 // Everything that returns false leaves the reason in errno.
 #pragma once
 #include <stdbool.h>
@@ -30,8 +30,8 @@ bool durable_is_unsupported(FileSystemCall call); // as far as it was met so far
 bool durable_sync(int file);
 // Puts the name `path` on disk: a name is durable only once the folder that holds it is.
 bool durable_sync_name(const char *path);
-// Replaces `to` by `from`, a file in the same file system whose bytes are on disk. Where there is no rename the bytes are
-// copied over `to`, and only then is `from` removed: a copy that fails leaves it.
+// Replaces `to` by `from`, a file in the same file system whose bytes are on disk. Where there is no rename the bytes
+// are copied over `to`, and only then is `from` removed: a copy that fails leaves it.
 bool durable_rename(const char *from, const char *to);
 // Ends a copy that durable_rename was killed in. False: there is none.
 bool durable_rename_finish(const char *from, const char *to);

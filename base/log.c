@@ -99,8 +99,8 @@ static bool go_on_behind(Log *log, int64_t size) {
   return true;
 }
 
-// What other programs do to the log is noticed, and no record that was written is lost by it. Where the whole folder has
-// gone, the log has gone with it, and is still written.
+// What other programs do to the log is noticed, and no record that was written is lost by it. If the whole folder was
+// moved, the log went with it, and is still written.
 static bool is_ours(Log *log) {
   struct stat ours, there;
   if (!log->path || fstat(log->file, &ours) != 0) return true;

@@ -1,7 +1,11 @@
 #include "base/log_kept.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
@@ -55,6 +59,16 @@ static bool is_set_aside(const LogLines *l, size_t i) {
   return l->line[i].type == LINE_BROKEN || (l->line[i].type == LINE_LATER && i < l->kept);
 }
 
+// Cuts off what stands behind the first `left` bytes.
+static bool cut(const char *path, size_t left, bool *supported, Err *err) {
+  const int file = open(path, O_WRONLY | O_CLOEXEC);
+  const bool ok = file >= 0 && ftruncate(file, (off_t)left) == 0;
+  const int reason = errno;
+  if (file >= 0) close(file);
+  *supported = ok || !durable_unsupported(FS_TRUNCATE, reason);
+  return ok || err_set(err, "cannot write %s: %s", path, strerror(reason));
+}
+
 static bool write_kept(const LogLines *l, const char *path, Err *err) {
   AtomicFile f;
   if (!file_begin(&f, path, err)) return false;
@@ -89,17 +103,19 @@ bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
   size_t size = 0, left = 0, aside = 0;
   *evaluated = -1;
   if (!path_is_file(path)) return true;
-  if (resume < 0) return write_kept(&l, path, err);
   char *text = file_read(path, &size, err);
   if (!text) return false;
-  split(&l, path, text, size, resume, evaluated);
+  if (resume >= 0) split(&l, path, text, size, resume, evaluated);
   for (size_t i = 0; i < l.n; i++) {
     if (l.line[i].type == LINE_KEPT) left += l.line[i].bytes;
     if (is_set_aside(&l, i)) aside++;
   }
   char *other = beside(path);
-  bool ok = !aside || set_aside(&l, other, err);
-  if (ok && left != size) ok = write_kept(&l, path, err);
+  const bool moved = !aside || set_aside(&l, other, err);
+  bool ok = moved;
+  bool supported = !aside; // what is kept is the beginning
+  if (ok && left != size && supported) ok = cut(path, left, &supported, err);
+  if (moved && left != size && !supported) ok = write_kept(&l, path, err);
   if (ok && aside)
     line_print(stderr, "note: %s: %zu line%s damaged or had a step that is too large; moved to %s", path, aside,
                aside == 1 ? " was" : "s were", other);

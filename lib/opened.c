@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "engine/state.h"
 #include "lib/options.h"
+#include "lib/results.h"
 
 static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) {
   *to = err_exit(err) == EXIT_RUN ? MASKRCNN_NO_MEMORY : status;

@@ -5,9 +5,6 @@
 #include "lib/canvases.h"
 #include "lib/result_type.h"
 
-// Bytes from the first row of an image or a bitmap to the end of its last: a pitch that exceeds them is a mistake.
-#define MAX_SPAN_BYTES ((int64_t)1 << 40)
-
 typedef struct Opened {
   Engine engine;
   const ResultType *result_type; // the model's

@@ -4,7 +4,6 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "data/coco/rle.h"
-#include "lib/opened.h"
 
 typedef struct ResultSet {
   maskrcnn_results all; // first, so that its address is the set's

@@ -3,6 +3,9 @@
 #include "engine/detect.h"
 #include "include/maskrcnn.h"
 
+// Bytes from the first row of an image or a bitmap to the end of its last: a pitch that exceeds them is a mistake.
+#define MAX_SPAN_BYTES ((int64_t)1 << 40)
+
 // Of n images, whose pointers are NULL until they are set. NULL when memory is out.
 maskrcnn_results *results_new(int n, uint64_t tag);
 void results_set(maskrcnn_results *r, int image, const maskrcnn_result *result);

@@ -44,8 +44,9 @@ enum { BEST_CURVES = MAX_TASK_BEST + 3 };
 // The keys of the log that best_open reads, key[BEST_CURVES]: the task's metrics and those above. Returns their number.
 int best_keys(const Task *task, const char **key);
 // Restores the state from the log, given as the curves of best_keys up to where the run continues, from best.json in
-// `folder`, whose name must outlive it, and from the steps of the weights beside it. A best.json that is damaged or older
-// than the weights is replaced by what the others say. False if it cannot be read. `warmup`: the run's warm-up steps.
+// `folder`, whose name must outlive it, and from the steps of the weights beside it. A best.json that is damaged or
+// older than the weights is replaced by what the others say. False if it cannot be read. `warmup`: the run's warm-up
+// steps.
 bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_log, int64_t warmup, Err *err);
 // The step of an evaluation in the log that is better than the file of the best, or -1. best_repair gives the file at
 // `state`, the weights after that step, the name of the best; NULL: there are none, and it is left as it is. best_write

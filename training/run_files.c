@@ -211,19 +211,22 @@ static void take_scores(RunFiles *f) {
   f->best_due = best_take(&f->best, m, f->scoring.step);
 }
 
-// Gives the scored state the names of the best. If the disk is full, retries for `patience` seconds; with 0 returns true
-// at once, and best_due stays.
+// Links the scored state under the names of the best. If the disk is full, retries for `patience` seconds; with 0 it
+// returns true at once, and best_due stays.
 static bool keep_best(RunFiles *f, double patience, Err *err) {
   char names[128];
   if (!f->best_due) return true;
   for (const double begin = now_seconds(); !best_keep(&f->best, f->best_due, f->evaluated, err);
        usleep(RETRY_MICROSECONDS)) {
     const bool may_pass = saver_may_pass(errno);
+    if (may_pass && !f->is_retrying) log_note(&f->log, "step %lld: %s; retrying", (long long)f->scoring.step, err->msg);
+    f->is_retrying = may_pass;
     if (may_pass && patience == 0) return true;
     if (!may_pass || now_seconds() - begin >= patience) return false;
   }
   best_names(&f->best, f->best_due, names, sizeof names);
   f->best_due = 0;
+  f->is_retrying = false;
   log_note(&f->log, "step %lld: best so far, saved as %s", (long long)f->scoring.step, names);
   return true;
 }

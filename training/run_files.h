@@ -24,6 +24,7 @@ typedef struct RunFiles { // zero-initialise
   Best best;
   unsigned best_due;     // bits of best_take whose files are still to be named
   bool is_taken;         // the best has taken the scores that are under way
+  bool is_retrying;      // best_due: the disk was full at the first try
   int64_t newest, older; // steps of checkpoint and previous; -1 = none
   bool newest_is_good;   // judged by the next step's loss: a bad checkpoint does not become `previous`
   double usual_loss;     // the largest loss of the first steps

@@ -44,6 +44,6 @@ void scoring_start(Scoring *s, const Task *task, const Dataset *d, void *results
 bool scoring_ready(const Scoring *s); // in progress, and scoring_end would not wait
 // Waits for the scores and prints them as a line; `metrics` has them if `ok`.
 void scoring_wait(Scoring *s, Log *log);
-// The same, and then logs an "eval" record of all metrics, before the records held back. Does nothing if no scoring is in
-// progress.
+// The same, and then logs an "eval" record of all metrics, before the records held back. Does nothing if no scoring is
+// in progress.
 bool scoring_end(Scoring *s, Log *log, Err *err);

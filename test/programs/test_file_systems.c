@@ -1,4 +1,4 @@
-// Catches runs that end, or lose what they had, on file systems that do not support a call (network shares, FUSE, object
+// Catches runs that end, or lose files, on file systems that do not support a call (network shares, FUSE, object
 // stores).
 #include <errno.h>
 #include <unistd.h>
