@@ -6,22 +6,24 @@
 enum { PASSED_OFTEN = 4 };
 
 bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, int running) {
-  *s = (Staging){.images = images, .n = (queue + images - 1) / images + canvases + running};
-  s->list = xcalloc((size_t)s->n, sizeof *s->list);
+  const int n = (queue + images - 1) / images + canvases + running;
+  *s = (Staging){.images = images};
+  s->list = xcalloc((size_t)n, sizeof *s->list);
+  s->n = n; // not before: staging_free follows if there is no memory for the list
   s->info = device_host_alloc(dev, (size_t)s->n * (size_t)images * sizeof *s->info);
   s->affine = device_host_alloc(dev, (size_t)s->n * (size_t)images * 6 * sizeof *s->affine);
   if (!s->info || !s->affine) return false;
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
-    const size_t n = (size_t)images;
-    b->slot = xcalloc(n, sizeof *b->slot);
+    const size_t n_images = (size_t)images;
+    b->slot = xcalloc(n_images, sizeof *b->slot);
     b->batch.images = images;
-    b->batch.index = xcalloc(n, sizeof *b->batch.index);
-    b->batch.info = s->info + (size_t)i * n;
-    b->batch.affine = s->affine + 6 * (size_t)i * n;
-    memset(b->batch.info, 0, n * sizeof *b->batch.info);
-    memset(b->batch.affine, 0, 6 * n * sizeof *b->batch.affine);
-    b->batch.count = xcalloc(n, sizeof *b->batch.count);
+    b->batch.index = xcalloc(n_images, sizeof *b->batch.index);
+    b->batch.info = s->info + (size_t)i * n_images;
+    b->batch.affine = s->affine + 6 * (size_t)i * n_images;
+    memset(b->batch.info, 0, n_images * sizeof *b->batch.info);
+    memset(b->batch.affine, 0, 6 * n_images * sizeof *b->batch.affine);
+    b->batch.count = xcalloc(n_images, sizeof *b->batch.count);
     staging_release(b);
   }
   return true;
