@@ -1,6 +1,8 @@
 // Catches library calls that return other results than the engine, in another order, or crash on bad input.
 #include <fenv.h>
 #include <locale.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "engine/detect.h"
 #include "engine/state.h"
 #include "include/maskrcnn.h"
@@ -265,6 +267,30 @@ TEST(library_submit_copies) {
   maskrcnn_close(m);
 }
 
+// The handle's thread is not in the child of a fork: calls there say so, and do not wait for it.
+TEST(library_handles_do_not_survive_a_fork) {
+  const maskrcnn_options o = library_options();
+  maskrcnn *m = library_open(&o);
+  if (!m) return;
+  const maskrcnn_image image = library_image(64, 64, 0, 1);
+  maskrcnn_results *r;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const bool ok = maskrcnn_run(m, &image, 1, &r) == MASKRCNN_DEAD &&
+                    maskrcnn_submit(m, &image, 1, 0) == MASKRCNN_DEAD && maskrcnn_next(m, 1, &r) == MASKRCNN_DEAD &&
+                    strstr(maskrcnn_message(m), "before a fork");
+    maskrcnn_close(m);
+    _exit(ok ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK);
+  maskrcnn_results_free(r);
+  maskrcnn_close(m);
+  free((void *)image.rgb);
+}
+
 // ---- bad input ------------------------------------------------------------------------------------------------------
 
 TEST(library_refuses_images_and_goes_on) {
@@ -281,6 +307,8 @@ TEST(library_refuses_images_and_goes_on) {
              {{good.rgb, 64, -1, 0}, "image 1: it has 64 x -1 pixels"},
              {{good.rgb, 64, 64, -192}, "image 1: pitch is -192"},
              {{good.rgb, 64, 64, 191}, "image 1: pitch is 191, but rows of 64 pixels have 192 bytes"},
+             {{good.rgb, 64, 64, INT64_MAX}, "image 1: pitch is 9223372036854775807: 64 such rows are more than "},
+             {{good.rgb, 64, 64, (int64_t)1 << 61}, "image 1: pitch is 2305843009213693952: 64 such rows"},
              {{good.rgb, 257, 256, 0}, "image 1: it has 257 x 256 pixels, more than max_pixels ("},
              {{good.rgb, INT32_MAX, INT32_MAX, 0}, " pixels, more than max_pixels ("}};
   for (int i = 0; i < COUNT(bad); i++) {

@@ -68,6 +68,8 @@ TEST(results_masks_that_are_none) {
   const maskrcnn_rle too_many = {.height = 2, .width = 3, .num_counts = 2, .counts = counts};
   EXPECT_INT(maskrcnn_mask_bitmap(&too_many, bytes, 0), MASKRCNN_BAD_ARGUMENT);
   EXPECT_INT(maskrcnn_mask_bitmap(NULL, bytes, 0), MASKRCNN_BAD_ARGUMENT);
+  const maskrcnn_rle fits = {.height = 2, .width = 3, .num_counts = 2, .counts = (const uint32_t[]){2, 4}};
+  EXPECT_INT(maskrcnn_mask_bitmap(&fits, bytes, INT64_MAX), MASKRCNN_BAD_ARGUMENT);
   EXPECT_INT((long long)maskrcnn_mask_string(&too_many, NULL, 0), 0);
   const maskrcnn_rle whole = {.height = 1, .width = 7, .num_counts = 2, .counts = counts};
   EXPECT_INT(maskrcnn_mask_bitmap(&whole, NULL, 0), MASKRCNN_BAD_ARGUMENT);
