@@ -9,14 +9,17 @@
 #include "base/file.h"
 #include "engine/state.h"
 
-int64_t checkpoint_step(const char *path) {
+static int64_t step_of(const char *path, bool (*open)(Checkpoint *c, const char *path, Err *err)) {
   Checkpoint c;
   RunState state;
-  if (!path_is_file(path) || !ckpt_open(&c, path, NULL)) return -1;
+  if (!path_is_file(path) || !open(&c, path, NULL)) return -1;
   const int64_t step = state_resume(&c, &state, NULL) ? state.step : -1;
   ckpt_close(&c);
   return step;
 }
+
+int64_t checkpoint_step(const char *path) { return step_of(path, ckpt_open_header); }
+int64_t checkpoint_whole_step(const char *path) { return step_of(path, ckpt_open); }
 
 char *numbered_name(const char *folder, int64_t step) {
   return xasprintf("%s/checkpoint-%08" PRId64 ".safetensors", folder, step);

@@ -43,7 +43,7 @@ static bool repair_best(RunFiles *f, Err *err) {
     const char *const states[] = {f->evaluated, f->checkpoint, f->previous, numbered};
     const char *found = NULL;
     for (int i = 0; !found && i < COUNT(states); i++)
-      if (checkpoint_step(states[i]) == step) found = states[i];
+      if (checkpoint_whole_step(states[i]) == step) found = states[i];
     ok = best_repair(&f->best, step, found, err);
     free(numbered);
   }

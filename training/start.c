@@ -9,7 +9,7 @@
 #include "data/batches/data_identity.h"
 #include "engine/state.h"
 #include "training/identity.h"
-#include "training/numbered.h"
+#include "training/whole.h"
 
 // ---- the folder -------------------------------------------------------------------------------------------------
 
@@ -114,12 +114,13 @@ static char *take_trained_on(const char *before, const Dataset *train, const cha
   return trained_on_text(before, train);
 }
 
-// A checkpoint that cannot be read has perhaps one before it that can.
+// A checkpoint that cannot be read; another one may be whole.
 static NORETURN void die_of_damage(const TrainSpec *o, const RunFiles *f, const char *own, const char *why) {
-  const int64_t step = own == f->checkpoint ? checkpoint_step(f->previous) : -1;
-  if (step < 0) die(EXIT_USAGE, "%s", why);
-  char *command = command_with(o->command, "--resume=previous");
-  die(EXIT_USAGE, "%s; %s is whole and has step %lld: %s", why, f->previous, (long long)step, command);
+  int64_t step;
+  char *whole = whole_checkpoint(f, own, &step);
+  if (!whole) die(EXIT_USAGE, "%s; no other checkpoint in %s is whole", why, f->folder);
+  char *command = whole_command(f, whole, o->command);
+  die(EXIT_USAGE, "%s; %s is whole and has step %lld: %s", why, whole, (long long)step, command);
 }
 
 int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const Dataset *train, const RunFiles *f,
@@ -129,7 +130,11 @@ int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, co
   params_randomise(&e->params, (uint64_t)o->seed);
   const char *own = checkpoint_of(o, how->resume, f), *path = own ? own : o->weights;
   int64_t step = 0;
-  if (path && !state_open(&c, path, &err)) die_of_damage(o, f, own, err.msg);
+  if (path && !state_open(&c, path, &err)) {
+    if (own) die_of_damage(o, f, own, err.msg);
+    die(EXIT_USAGE, "%s", err.msg);
+  }
+  if (own) state_note(&c, own);
   if (own)
     step = go_on_from(o, how->amend, e, &c, own, identity, changes);
   else if (path)
