@@ -71,3 +71,20 @@ void amendments_read(const char *path, AmendmentFn *each, void *context) {
   free(line);
   if (f) fclose(f);
 }
+
+typedef struct SoughtAmendment {
+  int64_t step;
+  const char *changes;
+  bool is_found;
+} SoughtAmendment;
+
+static void compare_amendment(void *sought, int64_t step, const char *changes) {
+  SoughtAmendment *s = sought;
+  s->is_found |= step == s->step && !strcmp(changes, s->changes);
+}
+
+bool amendment_is_logged(const char *path, int64_t step, const char *changes) {
+  SoughtAmendment s = {.step = step, .changes = changes};
+  amendments_read(path, compare_amendment, &s);
+  return s.is_found;
+}

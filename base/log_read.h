@@ -19,3 +19,4 @@ void curves_free(Curve *curves, int count);
 typedef void AmendmentFn(void *context, int64_t step, const char *changes);
 // Calls `each` for those of the log, in their order; none of one that cannot be read.
 void amendments_read(const char *path, AmendmentFn *each, void *context);
+bool amendment_is_logged(const char *path, int64_t step, const char *changes);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/log_read.h"
 #include "base/output.h"
 #include "training/run_record.h"
 #include "training/targets.h"
@@ -335,7 +336,8 @@ static void end_by_trouble(TrainingRun *r) {
 // Reports what changes from here on, as text and in the log.
 static void record_amendments(TrainingRun *r) {
   const char *changes = record_end(&r->amended);
-  if (!strcmp(changes, "{}")) return;
+  // It may be there of a run that was killed before its next checkpoint.
+  if (!strcmp(changes, "{}") || amendment_is_logged(r->files.log.path, r->first, changes)) return;
   Record *j = log_begin(&r->files.log, r->first, "amend");
   if (r->rollbacks) record_int(j, "rollback", r->rollbacks);
   record_raw(j, "changes", changes);
