@@ -7,7 +7,7 @@ enum {
   LANES = 8, // channels of a threadblock of bias_reduce_kernel, a warp for each
   THREADS = WARP * LANES,
   SLAB = 256,   // channels of dy that one threadblock adds up
-  PIECES = 128, // of the pixels of dy
+  PIECES = 512, // of the pixels of dy: as many threadblocks as fill an H100
 };
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -22,6 +22,7 @@ template <class T> __global__ void column_sum_kernel(Tensor dy, float *partial) 
   size_t end = min((blockIdx.x + 1) * piece, pixels);
   Eight sum = {};
   if (lane < lanes)
+#pragma unroll 4
     for (size_t p = blockIdx.x * piece + lane; p < end; p += lanes) {
       Eight e = load8((const T *)dy.data + p * dy.ldc + c);
 #pragma unroll
