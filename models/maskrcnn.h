@@ -13,12 +13,12 @@ enum { COUNT_ROIS, COUNT_POSITIVES };
 // What its nodes hand on, for whoever looks inside (tests, lab/dump.c). NULL where training or inference has none.
 typedef struct MaskRcnn {
   Anchors anchors;
-  Value *image;                                   // [images, canvas_h, canvas_w, 3]
-  Value *c[4];                                    // backbone, strides 4 … 32
-  Value *p[MAX_LEVELS];                           // pyramid, strides 4 … 64
+  Value *image;                   // [images, canvas_h, canvas_w, 3]
+  Value *c[4];                    // backbone, strides 4 … 32
+  Value *p[MAX_LEVELS];           // pyramid, strides 4 … 64
   Value *rpn_outputs[MAX_LEVELS]; // 4a channels of deltas, then a of logits
-  Value *rpn_top, *rpn_kept;                      // boxes of (image, level): best by score, and what NMS leaves of them
-  Value *proposals;                               // boxes of an image
+  Value *rpn_top, *rpn_kept;      // boxes of (image, level): best by score, and what NMS leaves of them
+  Value *proposals;               // boxes of an image
   Value *rpn_targets;
   Value *rois, *box_targets;       // training: sampled; inference: all proposals, and no targets
   Value *objects, *object_targets; // training: the objects among the RoIs

@@ -45,6 +45,11 @@ typedef struct Param {
   Tensor shadow, folded; // filters: what convolutions read, as it is or scaled by fold; shadow may be the master
 } Param;
 
+// Elements in the flat buffers, padding channels included; a vector that another one stands behind has none.
+static inline size_t param_extent(const Param *q) {
+  return q->behind && !q->filter ? (size_t)q->dims[0] : tensor_elements(&q->master);
+}
+
 enum { ADAM_STATE = 3 }; // reals of Params.adam_state, as nn/ops.h has them
 
 typedef struct Params {

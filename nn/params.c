@@ -113,11 +113,6 @@ void param_join(Params *p, Param *first, Param *second) {
 // Keeps every parameter 128-byte aligned in 16 bits too.
 static size_t span(size_t elements) { return (elements + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN; }
 
-// A vector that another one stands behind has no padding.
-size_t param_extent(const Param *q) {
-  return q->behind && !q->filter ? (size_t)q->dims[0] : tensor_elements(&q->master);
-}
-
 // From its first element to that of what stands behind it.
 static size_t stride_of(const Param *q) {
   const size_t before = q->before ? param_extent(q->before) : 0;

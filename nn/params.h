@@ -16,7 +16,7 @@ Param *param_vector(Params *p, const char *name, ParamRole role, int n, bool tra
 Param *param_buffer(Params *p, const char *name, int n, Init init);
 void param_moves(Params *p, Param *buffer); // before they are laid out
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
-// Two filters over the same input or their biases, as one: a convolution's first channels, 4·n of them, then its others.
+// Two filters over the same input, or their biases, as one: a convolution's first channels, 4·n of them, then others.
 void param_join(Params *p, Param *first, Param *second);
 Param *params_find(const Params *p, const char *name); // or NULL
 
@@ -38,7 +38,6 @@ void params_refresh(Params *p);
 
 // Host copies in torch's shape and order, float. `what` is &param->master or &param->momentum.
 size_t param_elements(const Param *p); // in torch's shape
-size_t param_extent(const Param *p);   // in the flat buffers, with its padding channels, where they are its own
 void param_export(const Params *p, const Param *q, const Tensor *what, float *torch_order);
 void param_to_torch(const Param *q, const Tensor *host, float *torch_order); // `host`: a copy of `what` that is there
 void param_import(Params *p, Param *q, const Tensor *what, const float *torch_order);

@@ -1,5 +1,4 @@
 #include "nn/update_parts.h"
-#include "nn/params.h"
 
 // The parameter as one part, whatever its size. Its shadow is what training reads: the filter as it is, of which there
 // may be a copy, or scaled by a fold.

@@ -345,7 +345,7 @@ TEST_GPU(cuda_boxes_merge) {
   check_merge(f, 3, 7, 11, 77, 50, false, false); // all fit
   check_merge(f, 1, 1, 1, 1, 1, true, false);
   check_merge(f, 3, 5, 40, 20, 9, true, true);
-  check_merge(f, 4, 8, 2000, 2000, 1 << 20, true, false);  // the most that are counted rather than sorted
+  check_merge(f, 4, 8, 2000, 2000, 1 << 20, true, false); // the most that are counted rather than sorted
   check_merge(f, 2, 8, 2048, 9000, 1 << 20, false, false);
   check_merge(f, 4, 9, 1112, 4000, 1 << 20, true, false);  // 48 KB to sort, besides the kernel's own
   check_merge(f, 2, 9, 1112, 5000, 1 << 20, false, false); // more than 48 KB to sort
