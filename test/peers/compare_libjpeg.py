@@ -2,7 +2,7 @@
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install numpy pillow
     /tmp/venv/bin/python test/peers/compare_libjpeg.py [--data ../shared/data] [--pictures 100] [--out FILE]
-        [--library FILE]   a shared object with image_decode; without it, data/images is compiled
+        [--library FILE]   a shared object with our readers; without it they are compiled (readers.py)
 
 Pictures of DATA/coco/val2017 and all of DATA/odd_images that Pillow reads, cut to odd sizes, and noise of widths from 1
 on are encoded by Pillow with chroma at full, half and quarter resolution (4:4:4, 4:2:2, 4:2:0), baseline and
@@ -12,52 +12,25 @@ the mean over all re-encoded files is above 0.1, that of a file above 0.2, or a 
 chroma is at least three samples wide (libjpeg smooths wider rows only).
 """
 import argparse
-import ctypes
 import datetime
 import glob
 import io
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 from PIL import Image, features
+
+from readers import Readers
 
 SUBSAMPLINGS = ["4:4:4", "4:2:2", "4:2:0"]
 QUALITIES = [50, 75, 95]
 LIMIT_SET, LIMIT_FILE, LIMIT_PIXEL = 0.1, 0.2, 5
 
 
-class Picture(ctypes.Structure):
-    _fields_ = [("h", ctypes.c_int), ("w", ctypes.c_int), ("rgb", ctypes.POINTER(ctypes.c_uint8))]
-
-
-def compile_library(folder):
-    path = os.path.join(folder, "images.so")
-    sources = glob.glob("data/images/*.c") + [f"base/{name}.c" for name in ("alloc", "error", "file", "scratch")]
-    subprocess.check_call([os.environ.get("CC", "cc"), "-std=c11", "-D_DEFAULT_SOURCE", "-D_POSIX_C_SOURCE=200809L", "-I.",
-                           "-O3", "-march=native", "-fPIC", "-shared", "-o", path, *sources, "-lz", "-lm"])
-    return path
-
-
-class Decoder:
-    def __init__(self, path):
-        self.library = ctypes.CDLL(path, os.RTLD_LAZY)  # decoding does not call all that base/ needs
-        self.library.image_decode.restype = ctypes.c_bool
-
-    def decode(self, data):
-        """Pixels as int16 [h, w, 3], or the message of the refusal."""
-        picture, error = Picture(), ctypes.create_string_buffer(4096)
-        if not self.library.image_decode(ctypes.byref(picture), data, ctypes.c_size_t(len(data)), b"FILE", error):
-            return error.value.decode()
-        pixels = np.ctypeslib.as_array(picture.rgb, (picture.h, picture.w, 3)).astype(np.int16)
-        self.library.image_free(ctypes.byref(picture))
-        return pixels
-
-
 def pillow(data):
-    """The same by Pillow, None where it refuses."""
+    """Pixels as int16 [h, w, 3], by Pillow; None where it refuses."""
     try:
         return np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(np.int16)
     except Exception:
@@ -106,8 +79,7 @@ def main():
     parser.add_argument("--out")
     args = parser.parse_args()
     failed, lines = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        decoder = Decoder(args.library or compile_library(folder))
+    readers = Readers(args.library)
     total, types, narrow, as_is = Tally(), {}, Tally(), Tally()
     for name, im in sources(args.data, args.pictures):
         for subsampling in SUBSAMPLINGS:
@@ -116,7 +88,7 @@ def main():
                     out = io.BytesIO()
                     im.save(out, "JPEG", quality=quality, subsampling=subsampling, progressive=progressive)
                     what = f"{subsampling} {'progressive' if progressive else 'baseline'}"
-                    ours, theirs = decoder.decode(out.getvalue()), pillow(out.getvalue())
+                    ours, theirs = readers.image(out.getvalue()), pillow(out.getvalue())
                     if isinstance(ours, str) or ours.shape != theirs.shape:
                         failed.append(f"{name} {what} {quality}: {ours if isinstance(ours, str) else ours.shape}")
                         continue
@@ -134,7 +106,7 @@ def main():
     for path in sorted(glob.glob(f"{args.data}/coco/*2017/*.jpg") + glob.glob(f"{args.data}/odd_images/*.jpg")):
         with open(path, "rb") as f:
             data = f.read()
-        ours, theirs = decoder.decode(data), pillow(data)
+        ours, theirs = readers.image(data), pillow(data)
         if isinstance(ours, str) or theirs is None:
             if not isinstance(ours, str) or theirs is not None:
                 lines.append(f"only {'Pillow' if isinstance(ours, str) else 'ours'} reads {os.path.basename(path)}"
