@@ -226,10 +226,14 @@ static bool parse_metadata(Parser *p) {
 
 static bool parse_header(Parser *p, size_t length) {
   if (!take(p, '{')) return expected(p, "'{'");
-  bool first = true, ok;
+  bool first = true, ok, has_metadata = false;
   while (next(p, '}', &first, &ok)) {
     char *key = parse_key(p);
-    if (!key || !(strcmp(key, "__metadata__") ? parse_tensor(p, key) : parse_metadata(p))) return false;
+    if (!key) return false;
+    const bool is_metadata = !strcmp(key, "__metadata__");
+    if (is_metadata && has_metadata) return expected(p, "__metadata__ once");
+    has_metadata |= is_metadata;
+    if (!(is_metadata ? parse_metadata(p) : parse_tensor(p, key))) return false;
   }
   if (!ok) return false;
   skip_space(p);

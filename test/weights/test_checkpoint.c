@@ -226,6 +226,7 @@ TEST(checkpoint_rejects_bad_headers) {
       {"{\"__metadata__\":{\"a\":\"line\n\"}}", 0, "expected the end of a string"},
       {"{\"__metadata__\":{\"caf\xe9\":\"a\"}}", 0, "byte 29: expected UTF-8"},
       {"{\"__metadata__\":{\"a\":\"\xed\xa0\x80\"}}", 0, "expected UTF-8"},
+      {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "byte 42: expected __metadata__ once"},
       {"{\"a\\nb\":{}}", 0, "expected a tensor's name without control characters"},
       {"{\"x\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "\"x\" has a type that is not supported"},
       {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
