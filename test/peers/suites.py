@@ -35,7 +35,7 @@ import PIL
 import safetensors
 from PIL import Image
 
-from fuzz_readers import JsonFiles, Safetensors
+from reader_pairs import JsonFiles, Safetensors
 from readers import Readers, Refusal
 
 LIMIT_FILE, LIMIT_PIXEL = 0.2, 5  # of JPEGs, as in compare_libjpeg.py
