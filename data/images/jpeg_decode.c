@@ -179,8 +179,8 @@ static bool need_tables(Decoder *d, int n) {
   return (!dc || need_codes(d, false, z->img_comp[n].hd)) && (!ac || need_codes(d, true, z->img_comp[n].ha));
 }
 
-// A coefficient's first scan may leave low bits to later ones, each of which adds the highest that lacks (T.81, G.1.1.1.2).
-// stb_image takes any order, and so damaged headers.
+// A coefficient's first scan may leave low bits to later ones, each of which adds the highest missing one (T.81,
+// G.1.1.1.2). stb_image takes any order, and so damaged headers.
 static bool take_bits(Decoder *d, int n, const JpegSegment *s) {
   const stbi__jpeg *z = d->stb;
   for (int k = z->spec_start; z->progressive && k <= z->spec_end; k++) {
