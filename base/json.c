@@ -37,7 +37,7 @@ bool json_fail(Json *j, const char *fmt, ...) {
   if (j->failed) return false;
   j->failed = true;
   // Lines are counted only here: keeping count while reading would cost every file for the sake of the broken ones.
-  long long line = 1, column = 1;
+  long long line = 1 + j->lines_before, column = 1;
   for (const char *p = j->begin; p < j->at; p++) {
     if (*p == '\n') {
       line++;

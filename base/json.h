@@ -14,6 +14,7 @@ typedef enum JsonType { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARR
 typedef struct Json {
   const char *file;             // for messages
   const char *begin, *at, *end; // the text; need not be NUL-terminated
+  int64_t lines_before;         // of the file, before the text
   int depth;
   bool first; // nothing yet read in the innermost container
   bool failed;

@@ -1,20 +1,26 @@
 #include "base/json_lines.h"
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/file.h"
 
 bool json_lines(const char *path, JsonLineFn *each, void *context, Err *err) {
-  size_t size;
-  char *text = file_read(path, &size, err);
-  bool ok = text, more = true;
-  for (char *line = text, *end; ok && more && line < text + size; line = end + 1) {
-    end = memchr(line, '\n', (size_t)(text + size - line));
-    if (!end) break;
-    Json j = {.file = path, .begin = text, .at = line, .end = end}; // messages count lines from the file's beginning
+  FILE *f = fopen(path, "rb");
+  if (!f) return err_set(err, "cannot open %s: %s", path, strerror(errno));
+  char *line = NULL;
+  size_t cap = 0;
+  bool ok = true, more = true;
+  ssize_t n = 0;
+  for (int64_t before = 0; ok && more && (n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n'; before++) {
+    Json j;
+    json_open(&j, path, line, (size_t)n - 1);
+    j.lines_before = before;
     more = each(&j, context);
     ok = json_done(&j) || err_set(err, "%s", j.err.msg);
     json_close(&j);
   }
-  free(text);
+  if (n < 0 && !feof(f)) ok = err_set(err, "cannot read %s: %s", path, strerror(errno)); // or no memory for a line
+  free(line);
+  fclose(f);
   return ok;
 }

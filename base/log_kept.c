@@ -8,6 +8,7 @@
 #include "base/durable.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mapped.h"
 #include "base/output.h"
 
 typedef enum LineType { LINE_KEPT, LINE_LATER, LINE_BROKEN } LineType;
@@ -98,12 +99,23 @@ static char *beside(const char *path) {
   return xasprintf("%.*s%s", (int)(slash ? slash + 1 - path : 0), path, "log-set-aside.jsonl");
 }
 
+// Mapped, not read: the log of a long run would fill memory that the run does not need.
+static void *map_log(const char *path, size_t size, Err *err) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  void *text = file >= 0 ? mapped_open(file, size, path) : NULL;
+  if (!text) err_set(err, "cannot read %s: %s", path, strerror(errno));
+  if (file >= 0) close(file);
+  return text;
+}
+
 bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
   LogLines l = {0};
-  size_t size = 0, left = 0, aside = 0;
+  size_t left = 0, aside = 0;
   *evaluated = -1;
-  if (!path_is_file(path)) return true;
-  char *text = file_read(path, &size, err);
+  const int64_t length = file_length(path);
+  if (length <= 0) return true;
+  const size_t size = (size_t)length;
+  char *text = map_log(path, size, err);
   if (!text) return false;
   if (resume >= 0) split(&l, path, text, size, resume, evaluated);
   for (size_t i = 0; i < l.n; i++) {
@@ -121,6 +133,6 @@ bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
                aside == 1 ? " was" : "s were", other);
   free(other);
   free(l.line);
-  free(text);
+  mapped_close(text, size);
   return ok;
 }

@@ -1,4 +1,5 @@
 #include "page/log_facts.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@ typedef struct Column { // the values of one key; points are added as they come,
   int *records; // per point: records that have the key
 } Column;
 
-typedef struct RecordText { // a piece of the log's text
-  const char *text;
+typedef struct RecordText { // where a record stands in the log
+  off_t at;
   size_t size;
 } RecordText;
 
@@ -31,6 +32,7 @@ typedef struct Records {
 
 typedef struct LogFacts {
   int64_t lines; // lines in the file, at least `records`
+  off_t size;    // bytes that they take: what a run adds meanwhile is not read
   int64_t records, thinned, unread;
   bool cut;
   double *x;
@@ -107,9 +109,9 @@ static void read_numbers(Json *j, LogFacts *l, int point) {
     }
 }
 
-static void records_add(Records *s, const char *text, size_t size) {
+static void records_add(Records *s, off_t at, size_t size) {
   array_reserve((void **)&s->item, &s->cap, (size_t)s->n + 1, sizeof *s->item);
-  s->item[s->n++] = (RecordText){text, size};
+  s->item[s->n++] = (RecordText){at, size};
 }
 
 static void take_step(LogFacts *l, Json *j, const ClockRecord *clock) {
@@ -120,7 +122,7 @@ static void take_step(LogFacts *l, Json *j, const ClockRecord *clock) {
   column_take(column_of(l, "elapsed", 0), point, run_clock_now(&l->clock));
 }
 
-static void take_line(LogFacts *l, const char *path, const char *line, size_t size, bool last) {
+static void take_line(LogFacts *l, const char *path, const char *line, off_t at, size_t size, bool last) {
   Json j;
   ClockRecord clock = CLOCK_RECORD_NONE;
   RecordType type;
@@ -133,26 +135,39 @@ static void take_line(LogFacts *l, const char *path, const char *line, size_t si
     return;
   }
   run_clock_take(&l->clock, &clock);
-  if (type == OF_EVALUATION) records_add(&l->evaluations, line, size);
-  if (type == OF_AMENDMENT) records_add(&l->amendments, line, size);
+  if (type == OF_EVALUATION) records_add(&l->evaluations, at, size);
+  if (type == OF_AMENDMENT) records_add(&l->amendments, at, size);
   if (type != OF_STEP) return;
   json_open(&j, path, line, size);
   take_step(l, &j, &clock);
   json_close(&j);
 }
 
-static void read_log(LogFacts *l, const char *path, const char *text, size_t size) {
-  const char *end = text + size;
-  for (const char *p = text; p < end; p++) l->lines += *p == '\n';
+static void count_lines(LogFacts *l, FILE *log) {
+  char block[1 << 16];
+  for (size_t n; (n = fread(block, 1, sizeof block, log)) > 0; l->size += (off_t)n)
+    for (size_t i = 0; i < n; i++) l->lines += block[i] == '\n';
   l->lines++; // an incomplete line
+}
+
+// Twice from the beginning, line by line: what is in memory at a time does not grow with the log. False with the reason
+// in errno.
+static bool read_log(LogFacts *l, const char *path, FILE *log) {
+  count_lines(l, log);
   l->thinned = l->lines <= POINTS + RECENT ? 1 : (l->lines + POINTS - 1) / POINTS;
   l->most_points = POINTS + 2 * RECENT + (int)l->thinned;
   l->x = xcalloc((size_t)l->most_points, sizeof *l->x);
-  for (const char *line = text; line < end;) {
-    const char *newline = memchr(line, '\n', (size_t)(end - line)), *to = newline ? newline : end;
-    if (to > line) take_line(l, path, line, (size_t)(to - line), !newline);
-    line = to + 1;
+  char *line = NULL;
+  size_t cap = 0;
+  ssize_t n = 0;
+  rewind(log);
+  for (off_t at = 0; at < l->size && (n = getline(&line, &cap, log)) > 0; at += n) {
+    const size_t bytes = (size_t)MIN(n, l->size - at);
+    const bool ended = line[bytes - 1] == '\n';
+    if (bytes > ended) take_line(l, path, line, at, bytes - ended, !ended);
   }
+  free(line);
+  return n >= 0 || feof(log); // there is no memory for a line
 }
 
 // ---- writing --------------------------------------------------------------------------------------------------------
@@ -175,19 +190,23 @@ static void write_key(Document *d, const char *key) {
   fputs("\":", d->f);
 }
 
-static void write_records(Document *d, const char *name, const Records *s, int every) {
+static void write_records(Document *d, FILE *log, const char *name, const Records *s, int every) {
   fprintf(d->f, ",\n\"%s\":[", name);
   const char *comma = "\n";
   for (int i = 0; i < s->n; i++) {
     if ((s->n - 1 - i) % every) continue;
-    fputs(comma, d->f);
-    document_json(d, s->item[i].text, s->item[i].size);
-    comma = ",\n";
+    char *text = xmalloc(s->item[i].size);
+    if (fseeko(log, s->item[i].at, SEEK_SET) == 0 && fread(text, s->item[i].size, 1, log) == 1) {
+      fputs(comma, d->f);
+      document_json(d, text, s->item[i].size);
+      comma = ",\n";
+    }
+    free(text);
   }
   fputc(']', d->f);
 }
 
-static void write_facts(Document *d, const LogFacts *l) {
+static void write_facts(Document *d, FILE *log, const LogFacts *l) {
   FILE *f = d->f;
   int several = 0, every = 1; // points for several records
   while (l->thinned > 1 && several < l->points && several < (l->lines - RECENT) / l->thinned) several++;
@@ -209,8 +228,8 @@ static void write_facts(Document *d, const LogFacts *l) {
     fputc('}', f);
   }
   fputs("}", f);
-  write_records(d, "evaluations", &l->evaluations, every);
-  write_records(d, "amendments", &l->amendments, 1);
+  write_records(d, log, "evaluations", &l->evaluations, every);
+  write_records(d, log, "amendments", &l->amendments, 1);
   fputc('}', f);
 }
 
@@ -230,12 +249,12 @@ static void facts_free(LogFacts *l) {
 
 bool log_facts_write(Document *d, const char *path, Err *err) {
   LogFacts l = {0};
-  size_t size;
-  char *text = file_read(path, &size, err);
-  if (!text) return false;
-  read_log(&l, path, text, size);
-  write_facts(d, &l);
+  FILE *log = fopen(path, "rb");
+  if (!log) return err_set(err, "cannot open %s: %s", path, strerror(errno));
+  const bool ok =
+      (read_log(&l, path, log) && !ferror(log)) || err_set(err, "cannot read %s: %s", path, strerror(errno));
+  if (ok) write_facts(d, log, &l);
   facts_free(&l);
-  free(text);
-  return true;
+  fclose(log);
+  return ok;
 }

@@ -171,7 +171,7 @@ TEST(log_resume_without_memory_drops_nothing) {
     EXPECT_STR(text, want);
     free(text);
     opened = WEXITSTATUS(status) == 0;
-    failed += WEXITSTATUS(status) == 2;
+    failed += !opened;
   }
   EXPECT(failed > 0);
   free(said);

@@ -2,9 +2,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "page/page_draw.h"
+#include "test/harness/allocations.h"
 #include "test/harness/test.h"
 
 // The page of a log that is written by `each`, n records long.
@@ -93,4 +97,28 @@ TEST(log_facts_of_a_long_log_are_thinned) {
   for (int i = several; i < n; i++) EXPECT(x[i] == x[i - 1] + 1);
   EXPECT(x[n - 1] == 100000 && y[n - 2] == 7);
   free(page);
+}
+
+// A training process reads its log at each evaluation: what that takes does not grow with the log, here of 25 MB.
+TEST(log_facts_of_a_long_log_take_little_memory) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  int status;
+  fflush(stdout);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    free(page_of_log(100000, write_spiky));
+    getrusage(RUSAGE_SELF, &after);
+    const long mb = (after.ru_maxrss - before.ru_maxrss) / 1024;
+    if (mb >= 12) printf("  %ld MB\n", mb);
+    fflush(stdout);
+    _exit(mb >= 12);
+  }
+  CHECK(waitpid(child, &status, 0) == child);
+  EXPECT_INT(status, 0);
 }
