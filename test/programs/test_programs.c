@@ -7,6 +7,8 @@
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"
+#include "weights/digest.h"
+#include "weights/verify.h"
 
 TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {
   if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=1", "threads-1", "--threads 1"), 0)) return;
@@ -264,7 +266,7 @@ static const char *field_of(const char *path, const char *name) {
   return value;
 }
 
-// A copy of a checkpoint whose model has another value of equal length in a field.
+// A copy of a checkpoint whose model has another value of equal length in a field, with a digest that fits.
 static void copy_edited(const char *from, const char *to, const char *field, const char *was, const char *is) {
   char text[2][128];
   for (int i = 0; i < 2; i++) snprintf(text[i], sizeof text[i], "\"config.%s\":\"%s\"", field, i ? is : was);
@@ -273,6 +275,11 @@ static void copy_edited(const char *from, const char *to, const char *field, con
   CHECK(bytes && strlen(text[1]) == n);
   while (at + n <= bytes + size && memcmp(at, text[0], n)) at++;
   if (EXPECT(at + n <= bytes + size)) memcpy(at, text[1], n);
+  const char *digest = strstr(bytes + 8, "\"digest\":\""); // of the header, whose length is in the first eight bytes
+  const size_t digits = (size_t)(digest - bytes) + strlen("\"digest\":\"");
+  uint64_t header;
+  memcpy(&header, bytes, 8);
+  digest_write(verify_digest((unsigned char *)bytes, digits, 8 + (size_t)header), bytes + digits);
   FILE *f = fopen(to, "wb");
   CHECK(f && fwrite(bytes, 1, size, f) == size && !fclose(f));
   free(bytes);
