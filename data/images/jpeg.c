@@ -36,12 +36,15 @@ bool jpeg_step_fault(JpegStep step, const JpegSegment *s, const uint8_t *bytes, 
 }
 
 static bool is_frame(int marker) {
-  return marker >= JPEG_SOF0 && marker <= JPEG_SOF15 && marker != JPEG_DHT && marker != JPEG_JPG && marker != JPEG_DAC;
+  const bool basic = marker >= JPEG_SOF0 && marker <= JPEG_SOF15;
+  return (basic && marker != JPEG_DHT && marker != JPEG_JPG && marker != JPEG_DAC) || marker == JPEG_SOF55;
 }
 
 static bool frame_supported(const JpegFrame *frame, ImageFault *fault) {
   const char *what = NULL;
-  if (frame->marker > JPEG_JPG)
+  if (frame->marker == JPEG_SOF55)
+    what = "a JPEG-LS file; convert it to PNG";
+  else if (frame->marker > JPEG_JPG)
     what = "an arithmetic-coded JPEG; convert it to a baseline JPEG or to PNG";
   else if (frame->marker == JPEG_SOF3)
     what = "a lossless JPEG; convert it to PNG";

@@ -24,6 +24,7 @@ enum {
   JPEG_APP0 = 0xe0,
   JPEG_APP1,
   JPEG_APP15 = 0xef,
+  JPEG_SOF55 = 0xf7, // JPEG-LS
   JPEG_COM = 0xfe,
 };
 
@@ -36,7 +37,7 @@ typedef struct JpegSegment {
 typedef enum JpegStep { JPEG_SEGMENT, JPEG_END, JPEG_CUT, JPEG_BAD } JpegStep;
 
 typedef struct JpegFrame {
-  int marker; // JPEG_SOF0 … JPEG_SOF15
+  int marker; // JPEG_SOF0 … JPEG_SOF15, JPEG_SOF55
   int bits;   // per sample
   int h, w;
 } JpegFrame;

@@ -132,13 +132,15 @@ static bool take_segment(Decoder *d, const JpegSegment *s) {
 
 // ---- scans ----------------------------------------------------------------------------------------------------------
 
+static bool is_restart(int marker) { return marker >= JPEG_RST0 && marker <= JPEG_RST7; }
+
 // Finds the end of the entropy-coded data: a marker other than a restart. Counts restarts.
 static const uint8_t *scan_end(const uint8_t *p, const uint8_t *end, int *restarts) {
   for (*restarts = 0; (p = memchr(p, 0xff, (size_t)(end - p)));) {
     const uint8_t *fill = p;
     while (p < end && *p == 0xff) p++;
     if (p == end) return fill;
-    if (*p >= JPEG_RST0 && *p <= JPEG_RST7)
+    if (is_restart(*p))
       ++*restarts;
     else if (*p != 0)
       return fill;
@@ -221,7 +223,8 @@ static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, cons
   const uint8_t *data = *at;
   *at = scan_end(data, end, &restarts);
   if (*at == end) return fault_set(d->fault, FAULT_CUT, "no end marker");
-  if (restarts < due)
+  const bool surplus = restarts > due && (*at)[-2] == 0xff && is_restart((*at)[-1]); // one behind the last interval
+  if (restarts - surplus != due)
     return CORRUPT("%d restart markers instead of %d in the scan at byte %td", restarts, due, data - d->bytes);
   feed(d, data, (size_t)(*at - data));
   if (!stbi__parse_entropy_coded_data(z)) return stb_refuses(d);

@@ -138,6 +138,7 @@ TEST(jpeg_decode_refuses_by_cause) {
     int marker;
     const char *reason;
   } frames[] = {{0xc3, "a lossless JPEG; convert it to PNG"},
+                {0xf7, "a JPEG-LS file; convert it to PNG"},
                 {0xc5, "a hierarchical JPEG; convert it"},
                 {0xc9, "an arithmetic-coded JPEG; convert it"}};
   for (int i = 0; i < COUNT(frames); i++) {
@@ -246,6 +247,34 @@ TEST(jpeg_decode_misses_restart_markers) {
   memcpy(longer, bytes, at);
   memcpy(longer + at + 8, bytes + at, size - at);
   expect_refused(longer, size + 8, "corrupt (misplaced restart markers in the scan at byte ");
+  free(longer);
+  free(bytes);
+}
+
+// A restart marker more would end an interval early, as would the first if the file has no restart interval. One behind
+// the last interval is harmless.
+TEST(jpeg_decode_refuses_surplus_restarts) {
+  size_t size;
+  uint8_t *bytes = read_bytes("test/corpus/image/restart.jpg", &size);
+  size_t first = 0, interval = 0;
+  while (bytes[first] != 0xff || bytes[first + 1] != JPEG_RST0) first++;
+  while (bytes[interval] != 0xff || bytes[interval + 1] != JPEG_DRI) interval++;
+  uint8_t *longer = xmalloc(size + 2);
+  memcpy(longer, bytes, first);
+  memcpy(longer + first, "\xff\xd0", 2);
+  memcpy(longer + first + 2, bytes + first, size - first);
+  expect_refused(longer, size + 2, " restart markers instead of ");
+  memcpy(longer, bytes, size);
+  memcpy(longer + size - 2, "\xff\xd0\xff\xd9", 4);
+  Image im, same;
+  Err err = {""};
+  EXPECT(image_decode(&im, bytes, size, "restart.jpg", &err) &&
+         image_decode(&same, longer, size + 2, "longer.jpg", &err));
+  EXPECT(im.h == same.h && im.w == same.w && !memcmp(im.rgb, same.rgb, (size_t)3 * im.h * im.w));
+  image_free(&im);
+  image_free(&same);
+  bytes[interval + 4] = bytes[interval + 5] = 0;
+  expect_refused(bytes, size, " restart markers instead of 0 ");
   free(longer);
   free(bytes);
 }
