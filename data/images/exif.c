@@ -31,7 +31,7 @@ static bool entry_value(const uint8_t *tiff, size_t size, const uint8_t *entry, 
 
 int exif_orientation(const uint8_t *exif, size_t size) {
   enum { PREFIX = 6, HEADER = 8, ORIENTATION = 0x0112, ENTRY = 12, MAGIC = 42 };
-  if (size >= PREFIX && !memcmp(exif, "Exif\0", PREFIX)) {
+  while (size >= PREFIX && !memcmp(exif, "Exif\0", PREFIX)) { // some programs write it twice
     exif += PREFIX;
     size -= PREFIX;
   }

@@ -1,4 +1,5 @@
 #include "data/images/png_exif.h"
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static int profile_orientation(const uint8_t *text, size_t size) {
   }
   for (; at < end; at++) {
     const int value = hex_value(*at);
-    if (*at == '\n') continue;
+    if (isspace(*at)) continue;
     if (value < 0) break;
     exif[digits / 2] = (uint8_t)(digits % 2 ? exif[digits / 2] | value : value << 4);
     digits++;

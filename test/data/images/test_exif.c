@@ -57,6 +57,8 @@ TEST(exif_blocks_that_are_damaged) {
   uint8_t prefixed[EXIF_ROOM] = "Exif\0";
   memcpy(prefixed + 6, tiff, size);
   EXPECT_INT(exif_orientation(prefixed, size + 6), 6);
+  memmove(prefixed + 6, prefixed, size + 6); // as Pillow reads it
+  EXPECT_INT(exif_orientation(prefixed, size + 12), 6);
   tiff[9] = 200; // more entries than there are
   EXPECT_INT(exif_orientation(tiff, size), 6);
   tiff[9] = 0;
@@ -153,7 +155,7 @@ static size_t raw_profile(char *text, bool compressed, int orientation) {
   const size_t n = exif_of(tiff, orientation);
   int at = snprintf(lines, sizeof lines, "\nexif\n%8zu", n + 6);
   for (size_t i = 0; i < n + 6; i++)
-    at += snprintf(lines + at, sizeof lines - (size_t)at, "%s%02x", i % 36 ? "" : "\n",
+    at += snprintf(lines + at, sizeof lines - (size_t)at, "%s%02x", i % 36 ? "" : "\r\n ", // white space of any kind
                    i < 6 ? (unsigned)"Exif\0"[i] : tiff[i - 6]);
   const size_t keyword = sizeof "Raw profile type exif";
   memcpy(text, "Raw profile type exif", keyword);
