@@ -35,6 +35,8 @@ bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault
   if (memcmp(chunk + 4, "IHDR", 4) || u32(chunk) != IHDR_SIZE)
     return fault_set(fault, FAULT_CORRUPT, "its first chunk is not an IHDR of %d bytes", IHDR_SIZE);
   if (size < SIGNATURE + 8 + IHDR_SIZE) return fault_set(fault, FAULT_CUT, "ends within its header");
+  if (u32(data) > INT32_MAX || u32(data + 4) > INT32_MAX)
+    return fault_set(fault, FAULT_CORRUPT, "its header says %u×%u pixels", u32(data), u32(data + 4));
   *header = (PngHeader){
       .w = (int)u32(data), .h = (int)u32(data + 4), .bits = data[8], .color = data[9], .interlaced = data[12] == 1};
   return true;

@@ -246,6 +246,8 @@ TEST(png_read_refuses_by_cause) {
   chunk(&png, "IHDR", png.bytes + 16, 13);
   finish(&png, ramp, sizeof ramp);
   expect_refused(&png, "corrupt (a second IHDR)");
+  png.bytes[16] = 0x80;
+  expect_refused(&png, "corrupt (its header says 21474836");
   begin(&png, 2, 4, 8, 0, 0);
   chunk(&png, "t\xffXt", ramp, 1);
   finish(&png, ramp, sizeof ramp);
