@@ -11,6 +11,9 @@ static const struct {
   const char *what;
 } signatures[] = {{"version https://git-lfs", 23, "a Git LFS pointer; run `git lfs pull`"},
                   {"\x1f\x8b\x08", 3, "a gzip file; unpack it with gunzip"},
+                  {"BZh", 3, "a bzip2 file; unpack it with bunzip2"},
+                  {"\xfd\x37zXZ", 6, "an xz file; unpack it with unxz"},
+                  {"\x28\xb5\x2f\xfd", 4, "a zstd file; unpack it with unzstd"},
                   {"PK\3\4", 4, "a zip archive; unpack it"}};
 
 static const char xml[] = "an XML file, perhaps a server's error message; download the file again";

@@ -21,6 +21,11 @@ static const struct {
     {FILE_OF("<?xml version=\"1.0\"?>\n<Error><Code>NoSuchKey</Code></Error>"),
      "an XML file, perhaps a server's error message; download the file again"},
     {FILE_OF("\x1f\x8b\x08\x08\x12\x34\x56\x78\x02\x03weights.pth\0"), "a gzip file; unpack it with gunzip"},
+    {FILE_OF("BZh91AY&SY"), "a bzip2 file; unpack it with bunzip2"},
+    {FILE_OF("\xfd"
+             "7zXZ\0\0\4"),
+     "an xz file; unpack it with unxz"},
+    {FILE_OF("\x28\xb5\x2f\xfd\x24"), "a zstd file; unpack it with unzstd"},
     // as `gzip -n` writes it, whose first eight bytes are a possible length of a safetensors header
     {FILE_OF("\x1f\x8b\x08\0\0\0\0\0\2\3\x4b\4\0\x43\xbe\xb7\xe8\1\0\0\0"), "a gzip file; unpack it with gunzip"},
     {FILE_OF("\xff\xfe{\0\"\0i\0m\0a\0g\0e\0s\0\"\0:\0[\0]\0}\0"),
