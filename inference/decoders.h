@@ -6,11 +6,11 @@
 typedef struct Decoded {
   int64_t number; // index among the images of the sources
   char *path;
-  Image image;     // rgb NULL: it cannot be read, or its pixels were released
-  int orientation; // of EXIF
-  bool black;      // it has 16-bit samples, of which its range shows nearly nothing
-  Err *wrong;      // why it cannot be read; NULL: it can
-  size_t bytes;    // bytes counted against the limit
+  Image image;       // rgb NULL: it cannot be read, or its pixels were released
+  int orientation;   // of EXIF
+  const char *color; // "black" or "white" if it has 16-bit samples that its range shows as nearly that; NULL otherwise
+  Err *wrong;        // why it cannot be read; NULL: it can
+  size_t bytes;      // bytes counted against the limit
 } Decoded;
 
 typedef struct DecodersOptions {

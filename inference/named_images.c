@@ -19,7 +19,7 @@ typedef struct NamedRun {
   Speed speed;
   int bad;    // number of unusable images
   int turned; // number of images with an EXIF orientation
-  int black;  // number of 16-bit images that are nearly black in the range
+  int plain;  // number of 16-bit images that are nearly black or white in the range
 } NamedRun;
 
 // Ends the program with an error that would affect every image.
@@ -43,12 +43,12 @@ static void visit(void *context, const Decoded *image, const void *results, int 
   if (sources_has_list(r->sources) && !file_set_spares(&r->images.outputs, image->path, &err))
     refuse(r, EXIT_USAGE, err.msg);
   r->turned += image->orientation > 1;
-  if (image->black && !r->black++) {
+  if (image->color && !r->plain++) {
     char range[SAMPLE_RANGE_TEXT];
     sample_range_text(range_of_run(r->run), range);
     line_print(stderr,
-               "note: %s has 16-bit samples and is nearly black in the range %s; set another with --range LOW,HIGH",
-               image->path, range);
+               "note: %s has 16-bit samples and is nearly %s in the range %s; set another with --range LOW,HIGH",
+               image->path, image->color, range);
   }
   r->task->take(r->sink, image, results, in_batch);
 }

@@ -8,6 +8,7 @@
 enum {
   OUTLIERS = 500, // one in so many values at either end may be an outlier
   STRETCH = 4,    // … if these make the range so many times larger
+  PICTURE = 16,   // an image of fewer values may be a drawing, where none is a mark
   OTHERS = 10,    // one image in so many may be of another kind
   REACH = 8,      // … if it reaches so many times as far as the rest
   DARK = 16,      // an image that uses no more than this part of the range is nearly black
@@ -16,15 +17,25 @@ enum {
 
 // ---- one image ------------------------------------------------------------------------------------------------------
 
+// `most`, the largest value, or the one before it if `most` is far from all others: then it marks pixels without data,
+// and is white in either range. The smallest value is kept: as black, it must differ from the others.
+static int without_mark(const uint32_t count[SAMPLE_VALUES], int least, int most) {
+  int used = 0, before = most;
+  for (int v = least; v < most; v++) {
+    if (!count[v]) continue;
+    used++;
+    before = v;
+  }
+  return used >= PICTURE && most - before > STRETCH * (before - least) ? before : most;
+}
+
 bool image_range(const uint32_t count[SAMPLE_VALUES], ImageRange *r) {
   int64_t all = 0, below = 0, above = 0;
-  int least = SAMPLE_VALUES, most = -1;
-  for (int v = 0; v < SAMPLE_VALUES; v++) {
-    all += count[v];
-    if (!count[v]) continue;
-    least = MIN(least, v);
-    most = v;
-  }
+  int least = 0, most = SAMPLE_VALUES - 1;
+  while (least < most && !count[least]) least++;
+  while (most > least && !count[most]) most--;
+  most = without_mark(count, least, most);
+  for (int v = least; v <= most; v++) all += count[v];
   if (!all) return false;
   int low = least, high = most;
   while ((below += count[low]) <= all / OUTLIERS) low++;
@@ -205,14 +216,15 @@ static void note_odd(const Ranges *r, const Dataset *d, SampleRange range,
 }
 
 void ranges_note(const Ranges *r, const Dataset *d, const char *split, SampleRange range, Notes *notes) {
-  if (!r->deep) return;
+  if (!r->deep && sample_range_same(range, (SampleRange){0})) return;
   note_odd(r, d, range, is_dark, "that use at most a sixteenth of the range and are nearly black", split, notes);
   note_odd(r, d, range, is_beyond, "whose values reach beyond the range and saturate", split, notes);
   if (!r->shallow) return;
   Names l;
   names_begin(&l);
   for (int i = 0; i < MIN(r->shallow, COUNT(r->first_shallow)); i++) names_add(&l, d, r->first_shallow[i]);
-  notes_add(notes, "images of %s with 8 bits or fewer, to which the range does not apply, among %d with 16: %d (%s)",
-            split, r->deep, r->shallow, names_end(&l, r->shallow));
+  notes_add(notes,
+            "images of %s with 8 bits or fewer, to which the range %d to %d does not apply, beside %d with 16: %d (%s)",
+            split, range.low, sample_range_high(range), r->deep, r->shallow, names_end(&l, r->shallow));
   free(l.text);
 }

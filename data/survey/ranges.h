@@ -25,8 +25,9 @@ typedef struct Ranges {
 // Reads the header of every image file, and all values of the sample. Files that cannot be read are left to the loader.
 //
 // The outliers of an image are one in 500 of its values at either end, if these make its range more than four times
-// larger: hot pixels. The range of the set is from the lowest to the highest value of its images, without those images
-// that reach eight times as far as nine in ten. The same data give the same range.
+// larger: hot pixels. The largest value, of whatever number, is left out if it is four times as far from all others as
+// these are apart: it marks pixels without data. The range of the set is from the lowest to the highest value of its
+// images, without those images that reach eight times as far as nine in ten. The same data give the same range.
 void ranges_measure(Ranges *r, const Dataset *d);
 void ranges_free(Ranges *r);
 

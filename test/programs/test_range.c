@@ -85,7 +85,11 @@ TEST_TIER(program_trains_on_16_bits_as_on_8, 1) {
   EXPECT_INT(command(&said, "%s --weights %s/model.safetensors %s/val/000001.png --range 0,4095 --device cpu --out %s",
                      tool("infer"), in_tmp("range-run-8"), deep, in_tmp("range-found-given")),
              0);
-  EXPECT(!strstr(said, "black"));
+  EXPECT(!strstr(said, "nearly"));
+  EXPECT_INT(command(&said, "%s --weights %s/model.safetensors %s/val/000001.png --range 0,1 --device cpu --out %s",
+                     tool("infer"), in_tmp("range-run-8"), deep, in_tmp("range-found-white")),
+             0);
+  EXPECT(strstr(said, "val/000001.png has 16-bit samples and is nearly white in the range 0,1; set another"));
   EXPECT_INT(command(&said, "%s --weights %s/model.safetensors %s/val/000001.png --device cpu --out %s", tool("infer"),
                      in_tmp("range-run-8"), flat, in_tmp("range-found-flat")),
              0);

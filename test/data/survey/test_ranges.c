@@ -29,11 +29,14 @@ TEST(ranges_of_images) {
     int low, high;
   } cases[] = {
       {{{100, 1100, 10}}, 100, 1100},
-      {{{100, 1100, 10}, {65535, 65535, 20}}, 100, 1100},  // hot pixels: one in 500
-      {{{100, 1100, 10}, {65535, 65535, 40}}, 100, 65535}, // too many to be that
-      {{{100, 1100, 10}, {2000, 2000, 5}}, 100, 2000},     // stretch the range too little
-      {{{32768, 33768, 10}, {0, 0, 20}}, 32768, 33768},    // dead pixels
-      {{{0, 0, 100000}, {500, 500, 1}}, 0, 500},           // an object in front of nothing
+      {{{100, 1100, 10}, {65535, 65535, 20}}, 100, 1100},   // hot pixels: one in 500
+      {{{100, 1100, 10}, {65534, 65535, 20}}, 100, 65535},  // too many to be that
+      {{{100, 1100, 10}, {65535, 65535, 9000}}, 100, 1100}, // a single value is a mark: pixels without data
+      {{{9000, 9100, 10}, {0, 0, 9000}}, 0, 9100},          // a background of zeros stays apart
+      {{{100, 110, 10}, {65535, 65535, 9000}}, 100, 65535}, // too few values to be a picture
+      {{{100, 1100, 10}, {2000, 2000, 5}}, 100, 2000},      // stretch the range too little
+      {{{32768, 33768, 10}, {0, 0, 20}}, 32768, 33768},     // dead pixels
+      {{{0, 0, 100000}, {500, 500, 1}}, 0, 500},            // an object in front of nothing
       {{{7, 7, 1}}, 7, 7},
   };
   for (int i = 0; i < COUNT(cases); i++) {
@@ -111,6 +114,10 @@ TEST(ranges_are_measured) {
     EXPECT(r.deep == 0 && r.measured == 0 && sample_range_same(r.range, (SampleRange){0}));
     ranges_note(&r, &d, "train", r.range, &notes);
     EXPECT_INT(notes.n, 0);
+    ranges_note(&r, &d, "train", (SampleRange){0, 4095}, &notes); // that of weights or of another split
+    EXPECT(notes.n == 1 &&
+           strstr(notes.line[0], "to which the range 0 to 4095 does not apply, beside 0 with 16: 12 ("));
+    notes_free(&notes);
     ranges_free(&r);
     deepen(dir, IMAGES, 16, alpha);
     ranges_measure(&r, &d);
@@ -154,8 +161,8 @@ TEST(ranges_name_images_that_disagree) {
                   "16-bit images of train whose values reach beyond the range and saturate, with the range 0 to "
                   "4080: 1 of 11 (1.png)"));
   EXPECT(has_note(&notes,
-                  "images of train with 8 bits or fewer, to which the range does not apply, among 11 with 16: 1 "
-                  "(13.png)"));
+                  "images of train with 8 bits or fewer, to which the range 0 to 4080 does not apply, beside 11 with "
+                  "16: 1 (13.png)"));
   notes_free(&notes);
   ranges_note(&r, &d, "train", (SampleRange){0}, &notes); // what was read until now
   EXPECT(has_note(&notes, "16-bit images of train that use at most a sixteenth of the range and are nearly black, with "
