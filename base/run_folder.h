@@ -12,6 +12,5 @@
 #define SCORES "scores.json"
 #define SCORES_PAGE "evaluation.html"
 
-// In folders of older versions: what is now in run.json, and the evaluation, with pictures as data: addresses.
-#define OLD_SESSION "report/session.json"
-#define OLD_EVALUATION "report/evaluation.json"
+// What folders of runs of version 1.1 and older have in place of run.json. Version 1.2 reads them.
+#define OLDER_RECORD "report/session.json"

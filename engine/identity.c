@@ -30,18 +30,15 @@ static char *find_member(const char *identity, const char *name) {
 
 // The same; "null" if there is no such member.
 static char *member(const char *identity, const char *name) {
-  static const struct {
-    const char *name, *value, *old_name, *old_value; // old: in checkpoints up to version 1.1
-  } renamed[] = {{"conventions", "\"own\"", "recipe", "\"auto\""}};
   char *text = find_member(identity, name);
-  for (int i = 0; i < COUNT(renamed) && !text; i++) {
-    if (strcmp(renamed[i].name, name)) continue;
-    text = find_member(identity, renamed[i].old_name);
-    if (!text || strcmp(text, renamed[i].old_value)) continue;
-    free(text);
-    text = xstrdup(renamed[i].value);
-  }
   return text ? text : xstrdup("null");
+}
+
+bool identity_is_older(const char *identity) {
+  char *text = find_member(identity, "recipe"); // "conventions" since 1.2
+  const bool is = text != NULL;
+  free(text);
+  return is;
 }
 
 typedef bool (*OnDifference)(void *context, const char *key, const char *was, const char *is);

@@ -8,6 +8,9 @@
 // to do, which depends on whether it is one of the members that may be amended: amendable ends with NULL.
 bool identity_same(const char *was, const char *is, const char *const *amendable, Err *err);
 
+// Whether a run of version 1.1 or older has it, which can no longer be resumed.
+bool identity_is_older(const char *identity);
+
 // Whether two ranks of one run have the same identity; false with a message that names the first difference. A CommSame
 // function for comm_agree.
 bool identity_agrees(const char *of_first, const char *other, Err *err);

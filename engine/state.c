@@ -172,8 +172,11 @@ static bool same_model(const Checkpoint *c, const ModelConfig *config, Err *err)
 
 bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, const char *const *amendable,
                      Record *changes, Err *err) {
-  if (!same_model(c, config, err)) return false;
   const char *was = ckpt_find_meta(c, "run");
+  if (was && identity_is_older(was))
+    return err_set(err, "it is of a run of version 1.1 or older: continue it with version 1.2, or start a new run in "
+                        "another --out with these --weights");
+  if (!same_model(c, config, err)) return false;
   if (!was) return err_set(err, "it lacks the record of its run; start without --resume");
   return changes ? identity_amend(was, run, amendable, changes, err) : identity_same(was, run, amendable, err);
 }

@@ -73,8 +73,7 @@ typedef struct ReportFile {
 // Writes FOLDER/pictures/… and then FOLDER/NAME as a whole, and removes earlier pictures of the series. Numbers that
 // are not finite are null.
 //   of `head`; images, left_out; rule
-//   metrics     {name: value}, null where no ground truth defines one; in older files values are text, and -1 is
-// undefined
+//   metrics     {name: value}, null where no ground truth defines one
 //   columns     names of the values of a category
 //   categories  [[name, value, …]]
 //   panels, category_panels  [{title, x, unit, curves: [[label, [x …], [y …]]]}]

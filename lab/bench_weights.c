@@ -1,5 +1,5 @@
-// Measures how long it takes to open a file of weights that is in the page cache, with and without comparing its tensors
-// with their digests, in turns; then with reading all values, as a program does that loads them.
+// Measures how long it takes to open a file of weights that is in the page cache, with and without comparing its
+// tensors with their digests, in turns; then with reading all values, as a program does that loads them.
 //
 //   build/bench_weights --read FILE    one record: medians of nine, in milliseconds
 #include <math.h>

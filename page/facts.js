@@ -1,6 +1,6 @@
 // A run's facts (page/run_facts.h) in the form that the page shows. Any part may be missing.
 
-// What is drawn if run.json does not say, as in folders of older versions or for a log alone.
+// What is drawn if run.json does not say, as for a log alone.
 const USUAL_PANELS = [
   {title: "Losses", unit: "loss", noisy: true, log: true, curves: []},
   {title: "Average precision", unit: "AP", metrics: true,
@@ -169,10 +169,6 @@ class Run {
   readWarnings() {
     const list = listOf(this.run.warnings).map(w => typeof w === "string" ? {text: w} : {text: textOf(objectOf(w).text), command: objectOf(w).command})
                      .filter(w => w.text);
-    for (const w of list) { // in older versions the command is part of the sentence
-      const cut = w.command ? -1 : w.text.search(/; (to (resume|retry) )?with half the (learning )?rate: /);
-      if (cut >= 0) Object.assign(w, {command: commandWithout(w.text.slice(cut).replace(/^.*?rate: /, "")), text: w.text.slice(0, cut) + "."});
-    }
     const skipped = this.points("skipped"), n = skipped.length ? skipped[skipped.length - 1].y : 0;
     if (n > 0) list.push({text: `${formatShort(n)} steps were skipped because their gradients overflowed, while fp16's loss scale was adjusted.`});
     const one = onePrediction(this.evaluation);
@@ -190,7 +186,6 @@ class Run {
   readMissing() {
     const list = listOf(this.facts.faults).map(f => `Cannot be read and is left out: ${textOf(f)}.`), has = this.facts;
     if (this.scores) return list;
-    if (has.older) list.push("This folder was written by an older version of maskrcnn.c; the page shows what it recorded.");
     const none = [];
     if (!has.run) none.push("run.json (state, settings, machine)");
     if (!has.log) none.push("log.jsonl (losses and scores over steps)");

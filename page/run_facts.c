@@ -44,34 +44,6 @@ static char *read_json(const char *path, size_t *size, Faults *faults) {
   return text;
 }
 
-// The first of two files in a folder that exists. Caller frees.
-static char *newer_or_older(const char *folder, const char *newer, const char *older, bool *is_older) {
-  char *path = xasprintf("%s/%s", folder, newer);
-  if (path_is_file(path)) return path;
-  char *old = xasprintf("%s/%s", folder, older);
-  if (!path_is_file(old)) {
-    free(old);
-    return path;
-  }
-  free(path);
-  *is_older = true;
-  return old;
-}
-
-// The run's record. Older versions wrote report/session.json; their run.json, which only classifiers had, held the
-// results. If a newer version resumed an older one's run, the newer record is used. Caller frees.
-static char *record_path(const char *folder, bool *is_older) {
-  static const char begins[] = "{\"state\":";
-  char *path = xasprintf("%s/" RUN_RECORD, folder), *old = xasprintf("%s/" OLD_SESSION, folder),
-       first[sizeof begins] = "";
-  FILE *f = fopen(path, "r");
-  const bool whole = f && fgets(first, sizeof first, f) && !strcmp(first, begins);
-  if (f) fclose(f);
-  *is_older = !whole && path_is_file(old);
-  free(*is_older ? path : old);
-  return *is_older ? old : path;
-}
-
 static void write_member(Document *d, const char *key, const char *json, size_t size) {
   fprintf(d->f, ",\n\"%s\":", key);
   if (json)
@@ -267,14 +239,12 @@ static void write_faults(Document *d, Faults *f) {
 }
 
 static void write_folder(Document *d, const char *folder, const char *page, bool single_file, Faults *faults) {
-  bool older = false;
-  char *record = record_path(folder, &older), *best = xasprintf("%s/best.json", folder);
+  char *record = xasprintf("%s/" RUN_RECORD, folder), *best = xasprintf("%s/best.json", folder);
   write_file(d, "run", record, faults);
   write_file(d, "best", best, faults);
-  write_evaluation(d, folder, newer_or_older(folder, RUN_EVALUATION, OLD_EVALUATION, &older), page, single_file,
-                   faults);
+  write_evaluation(d, folder, xasprintf("%s/" RUN_EVALUATION, folder), page, single_file, faults);
   write_weights(d, folder);
-  fprintf(d->f, ",\n\"older\":%s,\"locked\":%s", older ? "true" : "false", folder_is_locked(folder) ? "true" : "false");
+  fprintf(d->f, ",\n\"locked\":%s", folder_is_locked(folder) ? "true" : "false");
   free(record);
   free(best);
 }
@@ -297,7 +267,7 @@ void score_facts_write(Document *d, const char *folder, const char *page) {
 }
 
 bool run_has_facts(const char *folder) {
-  static const char *const names[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION, OLD_SESSION, OLD_EVALUATION};
+  static const char *const names[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION};
   bool any = false;
   for (int i = 0; i < COUNT(names); i++) {
     char *path = xasprintf("%s/%s", folder, names[i]);
@@ -305,4 +275,18 @@ bool run_has_facts(const char *folder) {
     free(path);
   }
   return any;
+}
+
+// Their run.json, which only classifiers had, held the results; a newer version may have resumed the run.
+bool run_is_older(const char *folder) {
+  static const char begins[] = "{\"state\":";
+  char *path = xasprintf("%s/" RUN_RECORD, folder), *older = xasprintf("%s/" OLDER_RECORD, folder);
+  char first[sizeof begins] = "";
+  FILE *f = fopen(path, "r");
+  const bool is_newer = f && fgets(first, sizeof first, f) && !strcmp(first, begins),
+             is = !is_newer && path_is_file(older);
+  if (f) fclose(f);
+  free(path);
+  free(older);
+  return is;
 }

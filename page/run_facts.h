@@ -10,11 +10,10 @@ typedef struct PageRun {
 
 // Writes one JSON object:
 //   name, folder
-//   run          run.json unchanged, or an older version's report/session.json; null: there is none
+//   run          run.json unchanged; null: there is none
 //   log          as page/log_facts.h writes it, or null
-//   evaluation   evaluation.json unchanged, or an older version's report/evaluation.json, or null
+//   evaluation   evaluation.json unchanged, or null
 //   best         best.json unchanged, or null
-//   older        whether an older version wrote it
 //   locked       whether a running program holds the folder's lock
 //   weights      names of the folder's .safetensors
 //   faults       a sentence for each file that exists but cannot be read
@@ -26,3 +25,5 @@ void run_facts_write(Document *d, const PageRun *run, const char *page, bool sin
 void score_facts_write(Document *d, const char *folder, const char *page);
 // Whether any of the files exists.
 bool run_has_facts(const char *folder);
+// Whether version 1.1 or an older one wrote the folder, which is no longer read.
+bool run_is_older(const char *folder);

@@ -23,7 +23,7 @@ typedef struct ReportOptions {
 
 // The output must not overwrite any input.
 static void spare_inputs(const char *out, const PageRun *run, int n) {
-  static const char *const input[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION, OLD_SESSION, OLD_EVALUATION};
+  static const char *const input[] = {RUN_LOG, RUN_RECORD, RUN_EVALUATION};
   FileSet inputs = {0};
   Err err;
   if (!document_name_fits(out, &err)) die(EXIT_USAGE, "--out %s", err.msg);
@@ -50,6 +50,7 @@ static PageRun run_of(char *arg) {
   }
   if (path_is_dir(path)) {
     run.folder = path;
+    if (run_is_older(path)) die(EXIT_USAGE, "%s: a run of version 1.1 or older; version 1.2 draws its page", path);
     if (!run_has_facts(path))
       fprintf(stderr, "report: %s: no " RUN_LOG ", " RUN_RECORD " or " RUN_EVALUATION "; is it the folder of a run?\n",
               path);

@@ -41,7 +41,7 @@ static double value_of(const Metrics *m, const char *name) {
   return NAN;
 }
 
-// In logs of older versions, -1 means undefined.
+// Not NaN or, of pycocotools' kind, -1.
 static bool is_defined(double value) { return value >= 0; }
 
 // Takes the values of all metrics of an evaluation after `step`.

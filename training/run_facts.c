@@ -112,14 +112,11 @@ static bool record_kept(Record *j, const char *path, const char *const *names, i
 
 // The previous session's measurements stay until this one has its own.
 static void record_time(Record *j, const TrainingRun *r) {
-  static const char *const files[] = {RUN_RECORD, OLD_SESSION}, *const names[] = {"timed_steps", "parts"};
-  bool kept = false;
-  for (int i = 0; i < COUNT(files) && !r->step_parts.steps && r->first && !kept; i++) {
-    char *path = xasprintf("%s/%s", r->o.out, files[i]);
-    kept = record_kept(j, path, names, COUNT(names));
-    free(path);
-  }
+  static const char *const names[] = {"timed_steps", "parts"};
+  char *path = xasprintf("%s/" RUN_RECORD, r->o.out);
+  const bool kept = !r->step_parts.steps && r->first && record_kept(j, path, names, COUNT(names));
   if (!kept) record_parts(j, &r->step_parts);
+  free(path);
 }
 
 static void record_memory(Record *j, const Engine *e) {

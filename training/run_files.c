@@ -154,12 +154,9 @@ void files_describe(RunFiles *f, char *text, size_t room) {
 
 // Removes evaluation results of steps after the one at which the run continues.
 static void forget_later(const RunFiles *f, int64_t first) {
-  static const char *const names[] = {RUN_EVALUATION, OLD_EVALUATION};
-  for (int i = 0; i < COUNT(names); i++) {
-    char *path = xasprintf("%s/%s", f->folder, names[i]);
-    if (report_step(path) > first) report_remove(f->folder, names[i], "step-");
-    free(path);
-  }
+  char *path = xasprintf("%s/" RUN_EVALUATION, f->folder);
+  if (report_step(path) > first) report_remove(f->folder, RUN_EVALUATION, "step-");
+  free(path);
 }
 
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err) {

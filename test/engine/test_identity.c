@@ -36,13 +36,9 @@ TEST(identity_amends_how_it_learns_alone) {
   record_free(&changes);
 }
 
-TEST(identity_knows_older_names) {
-  Err err;
-  EXPECT(identity_same("{\"recipe\":\"auto\"}", "{\"conventions\":\"own\"}", amendable, &err));
-  EXPECT(identity_same("{\"recipe\":\"mlperf\"}", "{\"conventions\":\"mlperf\"}", amendable, &err));
-  EXPECT(!identity_same("{\"recipe\":\"auto\"}", "{\"conventions\":\"mlperf\"}", amendable, &err));
-  EXPECT_STR(err.msg, "it was made with \"conventions\":\"own\", but this run has \"conventions\":\"mlperf\": give the "
-                      "same options or choose another --out");
+TEST(identity_of_older_versions) {
+  EXPECT(identity_is_older("{\"seed\":1,\"recipe\":\"auto\"}"));
+  EXPECT(!identity_is_older("{\"seed\":1,\"conventions\":\"own\"}"));
 }
 
 TEST(identity_numbers) {

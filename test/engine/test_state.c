@@ -206,6 +206,22 @@ TEST(state_continues_with_more_fields) {
   ckpt_close(&c);
 }
 
+// A run of version 1.1 is not resumed, and the message names the version that does.
+TEST(state_of_an_older_run) {
+  ModelConfig config;
+  Err err = {""};
+  CkptWriter w;
+  Checkpoint c;
+  const char *path = small_checkpoint("older");
+  CHECK(config_init(&config, DEFAULT_MODEL, &err) && ckpt_begin(&w, path, &err));
+  ckpt_meta(&w, "run", "{\"seed\":1,\"recipe\":\"auto\"}");
+  CHECK(ckpt_commit(&w, &err) && ckpt_open(&c, path, &err));
+  EXPECT(!state_continues(&c, &config, "{\"seed\":1}", nothing, NULL, &err));
+  EXPECT(
+      strstr(err.msg, "it is of a run of version 1.1 or older: continue it with version 1.2, or start a new run in "));
+  ckpt_close(&c);
+}
+
 // Weights of elsewhere: a file without this program's metadata.
 TEST(state_of_another_program) {
   const char *path = small_checkpoint("foreign");

@@ -414,20 +414,6 @@ def broken(scene):
     said = text(page)
     expect("run.json" in said and "evaluation.json" in said, f"{page.file}: what is missing is not told")
     expect_equal(line_of(page, "loss")["points"], alone.steps, f"{page.file}: points of the loss")
-    older = Run()
-    older.evaluation["metrics"] = {k: str(v) for k, v in older.evaluation["metrics"].items() if v is not None}
-    older.evaluation["confusion"] = {"background": True, "names": older.categories + ["background"],
-                                     "cells": [[i, i, 20 + i] for i in range(3)] + [[3, 0, 7]]}
-    older.run["settings"] = {"lr": "0.05", "seed": "1"}
-    folder = older.write(scene.path("older"))
-    os.makedirs(os.path.join(folder, "report"))
-    os.rename(os.path.join(folder, "run.json"), os.path.join(folder, "report", "session.json"))
-    os.rename(os.path.join(folder, "evaluation.json"), os.path.join(folder, "report", "evaluation.json"))
-    scene.report(folder)
-    page = scene.open(os.path.join(folder, "report.html"))
-    expect("older version" in text(page), f"{page.file}: that the folder is of an older version is not told")
-    expect_figures(page, older)
-    expect_confusion(page, older)
     goes_on = Run()
     goes_on.run.update(state="running", complete=False, steps=200)
     page = scene.open(scene.drawn(goes_on, "killed"))

@@ -1,4 +1,4 @@
-// Catches a damaged checkpoint or weights file that a program loads, and a damaged run that cannot go on from a whole one.
+// Catches a damaged checkpoint or weights file that a program loads, and a run that cannot go on from a whole one.
 #define _GNU_SOURCE // memmem
 #include <stdlib.h>
 #include <string.h>

@@ -163,3 +163,12 @@ TEST_TIER(cuda_report_times_parts_of_the_step, 1) {
   free(timed);
   free(replayed);
 }
+
+TEST_TIER(report_of_an_older_run_names_the_version, 1) {
+  const char *said;
+  EXPECT_INT(command(&said, "mkdir -p %s/report && echo '{}' >%s/report/session.json", in_tmp("older-run"),
+                     in_tmp("older-run")),
+             0);
+  EXPECT_INT(command(&said, "%s %s", tool("report"), in_tmp("older-run")), 2);
+  EXPECT(strstr(said, "/older-run: a run of version 1.1 or older; version 1.2 draws its page\n"));
+}

@@ -131,24 +131,18 @@ TEST(files_keep_what_was_good_when_resumed) {
   close_run(&r);
 }
 
-// What an evaluation found that a run has yet to come to, or to come to again, goes: of older versions, too.
+// What an evaluation found that a run has yet to come to, or to come to again, goes.
 TEST(files_forget_later_evaluations) {
-  static const char *const names[] = {RUN_EVALUATION, OLD_EVALUATION};
   Run r;
-  Err err;
   open_run(&r, "forget");
-  char *old = xasprintf("%s/report", r.folder);
-  EXPECT(dirs_make(old, &err));
-  for (int i = 0; i < COUNT(names); i++)
-    for (int step = 3; step <= 4; step++) {
-      char *path = xasprintf("%s/%s", r.folder, names[i]);
-      FILE *f = fopen(path, "w");
-      CHECK(f && fprintf(f, "{\"step\":%d,\"images\":1}\n", step) > 0 && fclose(f) == 0);
-      reopen(&r, 3, false, NULL);
-      EXPECT_INT(path_is_file(path), step == 3);
-      free(path);
-    }
-  free(old);
+  char *path = xasprintf("%s/" RUN_EVALUATION, r.folder);
+  for (int step = 3; step <= 4; step++) {
+    FILE *f = fopen(path, "w");
+    CHECK(f && fprintf(f, "{\"step\":%d,\"images\":1}\n", step) > 0 && fclose(f) == 0);
+    reopen(&r, 3, false, NULL);
+    EXPECT_INT(path_is_file(path), step == 3);
+  }
+  free(path);
   close_run(&r);
 }
 
