@@ -9,7 +9,7 @@
 void interrupt_catch(void);
 // From here on the first of them also ends a call that waits, such as writing to a full pipe or opening a FIFO that
 // nobody reads, which fails with EINTR. What standard output and standard error do not take then is dropped.
-// Called before interrupt_catch.
+// Called before interrupt_catch, which otherwise only drops.
 void interrupt_ends_waits(void);
 // From here on what cannot be written is an error of writing, not the program's end: SIGXFSZ (ulimit -f), and SIGPIPE,
 // which is noted, however often it comes: nobody reads what the program says any more.
@@ -17,3 +17,11 @@ void interrupt_by_writing(void);
 // From here on what another process puts there, in memory that both have, counts like a signal once it is not 0.
 void interrupt_also(const atomic_int *request);
 bool interrupted(void); // one was noted
+// From here on, when `seconds` have passed since one was noted, a thread calls `end`, which ends the program, whatever
+// it is at. NULL: no more; waits where `end` is under way. A later call replaces an earlier one.
+typedef void InterruptEnd(void *context);
+void interrupt_limit(double seconds, InterruptEnd *end, void *context);
+double interrupted_for(void); // seconds, in `end`
+// Ends the program with exit status `code` after a line on standard error, if that does not wait, for `end`: other
+// threads may hold the locks of stdio.
+_Noreturn void interrupt_leave(int code, const char *line);

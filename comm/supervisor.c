@@ -18,7 +18,8 @@
 #include "base/clock.h"
 #include "base/interrupt.h"
 
-enum { LAST_WAIT = 10, BEAT_MS = 500 }; // seconds to wait for killed ranks; milliseconds between heartbeats
+// Seconds to wait for killed ranks, and for ranks asked to end while they start; milliseconds between heartbeats.
+enum { LAST_WAIT = 10, START_SECONDS = 2, BEAT_MS = 500 };
 
 typedef struct Supervisor {
   const Supervision *asked;
@@ -134,12 +135,19 @@ static Launch launch_of(const Supervisor *v, int *listener) {
   return l;
 }
 
+// A rank that is starting, and may read a large file, has nothing to save.
+static void leave(void *unused) {
+  (void)unused;
+  interrupt_leave(EXIT_RUN, "");
+}
+
 static void begin_rank(const Supervisor *v, Launch *l, int rank) {
   Crew *crew = v->crew;
   signal(SIGINT, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
   interrupt_catch();
   interrupt_also(&crew->stop);
+  interrupt_limit(START_SECONDS, leave, NULL);
   // A single rank has no watch: the kernel asks it to stop when the supervisor ends.
   if (crew->ranks == 1) prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (crew->ranks == 1 && getppid() != crew->supervisor) raise(SIGTERM);

@@ -83,6 +83,10 @@ typedef struct Engine {
   MemoryPlan memory;
   size_t arena_bytes;
   void *results; // memory of the model's Outputs
+  // NULL, or called when a step on the CPU begins to compute, and before its update: between the two the trained
+  // parameters and their moments are those of the step before.
+  void (*computing)(void *context, bool begins);
+  void *computing_context;
 } Engine;
 
 // Values of --amp, and the type of activations for each: "off" (that of the masters), "bf16", "fp16".

@@ -43,6 +43,8 @@ void snapshot_take(Snapshot *s) {
     else
       device_save(p->dev, s->host + at, part[i].from, part[i].bytes);
   }
+  const size_t trained = p->trainable * dtype_size(p->dev->real);
+  if (s->untrained) device_save(p->dev, s->host + trained, s->untrained, s->masters - trained);
   if (s->staged) device_save(p->dev, s->host, s->staged, at);
 }
 

@@ -8,9 +8,10 @@ typedef struct Snapshot {
   const Params *params;
   size_t masters, momentum, second; // bytes; second: Adam's second moments and its state
   size_t staged_bytes, host_bytes;  // sizes of the next two
-  void *staged;  // GPUs only: a device copy made between two steps, from which the host's copy is made while they run
-  char *host;    // pinned: masters, momentum, second, then `values`
-  float *values; // one parameter in the form of files
+  void *staged; // GPUs only: a device copy made between two steps, from which the host's copy is made while they run
+  char *host;   // pinned: masters, momentum, second, then `values`
+  const void *untrained; // CPU: in place of the parameters that are not trained; NULL: those themselves
+  float *values;         // one parameter in the form of files
 } Snapshot;
 
 // Computes the memory for snapshots of parameters, which must be laid out; allocates nothing.

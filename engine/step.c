@@ -78,9 +78,14 @@ static void ask(Engine *e, StepSlot *s, const StepOptions *o) {
                 (AGREED - AGREED_STOP) * real);
 }
 
+static void tell_computing(const Engine *e, bool begins) {
+  if (e->computing) e->computing(e->computing_context, begins);
+}
+
 void queue_step(Engine *e, Network *n) {
   graph_forward(&n->graph);
   graph_backward(&n->graph);
+  tell_computing(e, false);
   queue_update(e, n);
 }
 
@@ -91,6 +96,7 @@ static void timed_step(Engine *e, Network *n, StepSlot *slot) {
   double forward = waited_seconds(e);
   graph_backward(&n->graph);
   double backward = waited_seconds(e);
+  tell_computing(e, false);
   queue_update(e, n);
   slot->forward_seconds = forward - start;
   slot->backward_seconds = backward - forward;
@@ -146,6 +152,7 @@ void engine_start(Engine *e, const StepOptions *o) {
   device_upload(dev, e->step, s->step, sizeof *s->step);
   ask(e, s, o);
   inputs_take(&e->train.inputs, dev, true);
+  tell_computing(e, true);
   if (e->timing)
     timed_step(e, n, s);
   else

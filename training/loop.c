@@ -9,6 +9,8 @@
 #include "base/log_read.h"
 #include "base/output.h"
 #include "training/run_record.h"
+#include "training/step_results.h"
+#include "training/stopping.h"
 #include "training/targets.h"
 #include "training/validate.h"
 
@@ -86,20 +88,6 @@ static StepOptions step_options(const TrainingRun *r, int64_t step) {
                        .batchless = *r->trouble.msg};
 }
 
-// With fp16, overflowing gradients are part of finding the loss scale; such a step changes only the scale.
-static bool may_skip(const TrainingRun *r, const StepResult *s) {
-  return r->engine.params.shadow_dtype == F16 && isfinite(s->total) && s->scale[0] >= 1;
-}
-
-// Whether a step, counted from 1, diverged; then the run ends.
-bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s) {
-  if (s->finite || may_skip(r, s)) return false;
-  r->diverged = true;
-  divergence_take(&r->divergence, r->model, r->train, r->o.batch, step, r->schedule.base, s);
-  divergence_gather(&r->divergence, r->comm);
-  return true;
-}
-
 // Updates run.json during the run. A failure to write it does not end the run.
 static void write_record(TrainingRun *r, int64_t step) {
   Err err;
@@ -107,30 +95,13 @@ static void write_record(TrainingRun *r, int64_t step) {
     log_note(&r->files.log, "%s", err.msg);
 }
 
-static void show_step(TrainingRun *r, int64_t done, const StepResult *s) {
-  double rate = schedule_rate(&r->schedule, done - 1);
-  log_progress(&r->files.log, &(Progress){.step = done,
-                                          .steps = r->steps,
-                                          .images = (done - r->first) * r->o.batch * r->o.gpus,
-                                          .loss = s->total,
-                                          .learning_rate = rate});
-  files_record_step(&r->files, &r->engine, done, rate, s);
-}
-
-// Collects the results of steps so far; with `wait`, of all of them. False if one diverged or was void; `*done` is then
-// the number of steps before it.
-static bool take_results(TrainingRun *r, bool wait, int64_t *done) {
-  for (StepResult s; engine_result(&r->engine, wait, &s);) {
-    const int64_t step = r->first + s.step + 1;
-    r->is_void = s.is_void;
-    if (s.is_void) *done = step - 1;
-    if (s.is_void || train_diverged(r, step, &s)) return false;
-    r->asked |= s.stop;
-    memcpy(r->scale, s.scale, sizeof r->scale);
-    step_parts_result(&r->step_parts, &s);
-    if (run_leads(r)) show_step(r, step, &s);
-  }
-  return true;
+// With `whole` steps done, or under way on a GPU.
+static bool stage_next(TrainingRun *r, Loader *loader, int64_t whole) {
+  if (!r->stopping) return train_stage(r, loader);
+  stopping_wait_begins(r->stopping, whole);
+  const bool ok = train_stage(r, loader);
+  stopping_wait_ends(r->stopping);
+  return ok;
 }
 
 // Starts step number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
@@ -138,7 +109,7 @@ void train_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
   StepOptions options = step_options(r, step);
   say_where(r, step + 1);
   engine_start(&r->engine, &options);
-  if (more) train_stage(r, loader);
+  if (more) stage_next(r, loader, step + 1);
 }
 
 // Ranks agree to stop within a step; its result says so.
@@ -208,7 +179,7 @@ static void save_before_void(TrainingRun *r, int64_t done) {
 
 // Stages the first batch; the run ends before it begins if a rank has none.
 static bool stage_first(TrainingRun *r, Loader *loader) {
-  if (train_stage(r, loader)) return true;
+  if (stage_next(r, loader, r->first)) return true;
   if (r->comm) die(err_exit(&r->trouble), "%s", r->trouble.msg);
   return false;
 }
@@ -240,7 +211,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
     due |= done % o->checkpoint_every == 0;
     const bool in_turn = due && (punctual || !files_saving(&r->files));
     const bool keep = in_turn || done == r->last || score || stop;
-    if (!take_results(r, keep, &done)) break;
+    if (!results_take(r, r->last, keep, &done)) break;
     if (keep) {
       save(r, done, score || last);
       due = false;
@@ -384,11 +355,16 @@ static void open_files(TrainingRun *r) {
 Outcome train_run(TrainingRun *r, Loader *loader) {
   if (run_leads(r)) open_files(r);
   interrupt_catch();
+  Stopping stopping;
+  r->stopping = &stopping;
+  stopping_begin(&stopping, r);
   const Outcome outcome = make_steps(r, loader);
   die_first(NULL, NULL); // nothing runs concurrently from here on
   comm_last(r->comm, NULL, NULL);
   gather_bad_images(r);
   if (run_leads(r)) finish(r, outcome);
+  stopping_end(&stopping);
+  r->stopping = NULL;
   if (run_as_first(r, outcome == RUN_STOPPED && (*r->trouble.msg || r->is_void))) end_by_trouble(r);
   return outcome;
 }

@@ -6,8 +6,6 @@
 bool train_stage(TrainingRun *r, Loader *l);
 // Starts step number `step`, from 0, on the staged batch, and stages the next one if there are `more`.
 void train_step(TrainingRun *r, Loader *loader, int64_t step, bool more);
-// Whether a step, counted from 1, diverged; then the run ends, and `divergence` has the details.
-bool train_diverged(TrainingRun *r, int64_t step, const StepResult *s);
 
 // Runs a session's steps, from `first` to `last`, an interrupt, trouble or a divergence, and writes its files. Exits if
 // one of them cannot be written, or on trouble.

@@ -41,6 +41,7 @@ typedef struct TrainingRun {
   Record results;       // results so far, for run.json: an object
   bool diverged;
   Divergence divergence;
+  struct Stopping *stopping; // NULL: not in the loop
 } TrainingRun;
 
 typedef enum Outcome { RUN_COMPLETE, RUN_STOPPED, RUN_DIVERGED } Outcome;

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "engine/benchmark.h"
 #include "training/loop.h"
+#include "training/step_results.h"
 
 typedef struct BenchRun {
   TrainingRun *r;
