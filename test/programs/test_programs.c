@@ -123,7 +123,7 @@ TEST_TIER(program_train_infer_score, 1) {
                        tool("train"), shapes_set(), test_tmp());
   if (!EXPECT_INT(status, 0)) return;
   EXPECT(strstr(said, "step 15: bbox AP ") && strstr(said, "step 30: bbox AP "));
-  status = command(&said, "%s --weights %s --data %s --out %s --eval --score 0.01", tool("infer"),
+  status = command(&said, "%s --weights %s --data %s --out %s --eval --score 0.05", tool("infer"),
                    in_tmp("short/model.safetensors"), shapes_set(), in_tmp("found"));
   if (!EXPECT_INT(status, 0)) return;
   EXPECT(strstr(said, "Average Precision  (AP) @[ IoU=0.50:0.95 | area=   all | maxDets=100 ]"));
@@ -135,7 +135,7 @@ TEST_TIER(program_train_infer_score, 1) {
   CocoResults found;
   Err err;
   if (EXPECT(coco_results_load(&found, in_tmp("found/detections.json"), NULL, &err))) {
-    EXPECT(found.n > 0); // an untrained net finds plenty above 0.01
+    EXPECT(found.n > 0); // training scores what is above 0.05, too
     for (int i = 0; i < found.n; i++) EXPECT(found.items[i].has_segm && found.items[i].rle.h == 64);
     coco_results_free(&found);
   }

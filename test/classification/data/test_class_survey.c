@@ -194,7 +194,7 @@ TEST(class_report_of_what_is_wrong) {
       "\"layout\":\"folders\",\"sound\":false,\"train\":{\"stop\":null,\"images\":10,\"canvas\":[50,50],"
       "\"smallest_image\":[20,30],\"median_image\":[23,33],\"largest_image\":[27,37],\"small\":7,\"left_out\":0,"
       "\"unreadable\":1,\"first_unreadable\":\"",
-      "\"copies\":2,\"conflicts\":1,\"other_files\":0,\"decode_ms\":0.",
+      "\"copies\":2,\"conflicts\":1,\"other_files\":0,\"images_16_bit\":0,\"decode_ms\":0.",
       ("\"classes\":[{\"label\":0,\"name\":\"cat\",\"images\":6},{\"label\":1,\"name\":\"dog\",\"images\":4}]},\"val\":"
        "{"),
       "\"unreadable\":0,\"first_unreadable\":null,\"copies\":0,\"conflicts\":0,",
