@@ -26,7 +26,8 @@ import sys
 import time
 
 PROGRAMS = os.path.abspath(os.environ.get("B", "build"))
-# By which share the least of the last third of samples may exceed that of the first; bytes are those beside the log.
+LOGS = ("log.jsonl", "report.html")  # which grow; the page has a bound: page/log_facts.h
+# By which share the least of the last third of samples may exceed that of the first; bytes are those beside the logs.
 ALLOWED = {"handles": 0, "threads": 0, "rss_kb": 0.1, "files": 0.1, "bytes": 0.1}
 FILLED = 10000  # steps after which heap and folder have filled up, so that their growth counts
 POLL = 0.01  # seconds
@@ -91,7 +92,7 @@ def sample(pid, out):
             with contextlib.suppress(FileNotFoundError):  # renamed or removed meanwhile
                 size = os.stat(f"{folder}/{name}").st_size
                 counts["files"] += 1
-                counts["log_bytes" if name == "log.jsonl" else "bytes"] += size
+                counts["log_bytes" if name in LOGS else "bytes"] += size
     return counts
 
 
@@ -194,7 +195,7 @@ def long(o):
     done = logged_step(out)
     record = {"steps": done, "seconds": round(time.monotonic() - begin), "complete": ended, "sessions": len(sessions),
               "stopped_by": signals, "seconds_to_stop_max": round(slowest, 2), "samples": sum(map(len, sessions)),
-              "log_bytes_a_step": round(os.path.getsize(f"{out}/log.jsonl") / done, 1)}
+              "log_bytes_a_step": round(os.path.getsize(f"{out}/log.jsonl") / max(1, done), 1)}
     if not record["samples"]:
         raise Wrong("no session got as far as an evaluation: give more --steps or fewer --stops")
     record |= {name: figures(sessions, name) for name in ALLOWED}
