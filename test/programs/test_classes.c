@@ -257,7 +257,7 @@ TEST_TIER(classes_roll_back, 1) {
   EXPECT_INT(command(&said,
                      "OMP_NUM_THREADS=1 %s --data %s --out %s --weights %s --batch 16 --phases 1@1e6,1@1e5 "
                      "--threads 1 --device cpu --eval-every never --on-divergence rollback",
-                     tool("train"), idx_set(), in_tmp("diverged"), narrow_net()),
+                     tool("train"), idx_set(), in_tmp("classes-diverged"), narrow_net()),
              1);
   EXPECT(strstr(said, "rolling back, 3 of 3") && strstr(said, " --phases 1@62500,1@6250"));
 }

@@ -44,7 +44,7 @@ TEST_TIER(damage_of_the_checkpoint_names_the_one_before, 1) {
 
 TEST_TIER(damage_by_divergence_says_why_it_is_not_rolled_back, 1) {
   const char *said;
-  EXPECT_INT(train("diverged", "--lr 1e6 --on-divergence rollback --checkpoint-every 1", &said), 1);
+  EXPECT_INT(train("not-rolled-back", "--lr 1e6 --on-divergence rollback --checkpoint-every 1", &said), 1);
   expect_said(said, "; not rolled back: ");
 }
 
