@@ -62,7 +62,7 @@ OptionSource settle_sizes(void *values, const void *basis) {
   size_t size;
   (void)basis;
   if (c->train_sizes < 2) return FROM_NOTHING;
-  free(o->own_sizes);
+  CHECK(!o->own_sizes); // settled once; copies of the specification share the text
   FILE *text = text_open(&o->own_sizes, &size);
   *s = (Sizes){0};
   for (int last = MIN(c->train_sizes, MAX_SIZES) - 1; s->n <= last; s->n++) {

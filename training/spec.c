@@ -242,6 +242,7 @@ TrainSpec train_spec(int argc, char **argv) {
 
 TrainSpec train_spec_complete(const TrainSpec *o, int ranks, int64_t per_epoch) {
   TrainSpec complete = *o;
+  CHECK(per_epoch > 0); // otherwise what o has settled would be settled again
   complete.gpus = ranks;
   complete.per_epoch = per_epoch;
   train_settle(&complete, &(Basis){.ranks = ranks, .per_epoch = per_epoch});

@@ -1,7 +1,9 @@
 // Catches options that are not recorded, have the wrong source, or silently override one another.
+#include <signal.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/text.h"
+#include "test/harness/child.h"
 #include "test/harness/test.h"
 #include "training/identity.h"
 #include "training/settings.h"
@@ -61,6 +63,19 @@ TEST(spec_is_complete_once_the_data_are_open) {
       printf("    %s\n", rows[i].name);
   EXPECT(c.iters == 600 && c.gpus == 2 && c.rate == 0.005 && c.warmup == 200 && c.threads >= 1);
   EXPECT(c.eval_every == EVAL_AT_END && c.checkpoint_every == 100);
+  train_spec_free(&o);
+}
+
+static void complete_without_steps(void *o) { train_spec_complete(o, 1, 0); }
+
+// The two share their strings: settled again, the sizes of one would be freed with the other.
+TEST(spec_is_settled_once_before_the_data_are_open) {
+  const char *said;
+  TrainSpec o = spec((char *[]){"--conventions", "detectron2", NULL});
+  const TrainSpec c = train_spec_complete(&o, 1, 50);
+  EXPECT(o.own_sizes && c.sizes == o.own_sizes && c.own_sizes == o.own_sizes);
+  EXPECT_INT(run_in_child(complete_without_steps, &o, &said), -SIGABRT);
+  EXPECT(strstr(said, "per_epoch > 0"));
   train_spec_free(&o);
 }
 
