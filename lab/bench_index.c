@@ -40,7 +40,7 @@ static void measure(const char *path, const char *index) {
 
 // clang-format off
 #define BENCH_INDEX_OPTIONS(X)                                                                                         \
-  X(STRING, read, NULL, "FILE", "read a file of annotations, and print how long that took")                            \
+  X(STRING, read, NULL, "FILE", "annotation file to read")                            \
   X(STRING, index, NULL, "DIR", "folder for its index", .usual = "no index")
 // clang-format on
 
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   BenchIndexOptions o = {OPTION_DEFAULTS(BENCH_INDEX_OPTIONS)};
   OPTION_TABLE(table, BenchIndexOptions, BENCH_INDEX_OPTIONS);
   Cli cli = {.usage = "--read FILE [--index DIR]",
-             .about = "Times the reading of a file of annotations.",
+             .about = "Measures how long it takes to read an annotation file.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o};

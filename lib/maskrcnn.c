@@ -146,7 +146,7 @@ const maskrcnn_description *maskrcnn_describe(const maskrcnn *h) { return h ? &h
 maskrcnn_status maskrcnn_scale_samples(maskrcnn *h, const uint16_t *samples, size_t n, uint8_t *bytes) {
   if (!h) return MASKRCNN_BAD_ARGUMENT;
   if (n && (!samples || !bytes))
-    return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "%s is NULL, and n is %zu", samples ? "bytes" : "samples", n);
+    return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "%s is NULL, but n is %zu", samples ? "bytes" : "samples", n);
   const SampleRange range = {h->opened.about.range_low, h->opened.about.range_high};
   for (size_t i = 0; i < n; i++) bytes[i] = sample_range_byte(range, samples[i]);
   return MASKRCNN_OK;

@@ -8,7 +8,7 @@ maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
   Err err;
   ImageInfo size;
   if (n < 0) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "n is %d: it must not be negative", n);
-  if (n > 0 && !images) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "images is NULL, and n is %d", n);
+  if (n > 0 && !images) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "images is NULL, but n is %d", n);
   for (int i = 0; i < n; i++)
     if (opened_canvas(&h->opened, &images[i], &size, &err) < 0)
       return handle_fail(h, MASKRCNN_BAD_IMAGE, "image %d: %s", i, err.msg);

@@ -15,7 +15,7 @@
 #define LARGE_COCO_OPTIONS(X)                                                                                          \
   X(STRING, out, NULL, "FILE", "file to write")                                                                        \
   X(INT, images, 118287, 1, 100000000, "N", "number of images")                                                        \
-  X(INT, annotations, 860001, 0, 100000000, "N", "number of annotations, each of an image that is drawn")              \
+  X(INT, annotations, 860001, 0, 100000000, "N", "number of annotations, each in a randomly drawn image")              \
   X(INT, categories, 80, 1, 1000000, "N", "number of categories")                                                      \
   X(INT, points, 0, 3, 1000, "N", "points of each polygon", .usual = "12 to 34, and run lengths for one in a hundred") \
   X(FLAG, same_image, false, "give all annotations to the first image")

@@ -33,7 +33,7 @@
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
   X(FLAG, exif, false, "rotate images by their EXIF orientation, as train --exif does")                                \
-  X(STRING, range, "auto", "LOW,HIGH", "16-bit images: values that become black and white, as for train")             \
+  X(STRING, range, "auto", "LOW,HIGH|auto|type", "16-bit images: values that become black and white, as with train --range")             \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
   X(STRING, html, NULL, "FILE", "also write an HTML page: errors, hints, histograms, and images with their masks "     \
@@ -75,7 +75,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   if (!strcmp(o.range, "auto"))
     o.range = NULL;
   else if (!sample_range_parse(&range, o.range, &bad))
-    die(EXIT_USAGE, "--range %s", bad.msg);
+    die(EXIT_USAGE, "--range %s; or auto", bad.msg);
   if (surveyed_by(o.data)) return o;
   ModelConfig c;
   Err err;

@@ -150,8 +150,9 @@ int main(int argc, char **argv) {
   InspectOptions o = {OPTION_DEFAULTS(INSPECT_OPTIONS)};
   OPTION_TABLE(table, InspectOptions, INSPECT_OPTIONS);
   Cli cli = {.usage = "FILE [TENSOR…] [options]",
-             .about = "Verifies a weights file by its digests and lists its metadata and tensors, or statistics of the "
-                      "named tensors.",
+             .about =
+                 "Verifies the digests of a weights file and lists its metadata and tensors, or prints statistics of "
+                 "the named tensors.",
              .options = table,
              .num_options = COUNT(table),
              .values = &o,

@@ -80,7 +80,8 @@ static void check_together(TrainSpec *o) {
   resolve_benchmark(o);
   if (!o->data && !o->made_up) o->data = data_default();
   SampleRange range;
-  if (strcmp(o->range, "auto") && !sample_range_parse(&range, o->range, &err)) die(EXIT_USAGE, "--range %s", err.msg);
+  if (strcmp(o->range, "auto") && !sample_range_parse(&range, o->range, &err))
+    die(EXIT_USAGE, "--range %s; or auto", err.msg);
   if (o->sizes && !sizes_parse(&o->shorter_sides, o->sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
   if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it allows changes to a resumed run");
   if (o->val_loss && o->eval_every == EVAL_NEVER)

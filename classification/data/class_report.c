@@ -101,7 +101,7 @@ static void say_split(DiagnosisSplit *f, const ClassSplit *s) {
 }
 
 static void say_pair(Diagnosis *f, const ClassSplit *s, int image, const ClassSplit *of, int other) {
-  diagnosis_add_detail(f, "first: %s (%s), as %s (%s)", file_of(s, image),
+  diagnosis_add_detail(f, "first: %s (%s), identical to %s (%s)", file_of(s, image),
                        s->data.coco.categories[s->data.object[image].label].name, file_of(of, other),
                        of->data.coco.categories[of->data.object[other].label].name);
 }
@@ -109,8 +109,8 @@ static void say_pair(Diagnosis *f, const ClassSplit *s, int image, const ClassSp
 static void say_wrong(Diagnosis *f, int split, const ClassSplit *s) {
   const ClassSurvey *v = &s->survey;
   if (s->data.bad_images)
-    diagnosis_add_defect(f, split, "image files of unknown size", s->data.bad_images,
-                         "left out; standard error lists them");
+    diagnosis_add_defect(f, split, "image files whose size cannot be read", s->data.bad_images,
+                         "left out; listed on standard error");
   if (v->unreadable) {
     diagnosis_add_defect(f, split, class_defects[CLASS_UNREADABLE].what, v->unreadable,
                          class_defects[CLASS_UNREADABLE].treatment);

@@ -49,8 +49,8 @@ bool dataset_fits(const Dataset *d, int i, const char *path, int h, int w, int o
   const int read_h = exchanged ? w : h, read_w = exchanged ? h : w;
   if (read_h == want->h && read_w == want->w) return true;
   const char *hint = !exchanges || read_h != want->w || read_w != want->h ? ""
-                     : d->upright ? "; it was rotated by its EXIF orientation: leave out --exif"
-                                  : "; its EXIF orientation would rotate it: use --exif";
+                     : d->upright ? "; it would match without the rotation by its EXIF orientation: leave out --exif"
+                                  : "; it would match if rotated by its EXIF orientation: use --exif";
   return err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, read_w, read_h, want->w, want->h,
                  d->coco.path, hint);
 }

@@ -104,7 +104,7 @@ static bool check_annotations(const Dataset *d, const CocoImage *im, Err *err) {
   const bool most = c->num_images > 1 && im->anns > c->num_anns / 2;
   return err_set(err, "%s: image %lld (%s) has %d of the %d annotations; at most %d per image are supported: %s",
                  c->path, (long long)im->id, im->file_name, im->anns, c->num_anns, MOST_ANNOTATIONS,
-                 most ? "check their image_id" : "split it into tiles");
+                 most ? "check their image_id" : "split the image into tiles");
 }
 
 static bool nothing_usable(const Dataset *d, Err *err) {

@@ -199,7 +199,8 @@ static bool take_scan_header(Decoder *d, const JpegSegment *s) {
   stbi__jpeg *z = d->stb;
   if (!d->has_frame) return CORRUPT("a scan before the frame header");
   feed(d, s->body - 2, s->size + 2);
-  stbi__g_failure_reason = "a scan names a component that the frame lacks"; // for which stb_image gives no reason
+  stbi__g_failure_reason =
+      "a scan refers to a component that the frame does not have"; // for which stb_image gives no reason
   if (!stbi__process_scan_header(z)) return stb_refuses(d);
   stbi__g_failure_reason = unexplained;
   for (int i = 0; i < z->scan_n; i++) {

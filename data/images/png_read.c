@@ -103,7 +103,8 @@ static bool read_chunks(PngFile *f, const uint8_t *bytes, size_t size, ImageFaul
     if (c.size > size - at - CHUNK) return fault_set(fault, FAULT_CUT, "ends within the chunk at byte %zu", at);
     if (crc32(0, c.type, c.size + 4) != u32(c.data + c.size))
       return fault_set(fault, FAULT_CORRUPT, "wrong checksum in the chunk at byte %zu", at);
-    if (!has_type(&c)) return fault_set(fault, FAULT_CORRUPT, "the chunk at byte %zu has a type not of letters", at);
+    if (!has_type(&c))
+      return fault_set(fault, FAULT_CORRUPT, "the type of the chunk at byte %zu has characters other than letters", at);
     if (!take_chunk(f, &c, &last, fault)) return false;
   }
   if (!f->first) return fault_set(fault, FAULT_CORRUPT, "no IDAT chunk");

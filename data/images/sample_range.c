@@ -21,8 +21,7 @@ bool sample_range_parse(SampleRange *r, const char *text, Err *err) {
   const bool comma = *at++ == ',';
   r->high = comma ? take_value(&at) : -1;
   if (r->low >= 0 && r->high > r->low && !*at) return true;
-  return err_set(err, "%s: give auto, type, or LOW,HIGH with 0 <= LOW < HIGH <= %d, such as 0,4095", text,
-                 SAMPLE_VALUES - 1);
+  return err_set(err, "%s: give type, or LOW,HIGH with 0 <= LOW < HIGH <= %d, such as 0,4095", text, SAMPLE_VALUES - 1);
 }
 
 void sample_range_text(SampleRange r, char text[SAMPLE_RANGE_TEXT]) {

@@ -25,7 +25,7 @@ static inline bool sample_range_same(SampleRange a, SampleRange b) {
   return a.low == b.low && sample_range_high(a) == sample_range_high(b);
 }
 
-// "LOW,HIGH", or "type" for that of the type. False with a message that begins with the text.
+// "LOW,HIGH", or "type" for the full range of 16 bits. False with a message that begins with the text.
 bool sample_range_parse(SampleRange *r, const char *text, Err *err);
 enum { SAMPLE_RANGE_TEXT = 16 };
 void sample_range_text(SampleRange r, char text[SAMPLE_RANGE_TEXT]); // "0,4095"

@@ -47,7 +47,7 @@ static void advise_sizes(Advice *a, const Split *t) {
   const Survey *s = &t->survey;
   const Coco *c = &t->data.coco;
   const int size = t->data.resize.size;
-  if (s->objects == 0) add_concern(a, "no objects to train on: all images are background only");
+  if (s->objects == 0) add_concern(a, "no objects to train on: all images are background");
   if (s->objects && s->size90 / s->scale50 <= 1)
     add_concern(
         a, "90 %% of the boxes are at most a pixel in size: are they normalized to 0..1? COCO boxes are in pixels");

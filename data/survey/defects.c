@@ -386,8 +386,8 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
   const int upright = defect == DEFECT_BOX_BEYOND ? boxes_within_upright(f) : 0;
   if (2 * upright > found->count)
     detail[n++] =
-        xasprintf("in images with an EXIF orientation, which would fit if rotated: %d; exchange width and height "
-                  "of these images in the annotations and use --exif",
+        xasprintf("%d would fit if their images were rotated by the EXIF orientation; swap width and height of these "
+                  "images in the annotations and use --exif",
                   upright);
   if (defect == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
   if (defect == DEFECT_MASK_BAD) {

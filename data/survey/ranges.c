@@ -210,21 +210,20 @@ static void note_odd(const Ranges *r, const Dataset *d, SampleRange range,
     if (is_odd(&r->of[k], range)) names_add(&l, d, r->image[k]);
   const char *names = names_end(&l, l.n);
   if (l.n)
-    notes_add(notes, "16-bit images of %s %s, with the range %d to %d: %d of %d (%s)", split, what, range.low,
-              sample_range_high(range), l.n, r->measured, names);
+    notes_add(notes, "16-bit images of %s %s the range %d to %d: %d of %d (%s); --range LOW,HIGH sets another range",
+              split, what, range.low, sample_range_high(range), l.n, r->measured, names);
   free(l.text);
 }
 
 void ranges_note(const Ranges *r, const Dataset *d, const char *split, SampleRange range, Notes *notes) {
   if (!r->deep && sample_range_same(range, (SampleRange){0})) return;
-  note_odd(r, d, range, is_dark, "that use at most a sixteenth of the range and are nearly black", split, notes);
-  note_odd(r, d, range, is_beyond, "whose values reach beyond the range and saturate", split, notes);
+  note_odd(r, d, range, is_dark, "that are nearly black, because they use at most 1/16 of", split, notes);
+  note_odd(r, d, range, is_beyond, "with values far outside", split, notes);
   if (!r->shallow) return;
   Names l;
   names_begin(&l);
   for (int i = 0; i < MIN(r->shallow, COUNT(r->first_shallow)); i++) names_add(&l, d, r->first_shallow[i]);
-  notes_add(notes,
-            "images of %s with 8 bits or fewer, to which the range %d to %d does not apply, beside %d with 16: %d (%s)",
+  notes_add(notes, "8-bit images of %s, to which the range %d to %d does not apply, besides %d 16-bit images: %d (%s)",
             split, range.low, sample_range_high(range), r->deep, r->shallow, names_end(&l, r->shallow));
   free(l.text);
 }

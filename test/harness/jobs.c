@@ -138,7 +138,7 @@ static void worker_ended(Jobs *j, Worker *w, int status) {
     w->test = -1;
     j->busy--;
   } else if (status) {
-    printf("FAIL a process, after its tests: %s\n", why);
+    printf("FAIL a worker process, after its last test: %s\n", why);
     j->ok = false;
   }
   fflush(stdout);

@@ -202,7 +202,7 @@ int main(int argc, char **argv) {
   Test **tests = sorted_tests(&count);
   for (int i = 0; i < count; i++)
     if (selected(tests[i], tier, argv, names)) tests[chosen++] = tests[i];
-  if (chosen == 0 && !list) die(EXIT_USAGE, "no test has such a name in tiers 0 to %d; --list shows them", tier);
+  if (chosen == 0 && !list) die(EXIT_USAGE, "no test of tiers 0 to %d has such a name; --list shows their names", tier);
   Verdict *verdicts = xcalloc((size_t)chosen, sizeof *verdicts);
   bool ok = true;
   if (list)

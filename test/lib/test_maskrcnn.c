@@ -59,7 +59,7 @@ TEST(library_scales_samples) {
   EXPECT(!memcmp(bytes, want, sizeof want));
   EXPECT_INT(maskrcnn_scale_samples(m, NULL, 0, NULL), MASKRCNN_OK);
   EXPECT_INT(maskrcnn_scale_samples(m, NULL, 1, bytes), MASKRCNN_BAD_ARGUMENT);
-  expect_message(m, "samples is NULL, and n is 1");
+  expect_message(m, "samples is NULL, but n is 1");
   EXPECT_INT(maskrcnn_scale_samples(m, samples, 1, NULL), MASKRCNN_BAD_ARGUMENT);
   EXPECT_INT(maskrcnn_scale_samples(NULL, samples, 1, bytes), MASKRCNN_BAD_ARGUMENT);
   maskrcnn_close(m);

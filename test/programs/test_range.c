@@ -133,13 +133,14 @@ TEST_TIER(program_measures_and_keeps_the_range, 1) {
   EXPECT_INT(command(&said, "%s --weights %s/model.safetensors --data %s --eval --device cpu --out %s", tool("infer"),
                      in_tmp("range-auto"), deep, in_tmp("range-scored")),
              0);
-  EXPECT(strstr(said, "note: 16-bit images of val that use at most a sixteenth of the range and are nearly black"));
+  EXPECT(strstr(said, "note: 16-bit images of val that are nearly black, because they use at most 1/16 of the range"));
   snprintf(line, sizeof line, "was trained with --range %d,%d, but this run uses 0,4095; --range", low, high);
   char *more = xasprintf("--weights %s/model.safetensors --range 0,4095", in_tmp("range-auto"));
   EXPECT_INT(train(&said, deep, "range-tuned", more), 0);
   EXPECT(strstr(said, line));
   EXPECT_INT(train(&said, deep, "range-wrong", "--model tiny --range 9,8"), 2);
-  EXPECT_STR(said, "train: --range 9,8: give auto, type, or LOW,HIGH with 0 <= LOW < HIGH <= 65535, such as 0,4095\n");
+  EXPECT_STR(said,
+             "train: --range 9,8: give type, or LOW,HIGH with 0 <= LOW < HIGH <= 65535, such as 0,4095; or auto\n");
   char *all[] = {more, flat, deep};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }

@@ -181,9 +181,9 @@ TEST(class_report_of_what_is_wrong) {
       "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
       "dog/6.png: cannot read the image: ",
       "  train: identical images with different classes: 1; each is used with its class\n"
-      "    first: dog/cat.png (dog), as cat/2.png (cat)\n"
+      "    first: dog/cat.png (dog), identical to cat/2.png (cat)\n"
       "  val images that are also in train: 1; scores on val will be too high\n"
-      "    first: cat/seen.png (cat), as cat/3.png (cat)\n",
+      "    first: cat/seen.png (cat), identical to cat/3.png (cat)\n",
       "hints\n"
       "  duplicate images in train: 1\n"
       "  7 images in train are" SMALL "  1 images in val are" SMALL
@@ -227,7 +227,7 @@ TEST_TIER(class_survey_of_doctor, 1) {
       "  train: image files that cannot be decoded: 1; replaced by another in training, left out in evaluation\n",
       "  train: identical images with different classes: 1; each is used with its class\n",
       ("  val images that are also in train: 1; scores on val will be too high\n"
-       "    first: cat/seen.png (cat), as cat/3.png (cat)\n"),
+       "    first: cat/seen.png (cat), identical to cat/3.png (cat)\n"),
       "  duplicate images in train: 1\n",
       "  only 10 training images: start from pretrained weights (--weights FILE --reset-heads)\n",
       "  classes without an image in val: 1\n"};

@@ -262,7 +262,8 @@ TEST(dataset_refuses_too_many_objects_in_an_image) {
   EXPECT(strstr(err.msg, ": image 1 (1.png) has 10001 of the 10001 annotations; at most 10000 per image are "
                          "supported: check their image_id"));
   write_many(dir, MOST_ANNOTATIONS + 1, 1); // there is no other image that they could be of
-  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "supported: split it into tiles"));
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) &&
+         strstr(err.msg, "supported: split the image into tiles"));
 }
 
 TEST(dataset_legacy_boxes) {

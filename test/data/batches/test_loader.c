@@ -273,7 +273,7 @@ TEST(loader_turns_images_when_asked) {
   if (!open_turned(&d, jpeg, true, false)) return;
   Loader *l = loader_open(&d, &o, &err);
   EXPECT(!loader_next(l, &err) && strstr(err.msg, "turned.jpg") &&
-         strstr(err.msg, "; its EXIF orientation would rotate it: use --exif"));
+         strstr(err.msg, "; it would match if rotated by its EXIF orientation: use --exif"));
   loader_close(l);
   dataset_close(&d);
   free(jpeg);

@@ -130,7 +130,7 @@ TEST(jpeg_decode_refuses_by_cause) {
   expect_refused(copy, remove_segments(copy, size, JPEG_SOF0), "corrupt (no frame header before its end marker)");
   AGAIN();
   find_segment(copy, size, JPEG_SOS, &length)[5] = 9;
-  expect_refused(copy, size, "corrupt (a scan names a component that the frame lacks)");
+  expect_refused(copy, size, "corrupt (a scan refers to a component that the frame does not have)");
   AGAIN();
   find_segment(copy, size, JPEG_SOS, &length)[7] = 1;
   expect_refused(copy, size, "corrupt (a scan names a component twice)");

@@ -251,7 +251,7 @@ TEST(png_read_refuses_by_cause) {
   begin(&png, 2, 4, 8, 0, 0);
   chunk(&png, "t\xffXt", ramp, 1);
   finish(&png, ramp, sizeof ramp);
-  expect_refused(&png, "corrupt (the chunk at byte 33 has a type not of letters)");
+  expect_refused(&png, "corrupt (the type of the chunk at byte 33 has characters other than letters)");
   begin(&png, 2, 4, 4, 2, 0);
   expect_refused(&png, "corrupt (invalid header: colour type 2 with 4 bits)");
   begin(&png, 2, 4, 8, 0, 2);

@@ -250,7 +250,7 @@ TEST(defects_name_exif_if_annotations_fit_only_one_way) {
       EXPECT_INT(f.of_type[DEFECT_FILE].count, !upright);
       EXPECT_INT(f.turned, 1);
       EXPECT(upright || (f.reason[0] && strstr(f.reason[0], "1.png: the image has 60 x 40 pixels, but 40 x 60 in ") &&
-                         strstr(f.reason[0], "; its EXIF orientation would rotate it: use --exif")));
+                         strstr(f.reason[0], "; it would match if rotated by its EXIF orientation: use --exif")));
       defects_free(&f);
       dataset_close(&d);
     }
@@ -260,7 +260,7 @@ TEST(defects_name_exif_if_annotations_fit_only_one_way) {
   defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT(f.of_type[DEFECT_BOX_BEYOND].count == 1 && f.of_type[DEFECT_FILE].count == 0);
   EXPECT_INT(defects_details(&f, DEFECT_BOX_BEYOND, detail), 2);
-  EXPECT(strstr(detail[1], "which would fit if rotated: 1; exchange width and height of these images"));
+  EXPECT(strstr(detail[1], "1 would fit if their images were rotated by the EXIF orientation; swap width"));
   for (int i = 0; i < 2; i++) free(detail[i]);
   defects_free(&f);
   dataset_close(&d);
@@ -268,7 +268,7 @@ TEST(defects_name_exif_if_annotations_fit_only_one_way) {
   if (!open_set(&d, dir, &options)) return;
   defects_find(&f, &d, DEPTH_FILES, NULL);
   EXPECT(f.reason[0] && strstr(f.reason[0], "the image has 40 x 60 pixels, but 60 x 40 in ") &&
-         strstr(f.reason[0], "; it was rotated by its EXIF orientation: leave out --exif"));
+         strstr(f.reason[0], "; it would match without the rotation by its EXIF orientation: leave out --exif"));
   defects_free(&f);
   dataset_close(&d);
 }

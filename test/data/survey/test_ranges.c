@@ -155,18 +155,20 @@ TEST(ranges_name_images_that_disagree) {
   EXPECT(r.deep == 11 && r.shallow == 1);
   ranges_note(&r, &d, "train", r.range, &notes);
   EXPECT_INT(notes.n, 3);
-  EXPECT(has_note(&notes, "16-bit images of train that use at most a sixteenth of the range and are nearly black, with "
-                          "the range 0 to 4080: 1 of 11 (0.png)"));
   EXPECT(has_note(&notes,
-                  "16-bit images of train whose values reach beyond the range and saturate, with the range 0 to "
-                  "4080: 1 of 11 (1.png)"));
+                  "16-bit images of train that are nearly black, because they use at most 1/16 of the range 0 to "
+                  "4080: 1 of 11 (0.png); --range LOW,HIGH sets another range"));
   EXPECT(has_note(&notes,
-                  "images of train with 8 bits or fewer, to which the range 0 to 4080 does not apply, beside 11 with "
-                  "16: 1 (13.png)"));
+                  "16-bit images of train with values far outside the range 0 to 4080: 1 of 11 (1.png); --range "
+                  "LOW,HIGH sets another range"));
+  EXPECT(has_note(&notes,
+                  "8-bit images of train, to which the range 0 to 4080 does not apply, besides 11 16-bit images: 1 "
+                  "(13.png)"));
   notes_free(&notes);
   ranges_note(&r, &d, "train", (SampleRange){0}, &notes); // what was read until now
-  EXPECT(has_note(&notes, "16-bit images of train that use at most a sixteenth of the range and are nearly black, with "
-                          "the range 0 to 65535: 10 of 11 (0.png, 2.png, 3.png and 7 more)"));
+  EXPECT(has_note(&notes,
+                  "16-bit images of train that are nearly black, because they use at most 1/16 of the range 0 to "
+                  "65535: 10 of 11 (0.png, 2.png, 3.png and 7 more); --range LOW,HIGH sets another range"));
   notes_free(&notes);
   ranges_free(&r);
   dataset_close(&d);
