@@ -188,7 +188,7 @@ static bool take_bits(Decoder *d, int n, const JpegSegment *s) {
   for (int k = z->spec_start; z->progressive && k <= z->spec_end; k++) {
     uint8_t *lacking = &d->lacking[n][k];
     const bool fits = z->succ_high ? *lacking == z->succ_high + 1 && z->succ_low == z->succ_high - 1 : *lacking == 0;
-    if (!fits) return CORRUPT("the scan header at byte %td does not follow from those before it", s->body - d->bytes);
+    if (!fits) return CORRUPT("the progressive scan at byte %td contradicts the scans before it", s->body - d->bytes);
     *lacking = (uint8_t)(z->succ_low + 1);
   }
   return true;
