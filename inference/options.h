@@ -26,8 +26,9 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "object each, as with "                                                                                            \
     "train --crowd")                                                                                                   \
   X(FLAG, exif, false, "rotate images by their EXIF orientation; --exif=false reads them as stored",                   \
-    .usual = "on for named images; for --data as in training")                                                        \
-  X(STRING, range, NULL, "LOW,HIGH|type", "16-bit images: values that become black and white; type: the full range, 0,65535",               \
+    .usual = "on for named images; for --data as in training")                                                         \
+  X(STRING, range, NULL, "LOW,HIGH|type", "16-bit images: values that become black and white; type: "                  \
+    "the full range, 0,65535",                                                                                         \
     .usual = "as trained")                                                                                             \
   X(STRING, out, "out", "DIR", "folder for results and pictures; only one run at a time may use it", .first = true)    \
   X(INT, overlays, -1, 0, INT32_MAX, "N", "maximum number of overlay pictures to draw", .first = true,                 \
@@ -59,7 +60,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "evaluate against the annotations of --data and write OUT/evaluation.html (always on for classifiers)",            \
     .first = true)                                                                                                     \
   X(FLAG, strict, false, "stop at an image that cannot be read; with --eval also at a defect of the annotations")      \
-  X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection to report; --eval uses the same minimum as training",  \
+  X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection to report; --eval uses that of training",            \
     .first = true)                                                                                                     \
   X(INT, detections, 0, 1, MOST_DETECTIONS, "N", "maximum number of detections per image", .usual = "as trained")      \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained", .first = true)       \

@@ -40,7 +40,7 @@ static void measure(const char *path, const char *index) {
 
 // clang-format off
 #define BENCH_INDEX_OPTIONS(X)                                                                                         \
-  X(STRING, read, NULL, "FILE", "annotation file to read")                            \
+  X(STRING, read, NULL, "FILE", "annotation file to read")                                                             \
   X(STRING, index, NULL, "DIR", "folder for its index", .usual = "no index")
 // clang-format on
 

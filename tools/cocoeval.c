@@ -73,12 +73,12 @@ static void note_boxless(const Coco *gt) {
   X(CHOICE, iou, EVAL_BBOX, iou_types, "what is compared: boxes, masks, or masks and their boundaries")                \
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
-  X(FLAG, json, false, "print one JSON object instead of text, including the scores of each category")                                          \
+  X(FLAG, json, false, "print one JSON object instead of text, with the scores of each category")                      \
   X(FLAG, strict, false, "stop at a defect of --gt")                                                                   \
   X(STRING, defects, NULL, "FILE", "write the defects of --gt to FILE, one per line")                                  \
-  X(HEADING, "Curves and confusion matrix (PATH: FILE.json or a folder)")                                                    \
+  X(HEADING, "Curves and confusion matrix (PATH: FILE.json or a folder)")                                              \
   X(STRING, curves, NULL, "PATH", "precision-recall curves, for each category and for all")                            \
-  X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; also as FILE.txt")       \
+  X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; also as FILE.txt")                \
   X(FLOAT, confusion_score, 0.5f, -INFINITY, INFINITY, "S", "minimum score of a detection in the confusion matrix")    \
   X(FLOAT, confusion_iou, 0.5f, 0.01, 1, "IOU", "minimum IoU of a match in the confusion matrix")
 // clang-format on

@@ -33,7 +33,8 @@
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
   X(FLAG, exif, false, "rotate images by their EXIF orientation, as train --exif does")                                \
-  X(STRING, range, "auto", "LOW,HIGH|auto|type", "16-bit images: values that become black and white, as with train --range")             \
+  X(STRING, range, "auto", "LOW,HIGH|auto|type", "16-bit images: values that become black and white, as "              \
+    "with train --range")                                                                                              \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
   X(FLAG, json, false, "print one JSON object instead of text")                                                        \
   X(STRING, html, NULL, "FILE", "also write an HTML page: errors, hints, histograms, and images with their masks "     \

@@ -51,8 +51,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLAG, exif, false, "rotate images by their EXIF orientation; leave it off for COCO",                               \
     .first = true,                                                                                                     \
     .key = "exif")                                                                                                     \
-  X(STRING, range, "auto", "LOW,HIGH|auto|type",                                                                                 \
-    "16-bit images: values that become black and white; auto: measured on the training data; type: the full range, 0,65535",           \
+  X(STRING, range, "auto", "LOW,HIGH|auto|type",                                                                       \
+    "16-bit images: values that become black and white; auto: measured on the training data; type: the "               \
+    "full range, 0,65535",                                                                                             \
     .first = true, .settle = settle_range)                                                                             \
   X(FLOAT, flip, 0.5f, 0, 1, "P", "probability of a horizontal flip", .note = "0 for IDX data",                        \
     .settle = settle_flip, .key = "flip")                                                                              \
@@ -161,7 +162,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
     "minimum score of detections in the report's per-category precision and recall and in its choice of images",       \
     .needs = MODEL_DETECTOR)                                                                                           \
-  X(FLAG, val_loss, false, "also compute the losses on the split to evaluate on")                                           \
+  X(FLAG, val_loss, false, "also compute the losses on the split to evaluate on")                                      \
   X(INT, patience, 0, 1, 1e6, "N", "stop early after N evaluations without improvement, not counting warmup",          \
     .words = word_never, .first = true)                                                                                \
   X(FLOAT, target_bbox, -1, 0, 1, "AP", "stop when an evaluation reaches this box AP and all other targets",           \

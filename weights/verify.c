@@ -68,15 +68,15 @@ bool verify_header(Checkpoint *c, const char *path, Err *err) {
   char what[256];
   if (!own) return true;
   if (!digest && !digests && format && !strcmp(format, ckpt_format_1)) {
-    c->note = "it has no digests, so damage would go unnoticed; a checkpoint that is saved now has them";
+    c->note = "it has no digests, so damage would go unnoticed; checkpoints saved from now on have them";
     return true;
   }
-  snprintf(what, sizeof what, "its metadata have \"%.60s\", as our files do, but lack digests", own);
+  snprintf(what, sizeof what, "its metadata has \"%.60s\", as files of maskrcnn.c do, but no digests", own);
   if (!digest || !digests) return damaged(path, what, err);
   if (!is_verify_digest(c, digest)) return damaged(path, "the header does not match its digest", err);
-  if (!set_digests(c, digests)) return damaged(path, "it has not one digest for each tensor", err);
+  if (!set_digests(c, digests)) return damaged(path, "it does not have one digest per tensor", err);
   if (format && begins_with(format, "maskrcnn.c") && strcmp(format, ckpt_format) && strcmp(format, ckpt_format_1))
-    return err_set(err, "%s: its format is \"%.60s\", which this version does not read: use the version that wrote it",
+    return err_set(err, "%s: its format is \"%.60s\", which this version cannot read: use the version that wrote it",
                    path, format);
   hide_digests(c);
   c->has_digests = true;
@@ -115,9 +115,9 @@ static void list_blocks(Blocks *b) {
 
 static bool report(const Checkpoint *c, size_t first, size_t wrong, const char *path, Err *err) {
   char what[256];
-  snprintf(what, sizeof what, "the values of \"%.100s\"", c->tensors[first].name);
-  if (wrong > 1) snprintf(what + strlen(what), sizeof what - strlen(what), " and of %zu more", wrong - 1);
-  strcat(what, " do not match their digest");
+  snprintf(what, sizeof what, "the values of tensor \"%.100s\"", c->tensors[first].name);
+  if (wrong > 1) snprintf(what + strlen(what), sizeof what - strlen(what), " and %zu more", wrong - 1);
+  strcat(what, " do not match their digests");
   return damaged(path, what, err);
 }
 

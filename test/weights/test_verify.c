@@ -98,14 +98,15 @@ TEST(verify_of_a_large_tensor) {
     const size_t at = b.n - 4 - k * (1 << 20);
     b.at[at] ^= 1;
     EXPECT(!is_read(b.at, b.n, &err));
-    EXPECT_STR(err.msg,
-               "FILE: damaged, or changed by another program: the values of \"some\" do not match their digest; "
-               "use a copy of it or an earlier checkpoint");
+    EXPECT_STR(
+        err.msg,
+        "FILE: damaged, or changed by another program: the values of tensor \"some\" do not match their digests; "
+        "use a copy of it or an earlier checkpoint");
     b.at[at] ^= 1;
   }
   b.at[b.n - 1] ^= 1;
   b.at[b.n - 9] ^= 1;
-  EXPECT(!is_read(b.at, b.n, &err) && strstr(err.msg, "the values of \"other\" and of 1 more do not match"));
+  EXPECT(!is_read(b.at, b.n, &err) && strstr(err.msg, "the values of tensor \"other\" and 1 more do not match"));
   FILE *f = fopen(path, "wb");
   CHECK(f && fwrite(b.at, 1, b.n, f) == b.n && fclose(f) == 0);
   EXPECT(!ckpt_open(&c, path, &err));
@@ -196,8 +197,8 @@ static void expect_refused(const char *key, const char *value) {
   Err err = {""};
   snprintf(members, sizeof members, "\"note\":\"x\",\"%s\":\"%s\"", key, value);
   snprintf(expected, sizeof expected,
-           "FILE: damaged, or changed by another program: its metadata have \"%s\", as our files do, but lack digests; "
-           "use a copy of it or an earlier checkpoint",
+           "FILE: damaged, or changed by another program: its metadata has \"%s\", as files of maskrcnn.c do, but no "
+           "digests; use a copy of it or an earlier checkpoint",
            key);
   EXPECT(!is_read_with(members, &note, &err));
   EXPECT_STR(err.msg, expected);
@@ -227,6 +228,6 @@ TEST(verify_of_a_later_format) {
   ckpt_meta(&w, "format", "maskrcnn.c 3");
   CHECK(ckpt_commit(&w, &err));
   EXPECT(!ckpt_open(&c, path, &err) &&
-         strstr(err.msg, ": its format is \"maskrcnn.c 3\", which this version does not"));
+         strstr(err.msg, ": its format is \"maskrcnn.c 3\", which this version cannot read"));
   free(path);
 }
