@@ -69,7 +69,7 @@ void durable_note(const char *where) {
   if (*list)
     line_print(stderr, "note: %s: its file system does not support %s%s%s%s", where, list,
                is_new[FS_LINK] ? "; files are copied instead" : "",
-               may_lose ? "; a power cut may lose what was written last" : "",
+               may_lose ? "; a power failure may lose the latest data" : "",
                is_new[FS_LOCK] ? "; do not start another run in this folder" : "");
   free(list);
 }

@@ -81,8 +81,9 @@ static bool restore(Log *log) {
   const int reason = errno;
   if (f.f) file_abort(&f);
   if (now >= 0) close(now);
-  if (ok && other) log_note(log, "%s was replaced by another program; its file is now %s", log->path, other);
-  if (ok && !other) log_note(log, "%s was moved or removed by another program; written again", log->path);
+  if (ok && other)
+    log_note(log, "%s was replaced by another program; the other file was moved to %s", log->path, other);
+  if (ok && !other) log_note(log, "%s was moved or removed by another program; it was restored", log->path);
   free(other);
   errno = reason;
   return ok;
@@ -92,7 +93,7 @@ static bool restore(Log *log) {
 static bool go_on_behind(Log *log, int64_t size) {
   char last = '\n';
   if (size > 0 && pread(log->file, &last, 1, size - 1) != 1) return false;
-  log_note(log, "%s was %s by another program; going on behind its last line", log->path,
+  log_note(log, "%s was %s by another program; continuing after its last line", log->path,
            size < log->length ? "cut short" : "added to");
   log->length = size;
   if (last != '\n' && pwrite(log->file, "\n", 1, log->length) == 1) log->length++;

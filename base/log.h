@@ -41,8 +41,8 @@ typedef struct Log {
 
 // Opens DIR/log.jsonl, which must not be open elsewhere, and keeps those of its records that belong to steps ≤ resume,
 // as log_keep of base/log_kept.h does. If another program replaces, moves, cuts or extends it later, a note says so,
-// and no record that it left is lost. A fresh run passes resume = -1: nothing is kept. dir NULL: no records (ranks other
-// than the first). Write what belongs to a step before the checkpoint of that step, and it is kept.
+// and no record that it left is lost. A fresh run passes resume = -1: nothing is kept. dir NULL: no records (all ranks
+// but the first). Write what belongs to a step before the checkpoint of that step, and it is kept.
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err);
 // Whether all records that are not held back are in the file, and tries again to write those that are not; false with
 // the reason in errno, too. fsync of log.file then puts them on disk, before a checkpoint that follows from them.

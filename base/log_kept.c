@@ -129,7 +129,7 @@ bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
   if (ok && left != size && supported) ok = cut(path, left, &supported, err);
   if (moved && left != size && !supported) ok = write_kept(&l, path, err);
   if (ok && aside)
-    line_print(stderr, "note: %s: %zu line%s damaged or had a step that is too large; moved to %s", path, aside,
+    line_print(stderr, "note: %s: %zu line%s damaged or had a step beyond the checkpoint; moved to %s", path, aside,
                aside == 1 ? " was" : "s were", other);
   free(other);
   free(l.line);

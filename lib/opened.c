@@ -161,8 +161,8 @@ int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size,
     err_set(err, "pitch is %lld, but rows of %d pixels have %lld bytes; 0 means tightly packed rows",
             (long long)image->pitch, image->width, 3LL * image->width);
   else if (image->pitch > MAX_SPAN_BYTES / image->height)
-    err_set(err, "pitch is %lld: %d such rows are more than the %lld GiB that an image may span",
-            (long long)image->pitch, image->height, (long long)(MAX_SPAN_BYTES >> 30));
+    err_set(err, "pitch is %lld: %d rows of it exceed the %lld GiB that an image may span", (long long)image->pitch,
+            image->height, (long long)(MAX_SPAN_BYTES >> 30));
   else if ((int64_t)image->height * image->width > o->max_pixels)
     err_set(err, "it has %d x %d pixels, more than max_pixels (%lld): scale it down or open with a larger max_pixels",
             image->width, image->height, (long long)o->max_pixels);

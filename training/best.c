@@ -157,7 +157,7 @@ bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_lo
     json_open(&j, path, text, size);
     read_file(b, &j);
     if (!json_done(&j)) {
-      line_print(stderr, "note: %s is damaged; made again from the log and the weights beside it", path);
+      line_print(stderr, "note: %s is damaged; rebuilt from the log and the weights in its folder", path);
       for (int k = 0; k < MAX_TASK_BEST; k++) b->of[k].kept = -DBL_MAX;
       b->is_changed = true;
     }

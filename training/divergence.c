@@ -89,7 +89,7 @@ char *divergence_command(const Divergence *d, const TrainSpec *o, const RunFiles
 char *divergence_no_roll_back(const Divergence *d, int rollbacks, const RunFiles *f) {
   if (rollbacks == MAX_ROLLBACKS) return xasprintf("not rolled back: it was rolled back %d times already", rollbacks);
   if (good_checkpoint(d, f) >= 0) return NULL;
-  return xasprintf("not rolled back: the only checkpoint, of step %lld, may be from after it began to diverge",
+  return xasprintf("not rolled back: the only checkpoint, of step %lld, may be from after the divergence began",
                    (long long)f->newest);
 }
 

@@ -118,9 +118,9 @@ static char *take_trained_on(const char *before, const Dataset *train, const cha
 static NORETURN void die_of_damage(const TrainSpec *o, const RunFiles *f, const char *own, const char *why) {
   int64_t step;
   char *whole = whole_checkpoint(f, own, &step);
-  if (!whole) die(EXIT_USAGE, "%s; no other checkpoint in %s is whole", why, f->folder);
+  if (!whole) die(EXIT_USAGE, "%s; no other checkpoint in %s is intact", why, f->folder);
   char *command = whole_command(f, whole, o->command);
-  die(EXIT_USAGE, "%s; %s is whole and has step %lld: %s", why, whole, (long long)step, command);
+  die(EXIT_USAGE, "%s; %s is intact (step %lld), continue from it: %s", why, whole, (long long)step, command);
 }
 
 int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, const Dataset *train, const RunFiles *f,

@@ -300,9 +300,9 @@ static void write_text(const char *path, const char *text) {
 TEST(log_survives_other_programs) {
   static const char one[] = "{\"step\":1,\"kind\":\"train\"}\n", two[] = "{\"step\":2,\"kind\":\"train\"}\n";
   enum { REPLACED, MOVED, CUT, ADDED, ADDED_HALF, WAYS };
-  static const char *const said[] = {"was replaced by another program; its file is now ", "was moved or removed by",
-                                     "was cut short by another program", "was added to by another program",
-                                     "was added to by another program"};
+  static const char *const said[] = {"was replaced by another program; the other file was moved to ",
+                                     "was moved or removed by", "was cut short by another program",
+                                     "was added to by another program", "was added to by another program"};
   for (int way = 0; way < WAYS; way++) {
     Err err;
     Log log;

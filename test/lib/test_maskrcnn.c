@@ -307,8 +307,8 @@ TEST(library_refuses_images_and_goes_on) {
              {{good.rgb, 64, -1, 0}, "image 1: it has 64 x -1 pixels"},
              {{good.rgb, 64, 64, -192}, "image 1: pitch is -192"},
              {{good.rgb, 64, 64, 191}, "image 1: pitch is 191, but rows of 64 pixels have 192 bytes"},
-             {{good.rgb, 64, 64, INT64_MAX}, "image 1: pitch is 9223372036854775807: 64 such rows are more than "},
-             {{good.rgb, 64, 64, (int64_t)1 << 61}, "image 1: pitch is 2305843009213693952: 64 such rows"},
+             {{good.rgb, 64, 64, INT64_MAX}, "image 1: pitch is 9223372036854775807: 64 rows of it exceed the "},
+             {{good.rgb, 64, 64, (int64_t)1 << 61}, "image 1: pitch is 2305843009213693952: 64 rows of it"},
              {{good.rgb, 257, 256, 0}, "image 1: it has 257 x 256 pixels, more than max_pixels ("},
              {{good.rgb, INT32_MAX, INT32_MAX, 0}, " pixels, more than max_pixels ("}};
   for (int i = 0; i < COUNT(bad); i++) {

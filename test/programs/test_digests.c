@@ -74,7 +74,7 @@ TEST_TIER(digests_of_damaged_checkpoints, 1) {
   snprintf(expected, sizeof expected, "%s/checkpoint.safetensors: damaged, or changed by another program: the values ",
            in_tmp(FOLDER));
   EXPECT(strstr(said, expected));
-  EXPECT_INT(run_suggested(said, " is whole and has step 4: "), 0);
+  EXPECT_INT(run_suggested(said, " is intact (step 4), continue from it: "), 0);
   expect_finished();
 
   EXPECT_INT(command(&said, "rm -r \"%s\" && mv %s \"%s\"", in_tmp(FOLDER), in_tmp("damage-saved"), in_tmp(FOLDER)), 0);
@@ -83,13 +83,14 @@ TEST_TIER(digests_of_damaged_checkpoints, 1) {
   EXPECT_INT(train(FOLDER, "--resume=previous", &said), 2);
   EXPECT(strstr(said, "/checkpoint-previous.safetensors: damaged, or changed by another program: the values "));
   EXPECT_INT(train(FOLDER, "--resume", &said), 2);
-  EXPECT(strstr(said, "/checkpoint-00000002.safetensors is whole and has step 2: cp --remove-destination "));
-  EXPECT_INT(run_suggested(said, " is whole and has step 2: "), 0);
+  EXPECT(strstr(said, "/checkpoint-00000002.safetensors is intact (step 2), continue from it: cp "
+                      "--remove-destination "));
+  EXPECT_INT(run_suggested(said, " is intact (step 2), continue from it: "), 0);
   expect_finished();
 
   EXPECT_INT(command(&said, "cd \"%s\" && for f in c*.safetensors; do truncate -s 5000 $f; done", in_tmp(FOLDER)), 0);
   EXPECT_INT(train(FOLDER, "--resume", &said), 2);
-  EXPECT(strstr(said, "; no other checkpoint in ") && strstr(said, " is whole\n"));
+  EXPECT(strstr(said, "; no other checkpoint in ") && strstr(said, " is intact\n"));
 }
 
 // ---- weights --------------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ TEST(ranges_are_measured) {
     EXPECT_INT(notes.n, 0);
     ranges_note(&r, &d, "train", (SampleRange){0, 4095}, &notes); // that of weights or of another split
     EXPECT(notes.n == 1 &&
-           strstr(notes.line[0], "to which the range 0 to 4095 does not apply, beside 0 with 16: 12 ("));
+           strstr(notes.line[0], "to which the range 0 to 4095 does not apply, besides 0 16-bit images: 12 ("));
     notes_free(&notes);
     ranges_free(&r);
     deepen(dir, IMAGES, 16, alpha);
