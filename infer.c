@@ -8,6 +8,7 @@
 #include "inference/data_set.h"
 #include "inference/named_images.h"
 #include "inference/orientation.h"
+#include "inference/stop_limit.h"
 #include "page/page_draw.h"
 
 static JobOptions job_options(const InferOptions *o) {
@@ -55,17 +56,6 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   return task;
 }
 
-static const double LEAVE_SECONDS = 2; // after the signal
-
-// A batch that takes long, or anything else, does not keep the program: what is found so far stays.
-static void leave(void *unused) {
-  char about[2048], line[sizeof about + 32];
-  (void)unused;
-  die_about(about, sizeof about);
-  snprintf(line, sizeof line, "infer: stopped%s%s\n", *about ? ": " : "", about);
-  interrupt_leave(EXIT_RUN, line);
-}
-
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   interrupt_by_writing();
@@ -94,7 +84,7 @@ int main(int argc, char **argv) {
   if (job.launch.rank == 0) state_note(&c, o.weights);
   interrupt_ends_waits();
   interrupt_catch();
-  interrupt_limit(LEAVE_SECONDS, leave, NULL);
+  if (job.launch.world > 1 || job.ranks == 1) stop_limit_begin(job.launch.rank); // else once they have been forked
   const int status = o.data ? data_set_run(&run, task, &wanted) : named_images_run(&run, task);
   free((char *)o.json);
   free(category);

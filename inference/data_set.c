@@ -12,6 +12,7 @@
 #include "inference/benchmark.h"
 #include "inference/networks.h"
 #include "inference/orientation.h"
+#include "inference/stop_limit.h"
 
 typedef struct SetRun {
   const InferRun *run;
@@ -179,6 +180,7 @@ int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *w
   agreement_check(job->comm, o, run->config, run->weights, &d);
   job_start(job, wanted);
   s.sink->rank = comm_rank(job->comm);
+  stop_limit_begin(s.sink->rank);
   speed_begin(&s.speed, comm_world(job->comm), task->results);
   maskrcnn *handle;
   Networks *networks = open_networks(&s, &handle);
