@@ -79,9 +79,11 @@ TEST_TIER(damage_by_moving_the_folder_is_named, 1) {
   free(said);
 }
 
+// Annotations that have just been written get no index; a tenth of a second later they do.
 TEST_TIER(damage_of_a_mapped_file_is_no_crash, 1) {
   char *said;
-  const int status = disturb("cut", "for f in %s/%s/index-*; do : >$f; done; ls %s/%s", &said);
+  if (shapes_set()) usleep(200000);
+  const int status = disturb("cut", "truncate -c -s 0 %s/%s/index-*.coco && ls %s/%s/index-*.coco", &said);
   EXPECT_INT(status, 1);
   expect_said(said, " was cut short by another program while it was in use");
   free(said);
