@@ -33,7 +33,7 @@ TEST_TIER(damage_of_the_checkpoint_names_the_one_before, 1) {
   char *last = path_in("damaged", "checkpoint.safetensors");
   CHECK(!truncate(last, file_length(last) / 2));
   EXPECT_INT(train("damaged", "--resume", &said), 2);
-  expect_said(said, "checkpoint-previous.safetensors is whole and has step 2: ");
+  expect_said(said, "checkpoint-previous.safetensors is intact (step 2), continue from it: ");
   expect_said(said, "--resume=previous\n");
   EXPECT_INT(train("damaged", "--resume=previous", &said), 0);
   CHECK(!unlink(last) && !symlink("nowhere", last));
