@@ -73,8 +73,8 @@ TEST_TIER(program_trains_on_16_bits_as_on_8, 1) {
   char *of_8 = tensor("range-run-8", name), *of_16 = tensor("range-run-16", name);
   EXPECT_STR(of_16, of_8);
   EXPECT_INT(train(&said, deep, "range-run-type", "--model tiny --range type"), 0);
-  EXPECT(strstr(said, "nearly black, with the range 0 to 65535: 12 of 12 (") &&
-         strstr(said, "nearly black, with the range 0 to 65535: 6 of 6 ("));
+  EXPECT(strstr(said, "at most 1/16 of the range 0 to 65535: 12 of 12 (") &&
+         strstr(said, "at most 1/16 of the range 0 to 65535: 6 of 6 ("));
   char *of_type = tensor("range-run-type", name);
   EXPECT(strcmp(of_type, of_8) != 0);
   // Weights of 8 bits say so, and another range can be given.
