@@ -183,9 +183,10 @@ TEST(exif_in_png_files) {
   for (int compressed = 0; compressed < 2; compressed++) {
     const char *type = compressed ? "zTXt" : "tEXt";
     one = png_with_chunk(png, size, "IDAT", type, text, raw_profile(text, compressed, 6), &n);
-    two = png_with_chunk(one, n, "IEND", "eXIf", tiff, exif_of(tiff, 3), &n);
+    size_t longer;
+    two = png_with_chunk(one, n, "IEND", "eXIf", tiff, exif_of(tiff, 3), &longer);
     expect_orientation(type, one, n, 6);
-    expect_orientation("eXIf before text", two, n, 3);
+    expect_orientation("eXIf before text", two, longer, 3);
   }
   static const char bad[][40] = {"Raw profile type exif", "Raw profile type exif\0\nexif\n 12\nzz\n",
                                  "Raw profile type exif\0no lines"};
