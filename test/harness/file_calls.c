@@ -138,7 +138,7 @@ static int64_t finish_call(const Stop *s) {
     trace(PTRACE_SYSCALL, s->thread, NULL, (void *)(intptr_t)signal);
     if (waitpid(s->thread, &status, __WALL) != s->thread || !WIFSTOPPED(status)) return -EINTR; // it was killed
     if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
-      struct ptrace_syscall_info info;
+      struct ptrace_syscall_info info = {0};
       CHECK(trace(PTRACE_GET_SYSCALL_INFO, s->thread, (void *)sizeof info, &info) > 0);
       CHECK(info.op == PTRACE_SYSCALL_INFO_EXIT);
       return info.exit.rval;
@@ -290,7 +290,7 @@ int file_calls_record(FileCalls *c, const char *folder, const char *said, char *
     }
     int signal = WSTOPSIG(status);
     if (signal == (SIGTRAP | 0x80)) {
-      struct ptrace_syscall_info info;
+      struct ptrace_syscall_info info = {0};
       signal = 0;
       s.thread = thread;
       if (trace(PTRACE_GET_SYSCALL_INFO, thread, (void *)sizeof info, &info) > 0 &&

@@ -145,7 +145,8 @@ static bool is_whole(const Recording *r, const char *folder) {
     free(b);
   }
   char *log = timeless_log(folder), *record = read_text(folder, "run.json");
-  ok &= is_same_text(log, r->log) & EXPECT(strstr(record, "\"state\":\"complete\""));
+  ok &= is_same_text(log, r->log);
+  ok &= EXPECT(strstr(record, "\"state\":\"complete\""));
   free(log);
   free(record);
   return ok & EXPECT_INT(command(NULL, "ls -A %s %s/pictures | grep -E '[.]tmp|lock[.]try'", folder, folder), 1);
