@@ -95,8 +95,9 @@ kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/
 # The programs: those that compute on a device, one that only reports the device, and those that run on the host alone.
 computing := train infer lab/dump lab/bench_reduce
 describing := lab/machine
-others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c test/*.c)))
+others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
 tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
+generators := $(basename $(wildcard test/*.c)) # programs that only tests and measurements need
 tests := $(patsubst %.c,$B/%.o,$(filter-out test/fuzz/fuzz_% test/harness/faulty_device.c test/harness/nccl_stub.c \
   test/harness/refusing.c, \
   $(wildcard test/*/*.c test/*/*/*.c))) \
@@ -115,7 +116,7 @@ unasked := $(and $(filter 1,$(CUDA)),$(filter file,$(origin CUDA)),yes)
 here := $(if $(and $(unasked),$(if $(gpus),,no GPU)),$B/host,$B)
 test_here := $(if $(unasked),$B/host,$B)
 # test_all, and the programs that tests run. Those in faulty/ have a simulated GPU that fails when a test asks for it.
-tested := test_all train infer faulty/train faulty/infer libmaskrcnn.a $(tools)
+tested := test_all train infer faulty/train faulty/infer libmaskrcnn.a $(tools) $(notdir $(generators))
 faulty := $B/nn/device.cuda.o $B/test/harness/faulty_device.o
 
 # Only the default build copies programs into the tree, because others may be able to read but not write it.
@@ -251,7 +252,7 @@ endef
 # All programs, with the devices $2; programs that need no device are linked without any, and without the CPU reference.
 programs = $(foreach p,$(computing),$(call program,$1,$p,$2))$(foreach \
   p,$(describing),$(call program,$1,$p,$(if $(filter %/libkernels.a,$2),$(described),$2)))$(foreach \
-  p,$(others),$(call program,$1,$p,$B/libhost.a))
+  p,$(others) $(generators),$(call program,$1,$p,$B/libhost.a))
 shared = @mkdir -p $(@D) && echo "cc $< (shared)" && \
   $(CC) $(filter-out -fopenmp -MMD -MP,$(flags)) -shared -fPIC $< -o $@
 # test_all as well, which also runs the programs of faulty/ and the examples. Lessons are not in any program: -u pulls
