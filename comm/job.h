@@ -18,7 +18,7 @@ typedef struct JobOptions {
 
 typedef struct Job {
   Launch launch;
-  GpuList gpus;    // GPUs ranks on this host for the ranks; empty if not needed
+  GpuList gpus;    // GPUs of this host for the ranks; empty if not needed
   int ranks;       // of this host
   Comm *comm;      // NULL: a single rank
   char device[32]; // device of this rank
