@@ -203,7 +203,7 @@ def loading(results):
                  if r["origin"].startswith(start)][-1]
             size = "of COCO's size" if annotations == 860001 else "with polygons of eight points"
             rows.append((f"annotations {size} ({annotations:,}, {r['file_mb']:.0f} MB), {name}",
-                         f"{r['cpu_seconds']:.2f} s of CPU time, {r['peak_mb']} MB at most", r["commit"]))
+                         f"{r['seconds']:.2f} s ({r['cpu_seconds']:.2f} s of CPU time), {r['peak_mb']} MB at most", r["commit"]))
     for threads, r in results.newest_by(lambda r: r["threads"], "loader-cpu", bench="loader").items():
         rows.append((f"COCO images of 640 px, decoded, with masks, {threads} thread{'s' if threads > 1 else ''}; "
                      f"{r['decode_percent']:.0f} % of it decoding", f"{r['img_s']:.0f} img/s", r["commit"]))
