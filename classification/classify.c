@@ -1,6 +1,5 @@
 #include "classification/classify.h"
 #include <stdlib.h>
-#include <string.h>
 #include "base/alloc.h"
 #include "classification/data/class_objects.h"
 #include "evaluation/engine_distribute.h"
@@ -89,8 +88,10 @@ ClassScores classify_score(const Dataset *d, const Classification *c) {
   return s;
 }
 
-void classify_confusion(const Dataset *d, const Classification *c, int64_t *count) {
-  memset(count, 0, (size_t)c->classes * (size_t)c->classes * sizeof *count);
+ConfusionCounts classify_confusion(const Dataset *d, const Classification *c) {
+  ConfusionCounts counts = {.scores = 1};
   for (int i = 0; i < d->num_images; i++)
-    if (c->read[i]) count[(size_t)d->object[i].label * (size_t)c->classes + (size_t)c->row[i].top[0]]++;
+    if (c->read[i]) confusion_count(&counts, (int64_t)d->object[i].label * c->classes + c->row[i].top[0], 0);
+  confusion_counts_sort(&counts);
+  return counts;
 }

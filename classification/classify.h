@@ -1,6 +1,7 @@
 // Classifies a data set's images and scores the result.
 #pragma once
 #include "classification/class_outputs.h"
+#include "data/coco/confusion_counts.h"
 
 extern const struct Task task_classification; // classification/class_task.c
 
@@ -22,5 +23,5 @@ typedef struct ClassScores {
   int64_t top1, top5, images;
 } ClassScores;
 ClassScores classify_score(const Dataset *d, const Classification *c);
-// count [classes, classes]: images of class `row` that are classified as `column`.
-void classify_confusion(const Dataset *d, const Classification *c, int64_t *count);
+// Counts the images read, with the true class as row and the first as column. Free with confusion_counts_free.
+ConfusionCounts classify_confusion(const Dataset *d, const Classification *c);

@@ -37,15 +37,17 @@ static void fill_classes(EvaluationReport *out) {
 }
 
 static void fill_confusion(const Dataset *d, const Classification *c, EvaluationReport *out) {
-  const size_t classes = (size_t)c->classes;
-  int64_t *count = xmalloc(classes * classes * sizeof *count);
-  char **name = xcalloc(classes, sizeof *name);
-  classify_confusion(d, c, count);
-  for (size_t i = 0; i < classes; i++) {
+  const ConfusionCounts counts = classify_confusion(d, c);
+  char **name = xcalloc((size_t)c->classes, sizeof *name);
+  for (int i = 0; i < c->classes; i++) {
     const char *own = d->coco.categories[i].name;
     name[i] = xstrdup(own ? own : "");
   }
-  out->confusion = (Confusion){.classes = c->classes, .count = count, .name = (const char *const *)name};
+  out->confusion = (Confusion){.classes = c->classes,
+                               .cells = counts.cells,
+                               .cell = counts.cell,
+                               .count = counts.count,
+                               .name = (const char *const *)name};
   out->rule = xstrdup("Rows are true classes, columns are the predicted ones (highest probability).");
 }
 

@@ -27,7 +27,7 @@ static double highest_score(const CocoResults *found) {
 
 // The matrix at one of the scores: its cells are borrowed, its counts are the caller's to free.
 static Confusion confusion_at(const ReportScores *s, int classes, int index) {
-  const EvalConfusion *all = &s->counts;
+  const ConfusionCounts *all = &s->counts;
   int64_t *count = xmalloc(all->cells * sizeof *count);
   for (size_t i = 0; i < all->cells; i++) count[i] = all->count[i * (size_t)s->n + (size_t)index];
   return (Confusion){.classes = classes, .count = count, .cell = all->cell, .cells = all->cells, .background = true};

@@ -47,7 +47,7 @@ void report_free(EvaluationReport *r) {
   free((void *)r->confusion.name);
   free((void *)r->confusion.count);
   free((void *)r->confusion.cell);
-  eval_confusion_free(&r->scores.counts);
+  confusion_counts_free(&r->scores.counts);
   for (int i = 0; i < r->pictures; i++) {
     free(r->picture[i].file);
     free(r->picture[i].caption);
@@ -181,9 +181,9 @@ static void write_confusion(FILE *f, const Confusion *c, const ReportScores *s) 
   if (s->n) write_scores(f, s, c);
   fputs(",\"cells\":[", f);
   const int64_t *cell = s->n ? s->counts.cell : c->cell, *count = s->n ? s->counts.count : c->count;
-  const size_t all = (size_t)c->classes * (size_t)c->classes, cells = s->n ? s->counts.cells : cell ? c->cells : all;
+  const size_t cells = s->n ? s->counts.cells : c->cells;
   for (size_t i = 0; i < cells; i++, count += MAX(s->n, 1))
-    if (write_cell(f, comma, cell ? cell[i] : (int64_t)i, c->classes, count, s->n)) comma = ",";
+    if (write_cell(f, comma, cell[i], c->classes, count, s->n)) comma = ",";
   fputs("]}", f);
 }
 

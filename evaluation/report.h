@@ -2,8 +2,8 @@
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
-#include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
+#include "data/coco/confusion_counts.h"
 #include "data/pictures/thumbnail.h"
 #include "evaluation/metrics.h"
 
@@ -43,7 +43,7 @@ typedef struct ReportPicture {
 typedef struct ReportScores {
   int n;                       // 0: one confusion only, as for a classifier
   double score[REPORT_SCORES]; // ascending
-  EvalConfusion counts;        // of the detections that reach each score; owned
+  ConfusionCounts counts;      // of the detections that reach each score; owned
   double least;                // the score that EvaluationReport.confusion is for
   double opens_at;             // the score with the best F1 over all categories, the lowest of equal ones; NaN: none
                                // is reached

@@ -142,7 +142,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
   const double score = float_decimal(o->confusion_score), iou = float_decimal(o->confusion_iou);
   const char *path = o->confusion;
   const int n = gt->num_categories;
-  EvalConfusion counts;
+  ConfusionCounts counts;
   if (!eval_confusion(&counts, gt, dt, (IouType)o->iou, &score, 1, iou, err)) return false;
   const char **names = xmalloc((size_t)n * sizeof *names);
   char(*ids)[24] = xmalloc((size_t)n * sizeof *ids); // for categories without a name
@@ -166,7 +166,7 @@ static bool write_confusion(const CocoevalOptions *o, const Coco *gt, const Coco
                                           : confusion_write(path, &c, err);
   free(names);
   free(ids);
-  eval_confusion_free(&counts);
+  confusion_counts_free(&counts);
   return ok;
 }
 

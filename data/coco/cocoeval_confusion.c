@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/rng.h"
 #include "data/coco/cocoeval_cells.h"
 
 enum { MAX_DETS = 100 };
@@ -77,71 +76,6 @@ static int take(Matching *m, int d, bool own) {
   return g;
 }
 
-// The cells that were hit, in order of appearance, in a hash table.
-typedef struct Counts {
-  int n, scores; // number of categories, of scores
-  size_t cells, cells_cap, counts_cap;
-  int64_t *cell, *count;   // [cells], [cells, scores]
-  size_t *slot, slot_mask; // [slot_mask + 1] index of a cell plus 1; 0: free. At most half are taken
-} Counts;
-
-static size_t slot_of(const Counts *c, int64_t cell) {
-  size_t i = (size_t)rng_key(0, (uint64_t)cell) & c->slot_mask;
-  while (c->slot[i] && c->cell[c->slot[i] - 1] != cell) i = (i + 1) & c->slot_mask;
-  return i;
-}
-
-static void add_slots(Counts *c) {
-  const size_t slots = MAX(2 * (c->slot_mask + 1), 1024);
-  free(c->slot);
-  c->slot = xcalloc(slots, sizeof *c->slot);
-  c->slot_mask = slots - 1;
-  for (size_t k = 0; k < c->cells; k++) c->slot[slot_of(c, c->cell[k])] = k + 1;
-}
-
-static void count_hit(Counts *c, const Hit *hit) {
-  if (2 * c->cells >= c->slot_mask) add_slots(c);
-  size_t *slot = &c->slot[slot_of(c, hit->cell)];
-  const size_t scores = (size_t)c->scores;
-  if (!*slot) {
-    array_reserve((void **)&c->cell, &c->cells_cap, c->cells + 1, sizeof *c->cell);
-    array_reserve((void **)&c->count, &c->counts_cap, (c->cells + 1) * scores, sizeof *c->count);
-    c->cell[c->cells] = hit->cell;
-    memset(c->count + c->cells * scores, 0, scores * sizeof *c->count);
-    *slot = ++c->cells;
-  }
-  c->count[(*slot - 1) * scores + (size_t)hit->score]++;
-}
-
-typedef struct CellPosition {
-  int64_t cell;
-  size_t at;
-} CellPosition;
-
-static int compare_position(const void *a, const void *b) {
-  const CellPosition *p = a, *q = b;
-  return (p->cell > q->cell) - (p->cell < q->cell);
-}
-
-// In the order of cells, which does not depend on the threads. Frees the counts.
-static EvalConfusion sort_counts(Counts *c) {
-  const size_t scores = (size_t)c->scores, row = scores * sizeof *c->count;
-  EvalConfusion out = {
-      .cells = c->cells, .cell = xmalloc(c->cells * sizeof *out.cell), .count = xmalloc(c->cells * row)};
-  CellPosition *order = xmalloc(c->cells * sizeof *order);
-  for (size_t k = 0; k < c->cells; k++) order[k] = (CellPosition){c->cell[k], k};
-  qsort(order, c->cells, sizeof *order, compare_position);
-  for (size_t k = 0; k < c->cells; k++) {
-    out.cell[k] = order[k].cell;
-    memcpy(out.count + k * scores, c->count + order[k].at * scores, row);
-  }
-  free(order);
-  free(c->cell);
-  free(c->count);
-  free(c->slot);
-  return out;
-}
-
 static void add(Matching *m, int n, int truth, int detected, int score) {
   m->hit[m->hits++] = (Hit){(int64_t)truth * (n + 1) + detected, score};
 }
@@ -176,7 +110,8 @@ static void count_at(Matching *m, const int *own, int reach, int n, int score) {
     if (!m->taken[g] && !m->ignored[g]) add(m, n, c->gts[g].category, n, score);
 }
 
-static void match_image(const EvalCells *e, const EvalCell *c, const double *score, double threshold, Counts *to) {
+static void match_image(const EvalCells *e, const EvalCell *c, const double *score, double threshold,
+                        ConfusionCounts *to) {
   const size_t gts = (size_t)c->num_gts, dts = (size_t)c->num_dts;
   double *iou = xmalloc(dts * gts * sizeof *iou);
   int *own = xmalloc(dts * sizeof *own);
@@ -191,10 +126,10 @@ static void match_image(const EvalCells *e, const EvalCell *c, const double *sco
   for (int d = 0; d < c->num_dts; d++) own[d] = take_own(&m, d);
   for (int s = 0, reach = c->num_dts; s < to->scores; s++) {
     while (reach > 0 && !(c->dts[reach - 1].result->score >= score[s])) reach--; // NaN comes last and reaches no score
-    count_at(&m, own, reach, to->n, s);
+    count_at(&m, own, reach, e->coco->num_categories, s);
   }
 #pragma omp critical
-  for (size_t i = 0; i < m.hits; i++) count_hit(to, &m.hit[i]);
+  for (size_t i = 0; i < m.hits; i++) confusion_count(to, m.hit[i].cell, m.hit[i].score);
   free(iou);
   free(own);
   free(m.ignored);
@@ -203,25 +138,18 @@ static void match_image(const EvalCells *e, const EvalCell *c, const double *sco
   free(m.hit);
 }
 
-bool eval_confusion(EvalConfusion *out, const Coco *gt, const CocoResults *dt, IouType type, const double *score,
+bool eval_confusion(ConfusionCounts *out, const Coco *gt, const CocoResults *dt, IouType type, const double *score,
                     int scores, double iou, Err *err) {
   EvalCells e;
   EvalSummary notes = {0};
-  Counts counts = {.n = gt->num_categories, .scores = scores};
-  *out = (EvalConfusion){0};
+  *out = (ConfusionCounts){.scores = scores};
   const bool ok = eval_cells_gather(&e, gt, dt, type, MAX_DETS, &notes, err);
   if (ok) {
     regroup(&e, score[0]);
 #pragma omp parallel for schedule(dynamic, 16)
-    for (int i = 0; i < e.num_cells; i++) match_image(&e, &e.cells[i], score, iou, &counts);
-    *out = sort_counts(&counts);
+    for (int i = 0; i < e.num_cells; i++) match_image(&e, &e.cells[i], score, iou, out);
+    confusion_counts_sort(out);
   }
   eval_cells_free(&e);
   return ok;
-}
-
-void eval_confusion_free(EvalConfusion *c) {
-  free(c->cell);
-  free(c->count);
-  *c = (EvalConfusion){0};
 }

@@ -8,8 +8,8 @@
 #include "base/record.h"
 #include "base/utf8.h"
 
-// Most classes of a full table; of the lists; letters of a name.
-enum { MOST_SHOWN = 30, WORST = 10, MISTAKES = 20, NAME = 24 };
+// Most classes of a full table, and of a full matrix in JSON; of the lists; letters of a name.
+enum { MOST_SHOWN = 30, MOST_WRITTEN = 1000, WORST = 10, MISTAKES = 20, NAME = 24 };
 
 // ---- figures --------------------------------------------------------------------------------------------------------
 
@@ -19,16 +19,13 @@ typedef struct Counted {
   int64_t n;
 } Counted;
 
-static size_t counted_cells(const Confusion *c) { return c->cell ? c->cells : (size_t)c->classes * (size_t)c->classes; }
-
 static Counted counted(const Confusion *c, size_t i) {
-  const int64_t cell = c->cell ? c->cell[i] : (int64_t)i;
-  return (Counted){(int)(cell / c->classes), (int)(cell % c->classes), c->count[i]};
+  return (Counted){(int)(c->cell[i] / c->classes), (int)(c->cell[i] % c->classes), c->count[i]};
 }
 
 // A cell's count, for calls in ascending order of cells; *next is 0 at first.
 static int64_t next_count(const Confusion *c, int truth, int predicted, size_t *next) {
-  if (*next == counted_cells(c)) return 0;
+  if (*next == c->cells) return 0;
   const Counted k = counted(c, *next);
   if (k.truth != truth || k.predicted != predicted) return 0;
   ++*next;
@@ -41,7 +38,7 @@ static double share(int64_t part, int64_t of) { return of > 0 ? (double)part / (
 
 ClassFigures *confusion_figures(const Confusion *c) {
   ClassFigures *all = xcalloc((size_t)c->classes, sizeof *all);
-  for (size_t i = 0; i < counted_cells(c); i++) {
+  for (size_t i = 0; i < c->cells; i++) {
     const Counted k = counted(c, i);
     all[k.truth].images += k.n;
     all[k.predicted].predicted += k.n;
@@ -59,7 +56,7 @@ ClassFigures *confusion_figures(const Confusion *c) {
 
 int64_t confusion_images(const Confusion *c) {
   int64_t sum = 0;
-  for (size_t i = 0; i < counted_cells(c); i++) {
+  for (size_t i = 0; i < c->cells; i++) {
     const Counted k = counted(c, i);
     sum += is_background(c, k.truth) ? 0 : k.n;
   }
@@ -68,7 +65,7 @@ int64_t confusion_images(const Confusion *c) {
 
 int64_t confusion_detections(const Confusion *c) {
   int64_t sum = 0;
-  for (size_t i = 0; i < counted_cells(c); i++) {
+  for (size_t i = 0; i < c->cells; i++) {
     const Counted k = counted(c, i);
     sum += is_background(c, k.predicted) ? 0 : k.n;
   }
@@ -77,7 +74,7 @@ int64_t confusion_detections(const Confusion *c) {
 
 int64_t confusion_right(const Confusion *c) {
   int64_t sum = 0;
-  for (size_t i = 0; i < counted_cells(c); i++) {
+  for (size_t i = 0; i < c->cells; i++) {
     const Counted k = counted(c, i);
     sum += k.truth == k.predicted ? k.n : 0;
   }
@@ -87,7 +84,7 @@ int64_t confusion_right(const Confusion *c) {
 // Inserts into the few that are kept, so that a matrix of a thousand classes needs no list of all its cells.
 int confusion_mistakes(const Confusion *c, Mistake *to, int most) {
   int n = 0;
-  for (size_t i = 0; i < counted_cells(c); i++) {
+  for (size_t i = 0; i < c->cells; i++) {
     const Counted k = counted(c, i);
     if (k.truth == k.predicted || k.n == 0 || (n == most && k.n <= to[n - 1].images)) continue;
     if (n < most) n++;
@@ -152,7 +149,7 @@ static void print_count(FILE *f, int width, int64_t n) {
 static void print_table(FILE *f, const Confusion *c) {
   const int name = name_width(c), number = digits(c->classes - 1);
   int64_t most = c->classes - 1;
-  for (size_t i = 0; i < counted_cells(c); i++) most = MAX(most, c->count[i]);
+  for (size_t i = 0; i < c->cells; i++) most = MAX(most, c->count[i]);
   const int cell = digits(most) + 1;
   fprintf(f, "%*s", number + 1 + name, "");
   for (int i = 0; i < c->classes; i++) fprintf(f, "%*d", cell, i);
@@ -264,6 +261,26 @@ static void write_class(FILE *f, Record *r, const Confusion *c, int class, const
   fprintf(f, "%s%s", class ? "," : "", record_end(r));
 }
 
+static void write_matrix(FILE *f, const Confusion *c) {
+  size_t next = 0;
+  fputs("],\"matrix\":[", f);
+  for (int i = 0; i < c->classes; i++)
+    for (int j = 0; j < c->classes; j++)
+      fprintf(f, "%s%lld%s",
+              j   ? ","
+              : i ? ",["
+                  : "[",
+              (long long)next_count(c, i, j, &next), j == c->classes - 1 ? "]" : "");
+}
+
+static void write_cells(FILE *f, const Confusion *c) {
+  fputs("],\"cells\":[", f);
+  for (size_t i = 0; i < c->cells; i++) {
+    const Counted k = counted(c, i);
+    fprintf(f, "%s[%d,%d,%lld]", i ? "," : "", k.truth, k.predicted, (long long)k.n);
+  }
+}
+
 static void write_json(FILE *f, const Confusion *c) {
   const int64_t images = confusion_images(c), right = confusion_right(c);
   Record r = {0};
@@ -279,15 +296,10 @@ static void write_json(FILE *f, const Confusion *c) {
   ClassFigures *figures = confusion_figures(c);
   for (int i = 0; i < c->classes - c->background; i++) write_class(f, &r, c, i, &figures[i]);
   free(figures);
-  fputs("],\"matrix\":[", f);
-  size_t next = 0;
-  for (int i = 0; i < c->classes; i++)
-    for (int j = 0; j < c->classes; j++)
-      fprintf(f, "%s%lld%s",
-              j   ? ","
-              : i ? ",["
-                  : "[",
-              (long long)next_count(c, i, j, &next), j == c->classes - 1 ? "]" : "");
+  if (c->classes - c->background > MOST_WRITTEN)
+    write_cells(f, c);
+  else
+    write_matrix(f, c);
   fputs("]}\n", f);
   record_free(&r);
 }

@@ -6,9 +6,9 @@
 
 typedef struct Confusion {
   int classes;
-  const int64_t *count; // [classes, classes] images: the row is the true class, the column the predicted one; or only
-  const int64_t *cell;  // [cells] those of the cells row * classes + column, ascending; all others are 0. NULL: all
   size_t cells;
+  const int64_t *cell;     // [cells] row * classes + column, ascending: the true and the predicted class
+  const int64_t *count;    // [cells] images; all other cells have none
   const char *const *name; // [classes]; NULL or "": the class's number is shown. NULL: numbers only
   // For a detector (data/coco/cocoeval_confusion.h): counts objects instead of images, and the last class is the
   // background: its row has detections that match no object, its column objects that were not detected.
@@ -42,9 +42,10 @@ int confusion_mistakes(const Confusion *c, Mistake *to, int most);
 void confusion_print(FILE *f, const Confusion *c);
 bool confusion_text(const char *path, const Confusion *c, Err *err); // the same, written to a file
 // One line: {"classes", "images", "right", "top1", "class": [{"name", "images", "predicted", "right", "precision",
-// "recall", "f1"}, …], "matrix": [[…], …]}; the matrix as in `count`, null for NaN. For a detector {"classes",
-// "objects", "detections", "right", "recall", "precision", "rule", "class": [{"name", "objects", "detections", …}, …],
-// "matrix"}: only the matrix includes the background.
+// "recall", "f1"}, …], "matrix": [[…], …]}, null for NaN. For a detector {"classes", "objects", "detections", "right",
+// "recall", "precision", "rule", "class": [{"name", "objects", "detections", …}, …], "matrix"}: only the matrix
+// includes the background. With more than 1000 classes, "cells": [[row, column, count], …], without zeros, replaces
+// the matrix.
 bool confusion_json(const char *path, const Confusion *c, Err *err);
 // Writes both, as FOLDER/confusion.txt and .json; each is replaced atomically.
 bool confusion_write(const char *folder, const Confusion *c, Err *err);

@@ -26,15 +26,18 @@ static void fill(EvaluationReport *r) {
     c->x[1] = 0.1;
     c->y[1] = NAN;
   }
-  int64_t *count = xcalloc(4, sizeof *count);
+  int64_t *count = xcalloc(1, sizeof *count), *cell = xcalloc(1, sizeof *cell);
   const char **name = xcalloc(2, sizeof *name);
-  count[1] = 7;
+  cell[0] = 1;
+  count[0] = 7;
   name[0] = xstrdup("<cat>\n");
   name[1] = xstrdup("background");
-  r->confusion = (Confusion){.classes = 2, .count = count, .name = name, .background = true};
+  r->confusion = (Confusion){.classes = 2, .cells = 1, .cell = cell, .count = count, .name = name, .background = true};
   r->scores = (ReportScores){.n = 3, .score = {0.05, 0.5, 0.95}, .least = 0.5, .opens_at = NAN, .highest = 0.75};
-  r->scores.counts =
-      (EvalConfusion){4, xcalloc(4, sizeof *r->scores.counts.cell), xcalloc(12, sizeof *r->scores.counts.count)};
+  r->scores.counts = (ConfusionCounts){.scores = 3,
+                                       .cells = 4,
+                                       .cell = xcalloc(4, sizeof *r->scores.counts.cell),
+                                       .count = xcalloc(12, sizeof *r->scores.counts.count)};
   for (int i = 0; i < 4; i++) r->scores.counts.cell[i] = i;
   r->scores.counts.count[3] = 9;
   r->scores.counts.count[4] = 7;

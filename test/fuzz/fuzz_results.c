@@ -41,7 +41,7 @@ static void check_scores(const Coco *gt, const CocoResults *dt, IouType type) {
 // No more is detected than there are detections, and no more objects are found or missed than there are.
 static void check_confusion(const Coco *gt, const CocoResults *dt, IouType type) {
   Err err = {""};
-  EvalConfusion c;
+  ConfusionCounts c;
   const bool ok = eval_confusion(&c, gt, dt, type, &(double){0.1}, 1, 0.3, &err);
   CHECK(ok || (*err.msg && !strchr(err.msg, '\n')));
   const int n = gt->num_categories;
@@ -52,7 +52,7 @@ static void check_confusion(const Coco *gt, const CocoResults *dt, IouType type)
     detections += c.cell[i] % (n + 1) < n ? c.count[i] : 0;
   }
   CHECK(objects <= gt->num_anns && detections <= dt->n);
-  eval_confusion_free(&c);
+  confusion_counts_free(&c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {

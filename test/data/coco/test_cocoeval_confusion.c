@@ -8,7 +8,7 @@
 
 // The whole matrix [n + 1, n + 1, scores]; NULL if there is none. Caller frees.
 static int64_t *whole(const Scene *s, const double *score, int scores, double iou, Err *err) {
-  EvalConfusion c;
+  ConfusionCounts c;
   if (!eval_confusion(&c, &s->gt, &s->dt, EVAL_BBOX, score, scores, iou, err)) return NULL;
   const size_t classes = (size_t)s->gt.num_categories + 1;
   int64_t *all = xcalloc(classes * classes * (size_t)scores, sizeof *all);
@@ -16,7 +16,7 @@ static int64_t *whole(const Scene *s, const double *score, int scores, double io
     EXPECT(i == 0 || c.cell[i] > c.cell[i - 1]);
     memcpy(all + c.cell[i] * scores, c.count + i * (size_t)scores, (size_t)scores * sizeof *all);
   }
-  eval_confusion_free(&c);
+  confusion_counts_free(&c);
   return all;
 }
 
@@ -169,13 +169,13 @@ TEST(confusion_of_many_categories) {
     if (s->anns[i].category == 1) s->anns[i].category = N - 1;
   for (int i = 0; i < s->dt.n; i++)
     if (s->results[i].category_id == 101) s->results[i].category_id = 100 + N - 1;
-  EvalConfusion c;
+  ConfusionCounts c;
   Err err;
   const int64_t classes = N + 1;
   const int64_t want[] = {0, N - 1, (N - 1) * classes + N, N * classes}; // as by hand at 0.5
   if (EXPECT(eval_confusion(&c, &s->gt, &s->dt, EVAL_BBOX, &(double){0.5}, 1, 0.5, &err)) && EXPECT_INT(c.cells, 4))
     for (int i = 0; i < 4; i++) EXPECT(c.cell[i] == want[i] && c.count[i] == 1);
-  eval_confusion_free(&c);
+  confusion_counts_free(&c);
   free(category);
   free(s);
 }

@@ -6,9 +6,9 @@
 #include "data/coco/confusion.h"
 #include "test/harness/test.h"
 
-static const int64_t counts[] = {8, 2, 0, 1, 4, 0, 0, 0, 0};
+static const int64_t counts[] = {8, 2, 0, 1, 4, 0, 0, 0, 0}, nine[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 static const char *const names[] = {"cat", "a<b>&\"\x01\xff", "nobody"};
-static const Confusion three = {.classes = 3, .count = counts, .name = names};
+static const Confusion three = {.classes = 3, .cells = COUNT(nine), .cell = nine, .count = counts, .name = names};
 
 static char *in_folder(const char *name) {
   static char path[512];
@@ -42,7 +42,7 @@ TEST(confusion_figures_of_a_class) {
 // The commonest first, the lowest truth and prediction among equals, however many are kept.
 TEST(confusion_lists_the_commonest_mistakes) {
   static const int64_t count[] = {9, 3, 1, 3, 9, 3, 0, 5, 9};
-  const Confusion c = {.classes = 3, .count = count};
+  const Confusion c = {.classes = 3, .cells = COUNT(nine), .cell = nine, .count = count};
   static const Mistake want[] = {{2, 1, 5}, {0, 1, 3}, {1, 0, 3}, {1, 2, 3}, {0, 2, 1}};
   for (int most = 1; most <= 6; most++) {
     Mistake got[6];
@@ -66,12 +66,13 @@ TEST(confusion_as_text) {
 // Thirty-one classes, a table of which nobody reads: class 7 is always taken for 3, and 9 at times for 30.
 TEST(confusion_of_many_classes_as_text) {
   enum { N = 31 };
-  int64_t count[N * N] = {0};
+  int64_t count[N * N] = {0}, cell[N * N];
+  for (int i = 0; i < N * N; i++) cell[i] = i;
   for (int i = 0; i < N; i++) count[i * N + i] = 10;
   count[7 * N + 7] = 0;
   count[7 * N + 3] = 4;
   count[9 * N + 30] = 2;
-  const Confusion c = {.classes = N, .count = count};
+  const Confusion c = {.classes = N, .cells = COUNT(cell), .cell = cell, .count = count};
   char *text = printed(&c);
   EXPECT(strstr(text, "top-1 98.04 %: 300 of 306 images of 31 classes\n"));
   EXPECT(strstr(text, "   0.00 %          -       4  7\n"));
@@ -105,9 +106,8 @@ TEST(confusion_as_json) {
 
 TEST(confusion_writes_its_files) {
   // Nothing was evaluated.
-  static const int64_t none[4];
-  EXPECT(confusion_write(test_tmp(), &(Confusion){.classes = 2, .count = none}, NULL));
-  char *text = printed(&(Confusion){.classes = 2, .count = none});
+  EXPECT(confusion_write(test_tmp(), &(Confusion){.classes = 2}, NULL));
+  char *text = printed(&(Confusion){.classes = 2});
   EXPECT(strstr(text, "0 of 0 images"));
   free(text);
   Err err;
@@ -118,7 +118,8 @@ TEST(confusion_writes_its_files) {
 TEST(confusion_with_background) {
   static const int64_t count[] = {1, 1, 0, 0, 0, 1, 2, 0, 0};
   static const char *const two[] = {"cat", "dog"};
-  const Confusion c = {.classes = 3, .count = count, .name = two, .background = true, .rule = "all"};
+  const Confusion c = {
+      .classes = 3, .cells = COUNT(nine), .cell = nine, .count = count, .name = two, .background = true, .rule = "all"};
   EXPECT_INT(confusion_images(&c), 3);
   EXPECT_INT(confusion_detections(&c), 4);
   ClassFigures *of = confusion_figures(&c);
@@ -147,10 +148,11 @@ TEST(confusion_with_background) {
   free(text);
 }
 
-// Given by the cells that are not 0, or with a few more, it is the same matrix.
+// Whether zeros are among the cells or not, it is the same matrix.
 TEST(confusion_by_cells) {
-  static const int64_t all[] = {8, 2, 0, 1, 4, 0, 0, 0, 0}, cell[] = {0, 1, 3, 4, 7}, count[] = {8, 2, 1, 4, 0};
-  const Confusion whole = {.classes = 3, .count = all, .name = names, .background = true};
+  static const int64_t cell[] = {0, 1, 3, 4, 7}, count[] = {8, 2, 1, 4, 0};
+  Confusion whole = three;
+  whole.background = true;
   const Confusion cells = {
       .classes = 3, .count = count, .cell = cell, .cells = COUNT(cell), .name = names, .background = true};
   Mistake mistake[4];
@@ -168,4 +170,19 @@ TEST(confusion_by_cells) {
   EXPECT_STR(got, want);
   free(want);
   free(got);
+}
+
+// A matrix of ten thousand classes would be 200 MB of zeros.
+TEST(confusion_of_many_classes_as_cells) {
+  for (int background = 0; background < 2; background++)
+    for (int many = 0; many < 2; many++) {
+      const int n = 1000 + many + background;
+      const int64_t cell[] = {0, n - 1, (int64_t)n * n - 2}, count[] = {5, 3, 2};
+      const Confusion c = {.classes = n, .cells = 3, .cell = cell, .count = count, .background = background};
+      EXPECT(confusion_json(in_folder("many.json"), &c, NULL));
+      char *text = file_read(in_folder("many.json"), &(size_t){0}, NULL), want[64];
+      snprintf(want, sizeof want, "],\"cells\":[[0,0,5],[0,%d,3],[%d,%d,2]]}\n", n - 1, n - 1, n - 2);
+      EXPECT(text && !strstr(text, "\"matrix\":[[5,0,0,") == (bool)many && (strstr(text, want) != NULL) == (bool)many);
+      free(text);
+    }
 }
