@@ -70,15 +70,18 @@ function table(label, heading, rows, digits = 3) {
   return withAttributes(el("div.scroll", t), {tabindex: 0, role: "region", "aria-label": label});
 }
 
-// A table that shows its first `most` rows and a button for the rest. Printed, it shows all.
-function longTable(label, heading, rows, digits, most = 25) {
-  const box = table(label, heading, rows, digits);
+// A table that shows its first rows and a button for the rest; cellsOf(row) lists a row's cells. Printed, it shows all,
+// or the first thousand: the others take seconds, and are made when they are asked for.
+function longTable(label, heading, rows, cellsOf = r => r) {
+  const most = 25, made = 1000;
+  const box = table(label, heading, rows.slice(0, made).map(cellsOf));
   if (rows.length <= most + 5) return box;
-  const hidden = [...box.querySelectorAll("tbody tr")].slice(most);
+  const body = box.querySelector("tbody"), hidden = [...body.children].slice(most);
   for (const row of hidden) row.classList.add("more");
   const button = el("button.more", `all ${rows.length}`);
   button.onclick = () => {
     for (const row of hidden) row.classList.remove("more");
+    if (rows.length > made) body.append(...table(label, heading, rows.slice(made).map(cellsOf)).querySelector("tbody").children);
     button.remove();
   };
   return el("div", box, button);

@@ -89,8 +89,11 @@ function shade(td, colour, share) {
 
 function confusionMatrix(c, counts) {
   const list = shownClasses(c, counts), others = list.length < (c.nothing >= 0 ? c.nothing : c.names.length), sums = sumsOf(c, counts);
-  const at = new Map(counts.map(([t, f, n]) => [`${t} ${f}`, n])), n = (t, f) => at.get(`${t} ${f}`) || 0;
   const name = i => i === c.nothing ? "missed" : c.names[i], columns = c.nothing >= 0 ? [...list, c.nothing] : list;
+  const isShown = new Set(columns), at = new Map(), outside = new Map(), n = (t, f) => at.get(`${t} ${f}`) || 0;
+  for (const [t, f, k] of counts)
+    if (isShown.has(t) && isShown.has(f)) at.set(`${t} ${f}`, k);
+    else if (isShown.has(t)) outside.set(t, (outside.get(t) || 0) + k);
   const column = text => withAttributes(el("th", withAttributes(el("span", text), {title: text})), {scope: "col"});
   const most = Math.max(1, ...columns.map(f => n(c.nothing, f))); // false detections: a colour scale of their own
   const cells = (t, all) => columns.map(f => {
@@ -104,8 +107,7 @@ function confusionMatrix(c, counts) {
   });
   const rest = (t, all) => {
     if (!others) return [];
-    let k = 0;
-    for (const [a, f, m] of counts) if (a === t && !columns.includes(f)) k += m;
+    const k = outside.get(t);
     return [k ? shade(el("td", k.toLocaleString("en")), t === c.nothing ? "false" : "wrong", k / all) : el("td")];
   };
   const row = (t, label, cls) => {
@@ -193,8 +195,8 @@ function categoryTable(evaluation) {
   if (!rows.length) return null;
   const rank = r => isNumber(r[2]) ? r[2] : 2;
   rows.sort((a, b) => rank(a) - rank(b)); // those without a value last
-  const cells = rows.map(r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–")));
-  return el("div", el("h3", `Per-category results, worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], cells));
+  const cellsOf = r => r.map((v, i) => i === 0 ? textOf(v) : i === 1 ? v : el("td.n", isNumber(v) ? v.toFixed(3) : "–"));
+  return el("div", el("h3", `Per-category results, worst ${columns[1] || ""} first`), longTable("Categories", ["category", ...columns], rows, cellsOf));
 }
 
 function evaluationSection(run, prefix) {

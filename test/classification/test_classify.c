@@ -35,6 +35,11 @@ TEST(classify_counts_hits_and_confusions) {
   if (EXPECT_INT(counts.cells, COUNT(want)))
     for (int i = 0; i < COUNT(want); i++) EXPECT(counts.cell[i] == want[i] && counts.count[i] == 1);
   confusion_counts_free(&counts);
+  c.classes = 1 << 16; // a whole matrix would be 34 GB
+  counts = classify_confusion(&d, &c);
+  EXPECT(counts.cells == 4 && counts.cell[3] == (2LL << 16) + 2);
+  confusion_counts_free(&counts);
+  c.classes = CLASSES;
   Metrics m;
   Err err;
   EXPECT(task_classification.score(&d, &c, &m, &err));

@@ -498,6 +498,22 @@ def long(scene):
 
 
 @case
+def crowd(scene):
+    """Of more classes than a page draws at once: the matrix has those with most mistakes, each with all of its images,
+    and a button shows the rows that the table left out."""
+    run = Run(classifier=True, categories=[f"species {i}" for i in range(1100)])
+    page = scene.open(scene.drawn(run, "crowd"))
+    rows = page.js("""[...document.querySelectorAll("table.confusion tbody tr")].map(r => [r.querySelector("th").title,
+      [...r.querySelectorAll("td")].reduce((sum, c) => sum + Number(c.textContent.replace(/[^0-9]/g, "")), 0)])""")
+    expect_equal(rows, [[f"species {i}", 23 + 2 * i] for i in range(1100 - len(rows), 1100)], "rows of the matrix")
+    seen = """[...document.querySelectorAll("[aria-label=Categories] tbody tr")].filter(r => r.offsetHeight).map(
+      r => r.querySelector("th").textContent)"""
+    expect_equal(page.js(seen), run.categories[:25], "rows of the table")
+    page.click("button.more")
+    expect_equal(page.js(seen), run.categories, "rows of the whole table")
+
+
+@case
 def policy(scene):
     """What a page might load or run from elsewhere is forbidden by its own policy."""
     page = scene.open(scene.drawn(Run(), "policy"))

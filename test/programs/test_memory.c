@@ -1,5 +1,8 @@
 // Catches memory taken beyond the plan or per step, and shortages that lose a checkpoint or have no message.
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include "base/alloc.h"
+#include "base/memory.h"
 #include "test/harness/allocations.h"
 #include "test/harness/command.h"
 #include "test/harness/test.h"
@@ -74,6 +77,71 @@ TEST_TIER(memory_too_little_is_said_before_it_is_taken, 1) {
   EXPECT_INT(command(&said, "%s --out %s", line, path_in("short", "")), 2);
   EXPECT(strstr(said, "train: too little memory: ") == said && strchr(said, '\n')[1] == '\0');
   EXPECT(!path_is_file(path_in("short", "log.jsonl")));
+}
+
+// The shapes, with as many categories before their own.
+static const char *many_categories(int n) {
+  static const char *const splits[] = {"train", "val"};
+  char name[32];
+  snprintf(name, sizeof name, "categories-%d", n);
+  const char *set = in_tmp(name);
+  CHECK(!command(NULL, "cp -r %s %s", shapes_set(), set));
+  for (int i = 0; i < COUNT(splits); i++) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/annotations/instances_%s.json", set, splits[i]);
+    char *text = file_read(path, &(size_t){0}, NULL), *rest = text ? strstr(text, "{\"id\":1,") : NULL;
+    FILE *f = fopen(path, "w");
+    CHECK(rest && f);
+    fprintf(f, "%.*s", (int)(rest - text), text);
+    for (int k = 1; k <= n; k++) fprintf(f, "{\"id\":%d,\"name\":\"species %d\"},", 100 + k, k);
+    fputs(rest, f);
+    CHECK(fclose(f) == 0);
+    free(text);
+  }
+  return set;
+}
+
+// Runs a line of the shell; returns the most memory that it took, in MB.
+static double peak_of(const char *line) {
+  struct rusage use;
+  int status = -1;
+  const pid_t pid = command_start(line);
+  CHECK(wait4(pid, &status, 0, &use) == pid);
+  EXPECT_INT(status, 0);
+  return 1.024e-3 * (double)use.ru_maxrss;
+}
+
+// A step, an evaluation and the page take no more than is planned, and 48 MB for the program, its files and the page.
+static void expect_in_plan(int categories) {
+  static const char *const later[] = {"decoder threads in training", "decoder threads in inference",
+                                      "results of evaluation"};
+  const char *said, *set = many_categories(categories);
+  char line[1600], run[1800];
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer takes memory of its own");
+    return;
+  }
+  snprintf(line, sizeof line,
+           "exec env OMP_NUM_THREADS=2 %s --data %s --model tiny --size 64 --batch 1 --iters 1 --val-limit 2 "
+           "--threads 1",
+           tool("train"), set);
+  snprintf(run, sizeof run, "%s --out %s/run >%s/said 2>&1", line, set, set);
+  EXPECT_INT(command(&said, "%s --plan | sed -n '/^memory:/,$p'", line), 0);
+  double plan = planned(said, "MB of the host");
+  for (int i = 0; i < COUNT(later); i++) plan += planned(said, later[i]);
+  const double peak = peak_of(run);
+  if (!EXPECT(peak < plan + 48)) printf("    %.0f MB, planned %.0f MB\n", peak, plan);
+  EXPECT_INT(command(&said, "grep -c '\"val\\|\"segm_AP' %s/run/log.jsonl", set), 0); // it was evaluated
+  EXPECT_INT(command(&said, "test -s %s/run/report.html && rm -r %s/run", set, set), 0);
+}
+
+TEST_TIER(memory_of_many_categories, 1) { expect_in_plan(600); }
+
+TEST_TIER(memory_of_ten_thousand_categories, 2) {
+  if (memory_left("") < (size_t)4e9)
+    test_skip("needs 4 GB of memory");
+  else
+    expect_in_plan(10000);
 }
 
 // ---- allocations ----------------------------------------------------------------------------------------------------
