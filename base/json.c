@@ -72,7 +72,23 @@ static bool expected(Json *j, const char *want) {
   return json_fail(j, "expected %s, found '%.*s'", want, length, j->at);
 }
 
+// The name of a number that is not finite, as Python writes it; NULL: something else follows.
+static const char *nonfinite(const Json *j, double *value) {
+  static const struct {
+    const char *name;
+    double value;
+  } numbers[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+  for (int i = 0; j->takes_nonfinite && i < COUNT(numbers); i++) {
+    const size_t length = strlen(numbers[i].name);
+    if ((size_t)(j->end - j->at) < length || memcmp(j->at, numbers[i].name, length) != 0) continue;
+    *value = numbers[i].value;
+    return j->at + length;
+  }
+  return NULL;
+}
+
 JsonType json_peek(Json *j) {
+  double value;
   if (j->failed) return JSON_ERROR;
   skip_space(j);
   int c = peek_byte(j);
@@ -83,6 +99,8 @@ JsonType json_peek(Json *j) {
   case 't':
   case 'f': return JSON_BOOL;
   case 'n': return JSON_NULL;
+  case 'N':
+  case 'I': return nonfinite(j, &value) ? JSON_NUMBER : JSON_ERROR;
   default: return c == '-' || (c >= '0' && c <= '9') ? JSON_NUMBER : JSON_ERROR;
   }
 }
@@ -264,6 +282,7 @@ typedef struct Number {
   const char *text, *end;
   bool negative, whole; // whole: neither fraction nor exponent
   bool exact;           // digits held every significant digit
+  double named;         // the value of NaN, Infinity or -Infinity; otherwise 0
   uint64_t digits;      // value = ±digits · 10^exponent
   int64_t exponent;
 } Number;
@@ -293,8 +312,15 @@ static bool scan_exponent(Json *j, Number *n) {
 }
 
 static bool scan_number(Json *j, Number *n) {
+  *n = (Number){.whole = true, .exact = true};
   if (json_peek(j) != JSON_NUMBER) return expected(j, "a number");
-  *n = (Number){.text = j->at, .whole = true, .exact = true};
+  n->text = j->at;
+  const char *end = *j->at >= '0' && *j->at <= '9' ? NULL : nonfinite(j, &n->named);
+  if (end) {
+    n->whole = false;
+    n->end = j->at = end;
+    return true;
+  }
   if (*j->at == '-') {
     n->negative = true;
     j->at++;
@@ -352,6 +378,7 @@ static double divide_exactly(uint64_t digits, int places) {
 // (Clinger, How to Read Floating Point Numbers Accurately, 1990). What has more digits, as Python writes most doubles,
 // is divided in integers; the rest is for the C library.
 static double number_value(const Number *n) {
+  if (n->named != 0) return n->named; // NaN too
   double value, digits = (double)n->digits;
   if (n->exact && n->digits <= UINT64_C(1) << 53 && n->exponent >= -EXACT_POWERS && n->exponent <= EXACT_POWERS)
     value = n->exponent < 0 ? digits / powers[-n->exponent] : digits * powers[n->exponent];
@@ -366,7 +393,7 @@ double json_number(Json *j) {
   Number n;
   if (!scan_number(j, &n)) return 0;
   double value = number_value(&n);
-  if (isfinite(value)) return value;
+  if (isfinite(value) || j->takes_nonfinite) return value;
   j->at = n.text;
   json_fail(j, "expected a number below 1.8e308, found %.*s", (int)MIN(n.end - n.text, 40), n.text);
   return 0;
@@ -408,13 +435,27 @@ size_t json_numbers(Json *j, double *values, size_t max) {
   return n;
 }
 
+static bool is_whole(const Number *n, int64_t *whole) {
+  if (n->whole && n->exact && n->digits <= (uint64_t)INT64_MAX + n->negative) {
+    *whole = (int64_t)(n->negative ? -n->digits : n->digits);
+    return true;
+  }
+  const double value = n->whole ? INFINITY : number_value(n);
+  if (!(fabs(value) < 0x1p53) || value != floor(value)) return false;
+  *whole = (int64_t)value;
+  return true;
+}
+
+bool json_is_int(Json *j, int64_t *value) {
+  Number n;
+  return scan_number(j, &n) && is_whole(&n, value);
+}
+
 int64_t json_int(Json *j) {
   Number n;
+  int64_t value;
   if (!scan_number(j, &n)) return 0;
-  if (n.whole && n.exact && n.digits <= (uint64_t)INT64_MAX + n.negative)
-    return (int64_t)(n.negative ? -n.digits : n.digits);
-  double value = n.whole ? INFINITY : number_value(&n);
-  if (fabs(value) < 0x1p53 && value == floor(value)) return (int64_t)value;
+  if (is_whole(&n, &value)) return value;
   j->at = n.text;
   json_fail(j, "expected a whole number, found %.*s%s", (int)MIN(n.end - n.text, 40), n.text,
             n.whole ? ", which does not fit 64 bits" : "");

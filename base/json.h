@@ -18,8 +18,9 @@ typedef struct Json {
   int depth;
   bool first; // nothing yet read in the innermost container
   bool failed;
-  Err err;       // "FILE:LINE:COLUMN: expected X, found Y"; the first failure stays
-  char *scratch; // the last unescaped string
+  bool takes_nonfinite; // set after json_open: NaN, Infinity, -Infinity and numbers beyond 1.8e308 are numbers
+  Err err;              // "FILE:LINE:COLUMN: expected X, found Y"; the first failure stays
+  char *scratch;        // the last unescaped string
   size_t scratch_cap;
 } Json;
 
@@ -40,6 +41,8 @@ double json_number(Json *j); // correctly rounded (as strtod)
 // As many of the innermost array's next elements as are numbers in plain digits, at most `max`: the fast way through
 // lists of coordinates. Stops before anything else, which json_next and json_number then read or refuse.
 size_t json_numbers(Json *j, double *values, size_t max);
+// Reads a number and returns whether it is whole, as for json_int, where a file may have others.
+bool json_is_int(Json *j, int64_t *value);
 int64_t json_int(Json *j); // a whole number, exact in 64 bits; written as 1.0 or 1e3, below 2^53
 bool json_bool(Json *j);   // also accepts 0 and 1, as iscrowd is written
 // UTF-8, escapes resolved; valid until the next string is read. len NULL: the caller takes a NUL for its end, and a

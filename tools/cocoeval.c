@@ -39,9 +39,10 @@ static void print_notes(const EvalSummary *s) {
             "image's: %d; the first is detection %d\n",
             s->other_size, s->first_other_size + 1);
   if (s->box_masks)
-    fprintf(stderr,
-            "note: annotations without a valid mask, scored with their box as mask: %d; the first has id %lld\n",
-            s->box_masks, (long long)s->first_box_mask);
+    fprintf(stderr, "note: annotations without a valid mask: %d; %s; the first has id %lld\n", s->box_masks,
+            s->all_box_masks ? "none has one, so their boxes are used as masks"
+                             : "not scored, and detections in their boxes are ignored",
+            (long long)s->first_box_mask);
   if (s->maskless)
     fprintf(stderr,
             "note: detections without a mask, scored with their box as mask, as in pycocotools: %d; the first is "

@@ -59,6 +59,7 @@ typedef struct Dataset {
   int former_crowds;      // annotations marked as crowds but taken as objects
   int dropped_boxes;      // … because their box has no area inside the image
   int unlabelled;         // … because their category is not in the file
+  int bad_masks;          // … because their mask cannot be used
 } Dataset;
 
 // Annotations of an image at most, crowds included: matching compares each anchor and proposal with every object.
@@ -73,7 +74,8 @@ typedef struct DatasetOptions {
   float box_extra;   // x2 = x + width - box_extra: 1 if corners are pixels
   bool polygons;     // keep masks as polygons, if they are given as polygons
   int max_canvases;  // 1 … MAX_CANVASES
-  bool strict;       // a missing file or one of unknown size is an error; otherwise only if most are missing
+  bool strict;       // a missing file, one of unknown size, or an annotation that has to be left out is an error;
+                     // otherwise only if most files are missing
   CrowdChoice crowd; // how to treat crowds that cover one object each
   const Coco *train; // of a validation set, the training set, whose decision on crowds is used; NULL: none
   bool keep_empty;   // keep images without a usable object (evaluation; presets that train on background)

@@ -35,12 +35,23 @@ static bool object_of(Dataset *d, const CocoImage *im, int ann, Object *o) {
     d->unlabelled++;
     return false;
   }
+  if (a->left_out) {
+    d->bad_masks++;
+    return false;
+  }
   *o = (Object){.ann = ann, .label = a->category + 1};
   if (!dataset_box(im, a, d->box_extra, o->box)) {
     d->dropped_boxes++;
     return false;
   }
   return true;
+}
+
+// Whether an annotation has a mask that cannot be used: training on its box as if that were the mask, or on a part of
+// the mask, would be wrong. A polygon of fewer than three points is no mask at all.
+static bool has_invalid_mask(const CocoAnn *a, const CocoImage *im) {
+  if (a->type == SEG_NONE) return a->bad_segmentation && a->form != FORM_FEW;
+  return a->type == SEG_RLE && (a->rle_h != im->h || a->rle_w != im->w);
 }
 
 typedef struct Extent {
@@ -112,9 +123,10 @@ static bool nothing_usable(const Dataset *d, Err *err) {
   if (!coco_has_categories(c, err)) return false;
   return err_set(err,
                  "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds%s, %d "
-                 "have an empty box, %d an unknown category",
+                 "have an empty box, %d an unknown category, %d an invalid mask or value",
                  c->path, c->num_images, d->bad_images, c->num_anns, d->crowds,
-                 d->crowds ? " (set iscrowd to 0 if they are objects)" : "", d->dropped_boxes, d->unlabelled);
+                 d->crowds ? " (set iscrowd to 0 if they are objects)" : "", d->dropped_boxes, d->unlabelled,
+                 d->bad_masks + c->num_broken);
 }
 
 static void judge_crowds(Dataset *d, const DatasetOptions *options) {
@@ -144,6 +156,8 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
       continue;
     }
     const int before = objects;
+    for (int a = im->first_ann; a < im->first_ann + im->anns; a++)
+      d->coco.anns[a].left_out = has_invalid_mask(&d->coco.anns[a], im);
     for (int a = im->first_ann; a < im->first_ann + im->anns; a++) objects += object_of(d, im, a, &d->object[objects]);
     d->without_objects += objects == before;
     if (objects == before && !options->keep_empty) continue;
@@ -151,6 +165,22 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     d->first_object[d->num_images] = objects;
   }
   return d->num_images > 0 || nothing_usable(d, err);
+}
+
+// For --strict: false if an annotation is left out because of its values.
+static bool check_complete(const Dataset *d, Err *err) {
+  const Coco *c = &d->coco;
+  const int n = c->num_broken + d->bad_masks + d->unlabelled;
+  int64_t first = c->num_broken ? c->broken[0].id : 0;
+  const char *why = c->num_broken ? coco_faults[c->broken[0].fault] : NULL;
+  for (int i = 0; !why && i < c->num_anns; i++) {
+    if (!c->anns[i].left_out && c->anns[i].category >= 0) continue;
+    first = c->anns[i].id;
+    why = c->anns[i].left_out ? "its mask is invalid" : "its category is not in the file";
+  }
+  if (n == 0) return true;
+  return err_set(err, "%s: annotation %lld: %s; without --strict it is left out%s", c->path, (long long)first, why,
+                 n > 1 ? ", like the others of this kind" : "");
 }
 
 static void look_for_file(void *of, int i, int thread) {
@@ -287,7 +317,8 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   char *annotations = NULL;
   bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
             coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
-            check_files(d, options->strict, err) && check_largest(d, options->strict, err);
+            check_files(d, options->strict, err) && check_largest(d, options->strict, err) &&
+            (!options->strict || check_complete(d, err));
   free(annotations);
   if (!ok) {
     dataset_close(d);

@@ -29,19 +29,26 @@ void coco_free(Coco *c) {
   free(c->path);
   free(c->origin);
   if (!c->map || c->own_categories) {
-    for (int i = 0; i < c->num_categories; i++) free(c->categories[i].name);
+    for (int i = 0; i < c->num_categories; i++) {
+      free(c->categories[i].name);
+      free(c->categories[i].text_id);
+    }
     free(c->categories);
   }
   if (c->map) {
     mapped_close(c->map, c->map_bytes);
   } else {
-    for (int i = 0; i < c->num_images; i++) free(c->images[i].file_name);
+    for (int i = 0; i < c->num_images; i++) {
+      free(c->images[i].file_name);
+      free(c->images[i].text_id);
+    }
     free(c->images);
     free(c->anns);
     free(c->part_points);
     free(c->part_first);
     free(c->xy);
     free(c->runs);
+    free(c->broken);
   }
   *c = (Coco){0};
 }

@@ -8,9 +8,11 @@
 #include "data/coco/rle.h"
 
 typedef struct CocoCategory {
-  int64_t id; // as in the file: any integer
+  int64_t id;    // as in the file: any integer
+  char *text_id; // the id in the file if it is a text: `id` was given to it; NULL: it is not
   char *name;
-  bool unnamed; // the file gives no name, or only spaces: `name` is the id as text
+  bool is_parent; // another category has its name as supercategory
+  bool unnamed;   // the file gives no name, or only spaces: `name` is the id as text
 } CocoCategory;
 
 typedef enum SegType { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegType;
@@ -18,9 +20,6 @@ typedef enum SegType { SEG_NONE, SEG_POLYGONS, SEG_RLE } SegType;
 // The form of a segmentation that cannot be used.
 typedef enum SegForm {
   FORM_OTHER,
-  FORM_NUMBERS,   // [x1, y1, …]: the outer list is missing
-  FORM_PAIRS,     // points as lists or objects: [[[x, y], …]], [[x, y], …]
-  FORM_LISTED,    // [{"counts": …}]: run lengths in a list
   FORM_FEW,       // polygons of fewer than three points
   FORM_RUNS,      // run lengths that do not add up to their size
   FORM_TEXT,      // a string
@@ -29,20 +28,37 @@ typedef enum SegForm {
   SEG_FORMS
 } SegForm;
 
+// Why an annotation was left out when the file was read.
+typedef enum CocoFault {
+  FAULT_NONE,
+  FAULT_NUMBER, // Infinity or NaN
+  FAULT_BOX,    // bbox is not four numbers
+  FAULT_IDS,    // without image_id or category_id, or they are no ids
+  FAULT_TYPE,   // another value, or the annotation itself, has a wrong type
+} CocoFault;
+extern const char *const coco_faults[]; // "its bbox is not 4 numbers"
+
+typedef struct CocoBroken {
+  int64_t id, image_id; // image_id: 0 if unknown
+  CocoFault fault;
+} CocoBroken;
+
 typedef struct CocoAnn {
   int64_t id;
-  int64_t image_id, category_id; // as in the file, for the evaluator
-  int category;                  // index into categories, or -1: no such category
-  double bbox[4];                // x y w h, in pixels of the image; if absent, the mask's, or all zero without one
-  double area;                   // if absent, the mask's, or the box's without one
-  bool crowd, has_bbox;          // has_bbox: whether the file has one
-  bool no_category;              // its category_id is null
-  bool was_crowd;                // marked as a crowd in the file, but taken as an object (data/coco/crowds.h)
-  bool bad_segmentation;         // all or part of its segmentation cannot be used
-  SegForm form;                  // of the first unusable part; never one of those detected later
-  bool odd_polygon;              // a polygon has an x without its y at the end
-  bool replaced;                 // a later annotation in the file has the same id: the last one is
-  int by;                        // index of that annotation in anns; -1 if its image is not in the file
+  int64_t image_id, category_id;  // as in the file, for the evaluator
+  int category;                   // index into categories, or -1: no such category
+  double bbox[4];                 // x y w h, in pixels of the image; if absent, the mask's, or all zero without one
+  double area;                    // if absent, the mask's, or the box's without one
+  bool crowd, has_bbox;           // has_bbox: whether the file has one
+  bool no_category;               // its category_id is null
+  bool text_image, text_category; // while the file is read: image_id, category_id are numbers of TextIds
+  bool left_out;                  // of data that are trained on or scored: its mask cannot be used
+  bool was_crowd;                 // marked as a crowd in the file, but taken as an object (data/coco/crowds.h)
+  bool bad_segmentation;          // all or part of its segmentation cannot be used
+  SegForm form;                   // of the first unusable part; never one of those detected later
+  bool odd_polygon;               // a polygon has an x without its y at the end
+  bool replaced;                  // a later annotation in the file has the same id: the last one is
+  int by;                         // index of that annotation in anns; -1 if its image is not in the file
   SegType type;
   int parts, first_part; // polygons: part p has points part_points[p] starting at xy[part_first[p]]
   int extent[4];         // polygons: x1 y1 x2 y2, whole pixels that contain all points
@@ -54,6 +70,7 @@ typedef struct CocoAnn {
 
 typedef struct CocoImage {
   int64_t id;
+  char *text_id;       // as CocoCategory.text_id
   char *file_name;     // relative to the split's folder; NULL when absent (allowed for evaluation)
   int h, w;            // as in the file; 0 if absent
   int first_ann, anns; // annotations of this image: anns[first_ann …], in file order
@@ -73,6 +90,8 @@ typedef struct Coco {
   size_t *part_first;       // index of the first coordinate in xy
   double *xy;               // x, y pairs
   uint32_t *runs;           // of all masks that are run lists
+  CocoBroken *broken;       // annotations that were left out, in file order
+  int num_broken;
   int num_parts;
   size_t num_xy, num_runs; // numbers in xy and runs
   bool own_ids;            // the evaluator numbers annotations itself instead of using the file's ids
@@ -81,15 +100,18 @@ typedef struct Coco {
   char *origin;            // how an index was used, for the report; NULL: none was requested
   void *map;               // the mapped index that holds the arrays, map_bytes long; NULL: the arrays are malloc'ed
   size_t map_bytes;
-  // counts of irregularities, for the report
+  // Counts of irregularities, for the report
   int unknown_image, unknown_category, no_segmentation, bad_segmentation, odd_polygon, duplicate_images,
       duplicate_categories;
   int64_t unknown_image_ann, duplicate_image, duplicate_category; // id of the first of them
 } Coco;
 
 // Reads an annotation file. Unknown keys are skipped; of a repeated key or id the last counts, as in pycocotools;
-// annotations of unknown images are dropped and counted.
-// false with "FILE:LINE:COLUMN: expected …" on malformed JSON, wrong types, or a second list of the same name.
+// annotations of unknown images are dropped and counted, those with unusable values are listed in `broken`. Ids that
+// are texts are numbered in the order of the file. A category without objects that is the supercategory of another
+// (Roboflow's root) is dropped.
+// false with "FILE:LINE:COLUMN: expected …" on malformed JSON, wrong types outside of annotations, or a second list of
+// the same name; also if most annotations are broken.
 bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
 // Recomputes CocoImage.labelled; must be called after categories or crowds were changed.

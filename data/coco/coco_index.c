@@ -17,10 +17,10 @@
 #include "base/rng.h"
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
-enum { VERSION = 6, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
+enum { VERSION = 7, ALIGNMENT = 1 << 16, BLOCK = 1 << 20 };
 static const char magic[] = "maskrcnn.c index"; // stored without its NUL
 
-typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, NAMES, ARRAYS } ArrayId;
+typedef enum ArrayId { IMAGES, CATEGORIES, ANNS, PART_POINTS, PART_FIRST, XY, RUNS, BROKEN, NAMES, ARRAYS } ArrayId;
 
 typedef struct IndexSource {                   // identifies the file that was parsed
   int64_t inode, size, written[2], changed[2]; // seconds, nanoseconds
@@ -58,6 +58,7 @@ static void list_arrays(Coco *c, IndexNames *names, IndexArray list[ARRAYS]) {
   list[PART_FIRST] = (IndexArray){(void **)&c->part_first, (size_t)c->num_parts * sizeof *c->part_first};
   list[XY] = (IndexArray){(void **)&c->xy, c->num_xy * sizeof *c->xy};
   list[RUNS] = (IndexArray){(void **)&c->runs, c->num_runs * sizeof *c->runs};
+  list[BROKEN] = (IndexArray){(void **)&c->broken, (size_t)c->num_broken * sizeof *c->broken};
   list[NAMES] = (IndexArray){(void **)&names->text, names->bytes};
 }
 
@@ -179,8 +180,14 @@ static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
   }
   // Each process has its own copy only of names, of sizes read from image files, and of the treatment of crowds.
   if (mprotect(c->images, h->array[PART_POINTS].at - h->array[IMAGES].at, PROT_READ | PROT_WRITE) != 0) return false;
-  for (int i = 0; i < c->num_images; i++) c->images[i].file_name = name_at(&names, c->images[i].file_name);
-  for (int i = 0; i < c->num_categories; i++) c->categories[i].name = name_at(&names, c->categories[i].name);
+  for (int i = 0; i < c->num_images; i++) {
+    c->images[i].file_name = name_at(&names, c->images[i].file_name);
+    c->images[i].text_id = name_at(&names, c->images[i].text_id);
+  }
+  for (int i = 0; i < c->num_categories; i++) {
+    c->categories[i].name = name_at(&names, c->categories[i].name);
+    c->categories[i].text_id = name_at(&names, c->categories[i].text_id);
+  }
   return true;
 }
 
@@ -235,8 +242,14 @@ static void flatten(Coco *flat, IndexNames *names, const Coco *c) {
   *flat = *c;
   flat->images = copy_of(c->images, (size_t)c->num_images * sizeof *c->images);
   flat->categories = copy_of(c->categories, (size_t)c->num_categories * sizeof *c->categories);
-  for (int i = 0; i < c->num_images; i++) flat->images[i].file_name = add_name(names, c->images[i].file_name);
-  for (int i = 0; i < c->num_categories; i++) flat->categories[i].name = add_name(names, c->categories[i].name);
+  for (int i = 0; i < c->num_images; i++) {
+    flat->images[i].file_name = add_name(names, c->images[i].file_name);
+    flat->images[i].text_id = add_name(names, c->images[i].text_id);
+  }
+  for (int i = 0; i < c->num_categories; i++) {
+    flat->categories[i].name = add_name(names, c->categories[i].name);
+    flat->categories[i].text_id = add_name(names, c->categories[i].text_id);
+  }
 }
 
 static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[ARRAYS]) {

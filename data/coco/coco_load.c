@@ -1,4 +1,5 @@
 // Reads a COCO data set from its annotation file: sections in any order, then indexed by id and grouped by image.
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +9,51 @@
 #include "data/coco/coco.h"
 #include "data/coco/coco_read.h"
 
-static void read_image(CocoReader *r) {
+// The part of an address behind its last slash: LVIS names images by their address alone.
+static char *last_part(char *address) {
+  if (!address) return NULL;
+  const char *slash = strrchr(address, '/');
+  char *name = slash && slash[1] ? xstrdup(slash + 1) : NULL;
+  free(address);
+  return name;
+}
+
+// The id of an image or category; `key`: its key if these are members of an object, used if it has no id of its own.
+typedef struct GivenId {
+  int64_t id;
+  bool is_text, is_given;
+} GivenId;
+
+static GivenId id_of_key(TextIds *ids, const char *key) {
+  GivenId given = {.is_given = key};
+  if (key) given.id = coco_text_id(ids, key, &given.is_text);
+  return given;
+}
+
+static void read_given_id(Json *j, TextIds *ids, GivenId *to) {
+  to->id = coco_read_id(j, ids, &to->is_text);
+  to->is_given = true;
+}
+
+static char *text_of(const TextIds *ids, const GivenId *given) {
+  return given->is_text ? xstrdup(ids->texts.text[given->id]) : NULL;
+}
+
+static void read_image(CocoReader *r, const char *key_of) {
   Json *j = &r->json;
   CocoImage image = {0};
-  bool has_id = false;
+  GivenId id = id_of_key(&r->image_ids, key_of);
+  char *address = NULL;
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
       if (strcmp(key, "id") == 0) {
-        image.id = coco_read_id(j);
-        has_id = true;
+        read_given_id(j, &r->image_ids, &id);
       } else if (strcmp(key, "file_name") == 0) {
         free(image.file_name); // of an earlier, repeated key
         image.file_name = coco_read_string(j);
+      } else if (strcmp(key, "coco_url") == 0) {
+        free(address);
+        address = coco_read_string(j);
       } else if (strcmp(key, "height") == 0 && json_peek(j) != JSON_NULL) {
         image.h = coco_read_extent(j);
       } else if (strcmp(key, "width") == 0 && json_peek(j) != JSON_NULL) {
@@ -28,40 +62,106 @@ static void read_image(CocoReader *r) {
         json_skip(j);
       }
     }
-  if (!has_id) json_fail(j, "an image without an id");
+  if (!id.is_given) json_fail(j, "an image without an id");
+  char *tail = last_part(address);
+  if (image.file_name)
+    free(tail);
+  else
+    image.file_name = tail;
+  image.id = id.id;
+  image.text_id = text_of(&r->image_ids, &id);
   Coco *c = &r->coco;
   array_reserve((void **)&c->images, &r->images_cap, (size_t)c->num_images + 1, sizeof *c->images);
   c->images[c->num_images++] = image;
 }
 
-static void read_category(CocoReader *r) {
+static void read_category(CocoReader *r, const char *key_of) {
   Json *j = &r->json;
   CocoCategory category = {0};
-  bool has_id = false;
+  GivenId id = id_of_key(&r->category_ids, key_of);
+  int above = -1;
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
       if (strcmp(key, "id") == 0) {
-        category.id = coco_read_id(j);
-        has_id = true;
+        read_given_id(j, &r->category_ids, &id);
       } else if (strcmp(key, "name") == 0) {
         free(category.name); // of an earlier, repeated key
         category.name = json_peek(j) == JSON_NUMBER ? xasprintf("%.15g", json_number(j)) : coco_read_string(j);
+      } else if (strcmp(key, "supercategory") == 0 && json_peek(j) == JSON_STRING) {
+        above = text_table_add(&r->supercategories, json_string(j, NULL));
       } else {
         json_skip(j);
       }
     }
-  if (!has_id) json_fail(j, "a category without an id");
+  if (!id.is_given) json_fail(j, "a category without an id");
+  category.id = id.id;
+  category.text_id = text_of(&r->category_ids, &id);
   if (!category.name || !category.name[strspn(category.name, " \t\r\n\v\f")]) {
     free(category.name);
-    category.name = xasprintf("%lld", (long long)category.id);
-    category.unnamed = true;
+    category.name = category.text_id ? xstrdup(category.text_id) : xasprintf("%lld", (long long)category.id);
+    category.unnamed = !category.text_id;
   }
   Coco *c = &r->coco;
   array_reserve((void **)&c->categories, &r->categories_cap, (size_t)c->num_categories + 1, sizeof *c->categories);
+  array_reserve((void **)&r->supercategory, &r->supercategory_cap, (size_t)c->num_categories + 1,
+                sizeof *r->supercategory);
+  r->supercategory[c->num_categories] = above;
   c->categories[c->num_categories++] = category;
 }
 
-// Index
+// Marks categories that are the supercategory of another.
+static void mark_parents(CocoReader *r) {
+  Coco *c = &r->coco;
+  int *times = xcalloc((size_t)r->supercategories.n + 1, sizeof *times);
+  for (int i = 0; i < c->num_categories; i++)
+    if (r->supercategory[i] >= 0) times[r->supercategory[i]]++;
+  for (int i = 0; i < c->num_categories; i++) {
+    const int own = text_table_find(&r->supercategories, c->categories[i].name);
+    c->categories[i].is_parent = own >= 0 && times[own] > (r->supercategory[i] == own);
+  }
+  free(times);
+}
+
+// ---- ids that are texts ---------------------------------------------------------------------------------------------
+
+// Gives the texts of one list numbers, in its order, above all ids that are numbers; then texts that only annotations
+// have. Items begin with their id, followed by their text_id.
+static void number_texts(TextIds *ids, void *items, int n, size_t size) {
+  typedef struct TextItem {
+    int64_t id;
+    char *text_id;
+  } TextItem;
+  int64_t next = 1;
+  const int texts = ids->texts.n;
+  if (texts == 0) return;
+  ids->id = xcalloc((size_t)texts, sizeof *ids->id);
+  for (int i = 0; i < n; i++) {
+    const TextItem *item = (const TextItem *)((char *)items + (size_t)i * size);
+    if (!item->text_id && item->id >= next) next = item->id < INT64_MAX - INT_MAX ? item->id + 1 : next;
+  }
+  for (int i = 0; i < n; i++) {
+    TextItem *item = (TextItem *)((char *)items + (size_t)i * size);
+    if (!item->text_id) continue;
+    int64_t *id = &ids->id[item->id];
+    if (!*id) *id = next++;
+    item->id = *id;
+  }
+  for (int i = 0; i < texts; i++)
+    if (!ids->id[i]) ids->id[i] = next++;
+}
+
+static void resolve_texts(CocoReader *r) {
+  Coco *c = &r->coco;
+  number_texts(&r->image_ids, c->images, c->num_images, sizeof *c->images);
+  number_texts(&r->category_ids, c->categories, c->num_categories, sizeof *c->categories);
+  for (int i = 0; i < c->num_anns; i++) {
+    CocoAnn *a = &c->anns[i];
+    if (a->text_image) a->image_id = r->image_ids.id[a->image_id];
+    if (a->text_category) a->category_id = r->category_ids.id[a->category_id];
+  }
+}
+
+// ---- index ----------------------------------------------------------------------------------------------------------
 
 static int compare_id(const void *a, const void *b) { // of structs whose first member is their id
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -106,9 +206,15 @@ static int sort_by_id(void *items, int n, size_t size, void (*drop)(void *item),
   return kept;
 }
 
-static void drop_image(void *image) { free(((CocoImage *)image)->file_name); }
+static void drop_image(void *image) {
+  free(((CocoImage *)image)->file_name);
+  free(((CocoImage *)image)->text_id);
+}
 
-static void drop_category(void *category) { free(((CocoCategory *)category)->name); }
+static void drop_category(void *category) {
+  free(((CocoCategory *)category)->name);
+  free(((CocoCategory *)category)->text_id);
+}
 
 // Marks annotations whose id is repeated later in the file. Annotation i in file order becomes grouped_at[i] in grouped
 // order; -1: it is dropped.
@@ -163,7 +269,26 @@ static void group_annotations(Coco *c) {
   c->num_anns = first;
 }
 
-// What is absent
+// Drops categories without objects that are the supercategory of another.
+static void drop_parents(Coco *c) {
+  int *objects = xcalloc((size_t)c->num_categories, sizeof *objects), kept = 0;
+  for (int i = 0; i < c->num_anns; i++)
+    if (c->anns[i].category >= 0) objects[c->anns[i].category]++;
+  for (int i = 0; i < c->num_categories; i++) {
+    const bool drops = c->categories[i].is_parent && objects[i] == 0;
+    if (drops)
+      drop_category(&c->categories[i]);
+    else
+      c->categories[kept] = c->categories[i];
+    objects[i] = drops ? -1 : kept++; // its new index
+  }
+  for (int i = 0; i < c->num_anns; i++)
+    if (c->anns[i].category >= 0) c->anns[i].category = objects[c->anns[i].category];
+  c->num_categories = kept;
+  free(objects);
+}
+
+// ---- what is absent -------------------------------------------------------------------------------------------------
 
 static bool is_complete(const CocoAnn *a) { return a->has_bbox && !isnan(a->area); }
 
@@ -221,21 +346,34 @@ void coco_digest_labels(Coco *c) {
   parallel_for(c->num_images, parallel_threads(c->num_images), digest_image_labels, c);
 }
 
+// ---- the file -------------------------------------------------------------------------------------------------------
+
 // A list of the file that training needs, and how one of its elements is read.
 typedef struct Section {
   const char *name;
-  void (*read)(CocoReader *r);
+  void (*read)(CocoReader *r, const char *key);
 } Section;
 enum { IMAGES, CATEGORIES, SECTIONS = 3 };
 static const Section sections[SECTIONS] = {
     [IMAGES] = {"images", read_image}, [CATEGORIES] = {"categories", read_category}, {"annotations", coco_read_object}};
 
-bool coco_load(Coco *c, const char *path, Err *err) {
-  *c = (Coco){0};
-  CocoReader r;
-  if (!coco_read_open(&r, path, err)) return false;
-  Json *j = &r.json;
-  bool seen[SECTIONS] = {false};
+// Reads a list, or an object whose keys are ids.
+static void read_section(CocoReader *r, const Section *s) {
+  Json *j = &r->json;
+  if (json_peek(j) == JSON_OBJECT) {
+    json_begin_object(j);
+    for (const char *key; (key = json_key(j));) {
+      char *own = xstrdup(key); // its bytes are those of the last string read
+      s->read(r, own);
+      free(own);
+    }
+  } else if (json_begin_array(j)) {
+    while (json_next(j)) s->read(r, NULL);
+  }
+}
+
+static bool read_sections(CocoReader *r, bool seen[SECTIONS]) {
+  Json *j = &r->json;
   if (json_begin_object(j))
     for (const char *key; (key = json_key(j));) {
       int s = 0;
@@ -244,13 +382,33 @@ bool coco_load(Coco *c, const char *path, Err *err) {
         json_skip(j);
       } else if (seen[s]) { // Python would silently forget the first
         json_fail(j, "a second list \"%s\"; merge the two", sections[s].name);
-      } else if (json_begin_array(j)) {
+      } else {
         seen[s] = true;
-        while (json_next(j)) sections[s].read(&r);
+        read_section(r, &sections[s]);
       }
     }
-  bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
+  return json_done(j);
+}
+
+// A few broken annotations are left out; if most are, something else is wrong.
+static bool check_broken(const Coco *c, Err *err) {
+  if (2 * c->num_broken <= c->num_anns + c->num_broken) return true;
+  return err_set(err, "%s: %d of %d annotations cannot be used; the first is annotation %lld: %s", c->path,
+                 c->num_broken, c->num_anns + c->num_broken, (long long)c->broken[0].id,
+                 coco_faults[c->broken[0].fault]);
+}
+
+bool coco_load(Coco *c, const char *path, Err *err) {
+  *c = (Coco){0};
+  CocoReader r;
+  if (!coco_read_open(&r, path, err)) return false;
+  r.lenient = r.json.takes_nonfinite = true;
+  bool seen[SECTIONS] = {false};
+  bool ok = read_sections(&r, seen) || err_set(err, "%s", r.json.err.msg);
   if (ok && !seen[IMAGES]) ok = err_set(err, "%s: no list \"images\"; is this a COCO annotation file?", path);
+  ok = ok && check_broken(&r.coco, err);
+  if (ok) resolve_texts(&r);
+  if (ok) mark_parents(&r);
   *c = r.coco;
   coco_read_close(&r);
   if (!ok) {
@@ -265,6 +423,7 @@ bool coco_load(Coco *c, const char *path, Err *err) {
   c->duplicate_categories = categories - c->num_categories;
   c->no_categories = !seen[CATEGORIES];
   group_annotations(c);
+  drop_parents(c);
   parallel_for(c->num_images, parallel_threads(c->num_images), digest_image, c);
   coco_digest_labels(c);
   complete_annotations(c);

@@ -10,12 +10,39 @@
 
 static void read_detections(CocoReader *r) {
   if (json_begin_array(&r->json))
-    while (json_next(&r->json)) coco_read_object(r);
+    while (json_next(&r->json)) coco_read_object(r, NULL);
 }
 
+// Ids that are texts are those of the ground truth, which are the first in the tables.
+static void take_texts(CocoReader *r, const Coco *gt) {
+  TextIds *image = &r->image_ids, *category = &r->category_ids;
+  image->id = xmalloc((size_t)gt->num_images * sizeof *image->id);
+  category->id = xmalloc((size_t)gt->num_categories * sizeof *category->id);
+  for (int i = 0; i < gt->num_images; i++)
+    if (gt->images[i].text_id) image->id[text_table_add(&image->texts, gt->images[i].text_id)] = gt->images[i].id;
+  for (int i = 0; i < gt->num_categories; i++)
+    if (gt->categories[i].text_id)
+      category->id[text_table_add(&category->texts, gt->categories[i].text_id)] = gt->categories[i].id;
+}
+
+// Replaces the number of a text by the ground truth's id; false if the text is not among the first `known`.
+static bool resolve_text(const TextIds *ids, int known, int64_t *id, const char *what, Err *err) {
+  if (*id >= known) return err_set(err, "no %s has the id \"%.40s\"", what, ids->texts.text[*id]);
+  *id = ids->id[*id];
+  return true;
+}
+
+typedef struct KnownTexts { // numbers of texts that are ids of the ground truth
+  int images, categories;
+} KnownTexts;
+
 // Takes one detection out of the reader. Polygons become runs at their image's size, which only the ground truth knows.
-static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt, Err *err) {
+static bool take_result(CocoResult *result, CocoReader *r, int i, const Coco *gt, KnownTexts known, Err *err) {
   CocoAnn *a = &r->coco.anns[i];
+  Err why;
+  if ((a->text_image && !resolve_text(&r->image_ids, known.images, &a->image_id, "image", &why)) ||
+      (a->text_category && !resolve_text(&r->category_ids, known.categories, &a->category_id, "category", &why)))
+    return err_set(err, "%s: detection %d: %s", r->coco.path, i + 1, why.msg);
   if (a->no_category) return err_set(err, "%s: detection %d: its category_id is null; remove it", r->coco.path, i + 1);
   *result = (CocoResult){.image_id = a->image_id, .category_id = a->category_id, .score = r->scores[i]};
   result->has_bbox = a->has_bbox;
@@ -40,6 +67,8 @@ bool coco_results_load(CocoResults *results, const char *path, const Coco *gt, E
   CocoReader r;
   if (!coco_read_open(&r, path, err)) return false;
   Json *j = &r.json;
+  if (gt) take_texts(&r, gt);
+  const KnownTexts known = {r.image_ids.texts.n, r.category_ids.texts.n};
   bool found = true;
   if (json_peek(j) == JSON_OBJECT) {
     found = false;
@@ -58,7 +87,8 @@ bool coco_results_load(CocoResults *results, const char *path, const Coco *gt, E
   bool ok = json_done(j) || err_set(err, "%s", j->err.msg);
   if (ok && !found) ok = err_set(err, "%s: expected an array of detections or an object with \"detections\"", path);
   if (ok) results->items = xcalloc((size_t)r.coco.num_anns, sizeof *results->items);
-  for (int i = 0; ok && i < r.coco.num_anns; i++) ok = take_result(&results->items[results->n++], &r, i, gt, err);
+  for (int i = 0; ok && i < r.coco.num_anns; i++)
+    ok = take_result(&results->items[results->n++], &r, i, gt, known, err);
   results->runs = r.coco.runs;
   r.coco.runs = NULL; // moved
   if (!ok) coco_results_free(results);

@@ -53,7 +53,9 @@ typedef struct EvalSummary {
   // for masks:
   int other_size;         // detections whose mask has another size than its image: as in pycocotools they match nothing
   int first_other_size;   // index of the first of them
-  int box_masks;          // annotations without a usable mask: their boxes are used
+  int box_masks;          // annotations without a usable mask: detections in their boxes are ignored; if
+                          // none has a mask, the boxes are used as masks
+  bool all_box_masks;     // none has a mask
   int64_t first_box_mask; // id of the first of them
   int maskless;           // detections without a mask: their boxes are used
   int first_maskless;     // index of the first of them

@@ -10,7 +10,7 @@
 static const double area_range[EVAL_AREAS][2] = {{0, 1e10}, {0, 1024}, {1024, 9216}, {9216, 1e10}};
 
 bool eval_outside(double area, EvalArea a) { return area < area_range[a][0] || area > area_range[a][1]; }
-bool eval_gt_ignored(const EvalGt *g, EvalArea a) { return g->ann->crowd || eval_outside(g->area, a); }
+bool eval_gt_ignored(const EvalGt *g, EvalArea a) { return g->crowd || eval_outside(g->area, a); }
 
 int eval_compare_score(double a, double b) {
   if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
@@ -37,19 +37,25 @@ static int compare_dt(const void *pa, const void *pb) {
 static void gather_gt(EvalCells *e, int image, int i, EvalSummary *out) {
   const Coco *c = e->coco;
   const CocoAnn *a = &c->anns[i];
-  if (a->category < 0) return;
+  if (a->category < 0 || a->left_out) return;
   const bool replaced = a->replaced && !c->own_ids;
   out->duplicate_ids += replaced;
   if (replaced) {
     if (a->by < 0) return;
     a = &c->anns[a->by];
     image = coco_find_image(c, a->image_id);
-    if (image < 0 || a->category < 0) return;
+    if (image < 0 || a->category < 0 || a->left_out) return;
   }
-  e->gts[e->num_gts++] = (EvalGt){
-      .ann = a, .id = c->own_ids ? i + 1 : a->id, .category = a->category, .image = image, .order = i, .area = a->area};
+  const bool lacks_mask = e->type != EVAL_BBOX && !coco_ann_has_mask(a, c->images[image].h, c->images[image].w);
+  e->gts[e->num_gts++] = (EvalGt){.ann = a,
+                                  .id = c->own_ids ? i + 1 : a->id,
+                                  .category = a->category,
+                                  .image = image,
+                                  .order = i,
+                                  .area = a->area,
+                                  .crowd = a->crowd || lacks_mask};
   out->zero_ids += a->id == 0 && !c->own_ids;
-  if (e->type == EVAL_BBOX || coco_ann_has_mask(a, c->images[image].h, c->images[image].w)) return;
+  if (!lacks_mask) return;
   if (out->box_masks++ == 0) out->first_box_mask = a->id;
 }
 
@@ -58,6 +64,9 @@ static void gather_gts(EvalCells *e, EvalSummary *out) {
   e->gts = xmalloc((size_t)c->num_anns * sizeof *e->gts);
   for (int i = 0; i < c->num_images; i++)
     for (int k = 0; k < c->images[i].anns; k++) gather_gt(e, i, c->images[i].first_ann + k, out);
+  out->all_box_masks = true; // of the objects
+  for (int i = 0; i < e->num_gts; i++) out->all_box_masks &= e->gts[i].crowd;
+  for (int i = 0; out->all_box_masks && i < e->num_gts; i++) e->gts[i].crowd = e->gts[i].ann->crowd;
   qsort(e->gts, (size_t)e->num_gts, sizeof *e->gts, compare_gt);
 }
 
@@ -223,7 +232,7 @@ static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, 
 void eval_overlaps(const Coco *coco, IouType type, const EvalCell *c, double least, double *iou) {
   if (!c->num_gts || !c->num_dts) return;
   uint8_t *crowd = xmalloc((size_t)c->num_gts);
-  for (int g = 0; g < c->num_gts; g++) crowd[g] = c->gts[g].ann->crowd;
+  for (int g = 0; g < c->num_gts; g++) crowd[g] = c->gts[g].crowd;
   if (type == EVAL_BBOX)
     iou_bbox(c, crowd, iou);
   else
@@ -237,7 +246,7 @@ int eval_best_gt(const EvalCell *c, const int *order, int n, const bool *ignored
   double best_iou = threshold;
   for (int i = 0; i < n; i++) {
     int g = order[i];
-    if (taken[g] && !c->gts[g].ann->crowd) continue;
+    if (taken[g] && !c->gts[g].crowd) continue;
     if (best >= 0 && !ignored[best] && ignored[g]) break;
     if (iou[g] < best_iou) continue;
     best_iou = iou[g];

@@ -8,6 +8,7 @@ typedef struct EvalGt {
   int64_t id;                 // its identity in matching: 0 matches nothing
   int category, image, order; // indices into the ground truth; order: pycocotools' position in its list
   double area;
+  bool crowd; // detections that match it are ignored: a crowd or, where others' masks are compared, one without a mask
 } EvalGt;
 
 typedef struct EvalDt {
@@ -41,7 +42,7 @@ bool eval_cells_gather(EvalCells *e, const Coco *gt, const CocoResults *dt, IouT
 void eval_cells_free(EvalCells *e);
 
 bool eval_outside(double area, EvalArea a);
-bool eval_gt_ignored(const EvalGt *g, EvalArea a); // a crowd, or an object of another size
+bool eval_gt_ignored(const EvalGt *g, EvalArea a); // a crowd, an object without a mask, or one of another size
 // The order of numpy's stable sort by -score: higher first, NaN last; 0 leaves the tie to the caller.
 int eval_compare_score(double a, double b);
 

@@ -14,8 +14,11 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_ANN_ID] = {"annotation-id", "annotations with a duplicate id",
                        "training and its evaluation use all; cocoeval uses the last, as pycocotools does",
                        .of = "annotation"},
+    [DEFECT_BROKEN] = {"broken", "annotations with an invalid value", "left out; --strict stops", "left out",
+                       "annotation"},
     [DEFECT_NO_IMAGE] = {"no-image", "annotations with an unknown image id", "left out", .of = "annotation"},
-    [DEFECT_NO_CATEGORY] = {"no-category", "annotations with an unknown category id", "left out", .of = "annotation"},
+    [DEFECT_NO_CATEGORY] = {"no-category", "annotations with an unknown category id", "left out; --strict stops",
+                            "left out", "annotation"},
     [DEFECT_CROWD] = {"crowd", "crowd annotations that cover one object each, such as CVAT's brush masks",
                       "treated as objects; --crowd ignore leaves them out", .of = "annotation"},
     [DEFECT_BOX_EMPTY] = {"box-empty", "boxes with no area inside their image", "left out",
@@ -26,13 +29,17 @@ const DefectInfo defect_info[DEFECTS] = {
                           .of = "annotation"},
     [DEFECT_TWICE] = {"twice", "objects that are annotated twice", "all are used for training",
                       "all are scored, but a detection matches only one", "annotation"},
-    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "the box is used as the mask", .of = "annotation"},
-    [DEFECT_MASK_BAD] = {"mask-bad", "masks that are invalid in whole or in part",
-                         "the valid polygons are used, or the box if there are none", .of = "annotation"},
+    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "the box is used as the mask",
+                          "scored for their boxes only; mask AP ignores detections in these boxes", "annotation"},
+    [DEFECT_MASK_BAD] =
+        {"mask-bad", "masks that are invalid in whole or in part",
+         "the valid polygons are used; without any, the object is left out, or only its box is used if its "
+         "polygons have fewer than 3 points",
+         .of = "annotation"},
     [DEFECT_MASK_ODD] = {"mask-odd", "polygons with an odd number of coordinates", "the last one is ignored",
                          .of = "annotation"},
-    [DEFECT_MASK_SIZE] = {"mask-size", "run-length masks whose size differs from their image's",
-                          "the box is used as the mask", .of = "annotation"},
+    [DEFECT_MASK_SIZE] = {"mask-size", "run-length masks whose size differs from their image's", "left out",
+                          .of = "annotation"},
     [DEFECT_MASK_EMPTY] = {"mask-empty", "masks that cover no pixel", "the object is trained with an empty mask",
                            "scored as objects that no mask can match", "annotation"},
     [DEFECT_MASK_UNIT] = {"mask-unit", "polygons whose coordinates are all from 0 to 1, as if normalized",
@@ -257,6 +264,9 @@ static void begin(Defects *f, const Coco *c) {
                  .orientation = xcalloc((size_t)c->num_images, sizeof *f->orientation)};
   f->of_type[DEFECT_IMAGE_ID] = (DefectCount){c->duplicate_images, c->duplicate_image, -1};
   f->of_type[DEFECT_CATEGORY_ID] = (DefectCount){c->duplicate_categories, c->duplicate_category, -1};
+  const CocoBroken *first = c->broken;
+  if (c->num_broken)
+    f->of_type[DEFECT_BROKEN] = (DefectCount){c->num_broken, first->id, coco_find_image(c, first->image_id)};
   f->of_type[DEFECT_NO_IMAGE] = (DefectCount){c->unknown_image, c->unknown_image_ann, -1};
 }
 
@@ -358,6 +368,28 @@ static char *crowds_by_category(const Coco *c) {
   return text;
 }
 
+// "ids: 6, 12, 15 and 12 more": of the annotations with a defect. Caller frees; NULL: there is only one, or the ids are
+// unknown.
+static char *annotation_ids(const Defects *f, Defect defect) {
+  enum { MOST = 10 };
+  const Coco *c = f->coco;
+  const int count = f->of_type[defect].count, all = defect == DEFECT_BROKEN ? c->num_broken : c->num_anns;
+  char *text = xstrdup("ids:");
+  int n = 0;
+  for (int i = 0; i < all && n < MOST; i++) {
+    if (defect != DEFECT_BROKEN && !(f->of_ann[i] >> defect & 1)) continue;
+    const int64_t id = defect == DEFECT_BROKEN ? c->broken[i].id : c->anns[i].id;
+    char *longer = xasprintf("%s%s %lld", text, n++ ? "," : "", (long long)id);
+    free(text);
+    text = longer;
+  }
+  char *all_of_them = count > n ? xasprintf("%s and %d more", text, count - n) : xstrdup(text);
+  free(text);
+  if (count > 1 && n > 0) return all_of_them;
+  free(all_of_them);
+  return NULL;
+}
+
 // Counts boxes that extend beyond images as stored, but not if rotated: Label Studio writes upright points but stored
 // sizes.
 static int boxes_within_upright(const Defects *f) {
@@ -380,6 +412,11 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
   int n = 0;
   detail[n++] = xasprintf("first: %s %lld%s%s", defect_info[defect].of, (long long)found->id, file ? ", file " : "",
                           file ? file : "");
+  const bool is_left_out = defect == DEFECT_BROKEN || defect == DEFECT_NO_CATEGORY || defect == DEFECT_MASK_BAD ||
+                           defect == DEFECT_MASK_SIZE;
+  char *ids = is_left_out ? annotation_ids(f, defect) : NULL;
+  if (ids) detail[n++] = ids;
+  if (defect == DEFECT_BROKEN) detail[n++] = xstrdup(coco_faults[f->coco->broken[0].fault]);
   if (defect == DEFECT_BOX_APART && 2 * f->corners > found->count)
     detail[n++] =
         xstrdup("most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height");

@@ -8,6 +8,7 @@ typedef enum Defect {
   DEFECT_IMAGE_ID,    // repeated image id
   DEFECT_CATEGORY_ID, // repeated category id
   DEFECT_ANN_ID,      // repeated annotation id
+  DEFECT_BROKEN,      // a value of the annotation cannot be used
   DEFECT_NO_IMAGE,    // the annotation's image is not in the file
   DEFECT_NO_CATEGORY, // the annotation's category is not in the file
   DEFECT_CROWD,       // marked as a crowd but taken as an object
@@ -78,7 +79,7 @@ void defects_find_turned(Defects *f, const Dataset *d, const Defects *other);
 void defects_free(Defects *f);
 
 bool defects_any(const Defects *f);
-enum { DEFECT_DETAILS = 3 };
+enum { DEFECT_DETAILS = 4 };
 // The first example, and possible causes: sentences without a full stop, malloc'ed. Returns their number.
 int defects_details(const Defects *f, Defect type, char *detail[DEFECT_DETAILS]);
 // One line about a defect, malloc'ed; `scored`: for an evaluation's ground truth.

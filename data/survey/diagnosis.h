@@ -33,7 +33,7 @@ typedef struct DiagnosisDefect {
   int split; // -1: concerns both splits
   int count;
   char *what, *treatment;
-  char *detail[3]; // the first example and possible causes, a line each; ends with NULL
+  char *detail[4]; // the first example and possible causes, a line each; ends with NULL
 } DiagnosisDefect;
 
 typedef struct DefectTypes { // types of defects that an image can have, for filtering images

@@ -67,7 +67,7 @@ static void write_rows(FILE *f, const Examination *e, int image, int64_t id, uin
 static void write_dropped(FILE *f, const Examination *e) {
   for (int k = 0; k < DEFECTS; k++) {
     const DefectCount *found = &e->defects.of_type[k];
-    if (!found->count || found->image >= 0) continue;
+    if (!found->count || found->image >= 0 || k == DEFECT_BROKEN) continue;
     char *reason = xasprintf("the first of %d", found->count);
     write_row(f, e, k, -1, found->id, reason);
     free(reason);
@@ -77,6 +77,9 @@ static void write_dropped(FILE *f, const Examination *e) {
 static void write_all(FILE *f, const Examination *e) {
   const Coco *c = e->defects.coco;
   const uint32_t of_files = 1u << DEFECT_MISSING | 1u << DEFECT_FILE | 1u << DEFECT_SHARED | 1u << DEFECT_TURNED;
+  for (int i = 0; i < c->num_broken; i++)
+    write_row(f, e, DEFECT_BROKEN, coco_find_image(c, c->broken[i].image_id), c->broken[i].id,
+              coco_faults[c->broken[i].fault]);
   write_dropped(f, e);
   for (int i = 0; i < c->num_images; i++) {
     const CocoImage *im = &c->images[i];

@@ -2,9 +2,6 @@
 
 const char *const seg_form_texts[SEG_FORMS] = {
     [FORM_OTHER] = "in an unknown format; COCO's are [[x1, y1, x2, y2, …], …] and {\"size\": [h, w], \"counts\": …}",
-    [FORM_NUMBERS] = "lists of numbers; COCO's are lists of such lists, [[x1, y1, x2, y2, …], …]",
-    [FORM_PAIRS] = "lists of points [x, y]; COCO's polygons are lists of numbers, [[x1, y1, x2, y2, …], …]",
-    [FORM_LISTED] = "run lengths in a list; COCO's are {\"size\": [h, w], \"counts\": …}, not in a list",
     [FORM_FEW] = "polygons with fewer than three points; COCO's are [[x1, y1, x2, y2, x3, y3, …], …]",
     [FORM_RUNS] = "run lengths that do not add up to h x w; COCO's are {\"size\": [h, w], \"counts\": …}",
     [FORM_TEXT] = "strings; COCO's masks are [[x1, y1, x2, y2, …], …] or {\"size\": [h, w], \"counts\": …}",

@@ -57,14 +57,14 @@ TEST_TIER(program_mistakes_of_train, 1) {
                  "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
-  // Masks that are a list of numbers: nothing would be learnt of them but boxes.
+  // Masks in a form that nobody knows: nothing would be learnt of them.
   char copy[1024];
   snprintf(copy, sizeof copy,
-           "cp -r %s %s && sed -i 's/\\[\\[\\([0-9.,]*\\)\\]\\]/[\\1]/g' %s/annotations/instances_train.json", d,
-           in_tmp("flat-masks"), in_tmp("flat-masks"));
+           "cp -r %s %s && sed -i 's/\\[\\[\\([0-9.,]*\\)\\]\\]/\"\\1\"/g' %s/annotations/instances_train.json", d,
+           in_tmp("text-masks"), in_tmp("text-masks"));
   CHECK(system(copy) == 0);
-  expect_mistake("they are lists of numbers; COCO's are lists of such lists", "%s --data %s --model tiny --out %s",
-                 train, in_tmp("flat-masks"), in_tmp("nothing-yet"));
+  expect_mistake("they are strings; COCO's masks are [[x1", "%s --data %s --model tiny --out %s", train,
+                 in_tmp("text-masks"), in_tmp("nothing-yet"));
 
   // Malformed annotations: file, line, column, what was expected.
   CHECK(dirs_make(in_tmp("bad/annotations"), NULL) && dirs_make(in_tmp("bad/train"), NULL));
@@ -163,7 +163,7 @@ TEST_TIER(program_mistakes_of_cocoeval, 1) {
              "\"category_id\":3,\"score\":0.5,\"segmentation\":{\"size\":[6,8],\"counts\":[8,40]}}]");
   EXPECT_INT(command(&said, "%s --iou segm", eval), 0);
   EXPECT(strstr(said, "because their mask's size differs from the image's: 1; the first is detection 2\n"));
-  EXPECT(strstr(said, "scored with their box as mask: 1; the first has id 5\n"));
+  EXPECT(strstr(said, "without a valid mask: 1; none has one, so their boxes are used as masks; the first has id 5\n"));
   EXPECT(strstr(said, "scored with their box as mask, as in pycocotools: 1; the first is detection 1\n"));
   EXPECT_INT(command(&said, "%s", eval), 0);
   EXPECT(!strstr(said, "note:"));

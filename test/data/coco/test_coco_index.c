@@ -244,7 +244,7 @@ TEST(coco_index_does_without_where_none_can_be_kept) {
 }
 
 TEST(coco_index_leaves_mistakes_their_message) {
-  IndexFolder p = index_folder_open("{\"images\":[{\"id\":1}],\n \"annotations\":[{\"image_id\":1}]}");
+  IndexFolder p = index_folder_open("{\"images\":[{\"id\":1}],\n \"annotations\":[{\"image_id\":x}]}");
   Coco c;
   Err direct, err;
   EXPECT(!coco_load(&c, p.json, &direct) && !coco_open(&c, p.json, p.folder, &err));

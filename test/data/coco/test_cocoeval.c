@@ -50,6 +50,32 @@ TEST(cocoeval_by_hand) { expect_three_detections(scene_eval(three_detections(), 
 // Boxes on whole pixels have the same IoU as masks, and stand in for masks that are not there.
 TEST(cocoeval_box_stands_in_for_mask) { expect_three_detections(scene_eval(three_detections(), EVAL_SEGM)); }
 
+// Where others have masks, an object without one is not scored by its mask, nor is a detection in its box.
+TEST(cocoeval_ignores_objects_without_a_mask) {
+  Scene *s = scene_new(1, 1);
+  add_gt(s, 0, 0, 0, 0, 50, 50);
+  add_gt(s, 0, 0, 100, 0, 50, 50);
+  add_dt(s, 0, 0, 0.9, 100, 0, 20, 20);
+  add_dt(s, 0, 0, 0.8, 0, 0, 50, 50);
+  Rle mask = rle_from_bbox((double[]){0, 0, 50, 50}, 480, 640);
+  s->anns[0].type = SEG_RLE;
+  s->anns[0].rle_h = 480;
+  s->anns[0].rle_w = 640;
+  s->anns[0].num_runs = mask.n;
+  s->gt.runs = mask.runs;
+  EvalSummary e;
+  Err err;
+  EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_SEGM, &err) && !e.all_box_masks);
+  EXPECT_INT(e.box_masks, 1);
+  EXPECT_NEAR(stat(&e, "AP"), 1, tolerance);
+  cocoeval_free(&e);
+  EXPECT(cocoeval_run(&e, &s->gt, &s->dt, EVAL_BBOX, &err));
+  EXPECT(stat(&e, "AP") < 0.5);
+  cocoeval_free(&e);
+  rle_free(&mask);
+  free(s);
+}
+
 TEST(cocoeval_mask_stands_in_for_box) {
   Scene *s = three_detections();
   Rle mask = rle_from_bbox(s->results[2].bbox, 480, 640);
@@ -321,7 +347,7 @@ TEST(cocoeval_refuses_masks_that_cannot_be_scored) {
   free(s);
 }
 
-// A mask of another size than its image matches nothing; without one that can be used the box stands in. Both are
+// A mask of another size than its image matches nothing; if no object has a mask, the boxes stand in. Both are
 // counted, and the first is named.
 TEST(cocoeval_counts_masks_that_are_not_the_images) {
   Scene *s = three_detections();
