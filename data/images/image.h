@@ -19,9 +19,8 @@ void image_free(Image *im);
 // Reads a JPEG or PNG file, detected by content, to the same pixels as libjpeg-turbo and libpng. Grey is repeated over
 // the channels, palettes are looked up, 16-bit samples keep their upper byte, alpha is dropped without compositing (as
 // in PIL's convert('RGB')), EXIF orientation is ignored (as in torchvision's training). Truncated files are refused, as
-// are PNGs with a wrong checksum and JPEGs with a truncated scan. Unlike libjpeg, a progressive JPEG without its last
-// scans is not smoothed. Errors name the file, the cause and what to do about
-// it.
+// are PNGs with a wrong checksum and JPEGs with a truncated scan or without their last progressive scans. Errors name
+// the file, the cause and what to do about it.
 bool image_load(Image *im, const char *path, Err *err);
 // The same, but 16-bit samples are scaled from `range`; upright: with the EXIF orientation applied.
 bool image_load_as(Image *im, const char *path, bool upright, SampleRange range, Err *err);

@@ -237,6 +237,14 @@ static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, cons
   return true;
 }
 
+// Whether scans had all bits of all coefficients. T.81 does not ask for that, and libjpeg smooths over what it has not;
+// but encoders send all, so that such a file has lost its last scans.
+static bool has_all_bits(const Decoder *d, int n) {
+  for (int k = 0; k < 64; k++)
+    if (d->lacking[n][k] != 1) return false;
+  return true;
+}
+
 // ---- the file -------------------------------------------------------------------------------------------------------
 
 static bool take_file(Decoder *d, size_t size) {
@@ -255,6 +263,7 @@ static bool take_file(Decoder *d, size_t size) {
                    d->stb->progressive ? " of their DC coefficients" : "");
   if (!d->stb->progressive) return true;
   for (int n = 0; n < components; n++) {
+    if (!has_all_bits(d, n)) return fault_set(d->fault, FAULT_CUT, "component %d lacks later progressive scans", n + 1);
     memcpy(d->stb->dequant[n], d->quants[n], sizeof d->quants[n]);
     d->stb->img_comp[n].tq = n;
   }

@@ -205,6 +205,30 @@ TEST(jpeg_decode_refuses_scans_out_of_order) {
   free(bytes);
 }
 
+// Without some of its scans a progressive file has its picture, but less sharp than it was.
+TEST(jpeg_decode_refuses_missing_scans) {
+  enum { MOST = 16 };
+  size_t size, scan[MOST + 1], scans = 0;
+  uint8_t *bytes = read_bytes(FOLDER "/444-progressive.jpg", &size);
+  for (size_t at = 0; at + 1 < size; at++)
+    if (bytes[at] == 0xff && (bytes[at + 1] == JPEG_SOS || bytes[at + 1] == JPEG_EOI) && scans <= MOST)
+      scan[scans++] = at;
+  CHECK(scans-- > 5);
+  uint8_t *copy = xmalloc(size);
+  for (size_t kept = 1; kept < scans; kept++) {
+    memcpy(copy, bytes, scan[kept]);
+    memcpy(copy + scan[kept], "\xff\xd9", 2);
+    expect_refused(copy, scan[kept] + 2, " lacks later progressive scans); copy or download it again");
+  }
+  for (size_t lost = 0; lost < scans; lost++) {
+    memcpy(copy, bytes, scan[lost]);
+    memcpy(copy + scan[lost], bytes + scan[lost + 1], size - scan[lost + 1]);
+    expect_refused(copy, size - (scan[lost + 1] - scan[lost]), "x.jpg: cannot read the image: ");
+  }
+  free(copy);
+  free(bytes);
+}
+
 // Bytes that belong to nothing, before a marker or after the pixels, are skipped, as libjpeg skips them.
 TEST(jpeg_decode_skips_stray_bytes) {
   static const uint8_t stray[] = {1, 2, 3};
