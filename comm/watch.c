@@ -283,7 +283,9 @@ static void start_thread(Watch *w) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int failed = pthread_create(&w->thread, NULL, watch_run, w);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed) die(EXIT_RUN, "cannot start a thread: %s", strerror(failed));
+  if (failed)
+    die(EXIT_RUN, "cannot start a thread: %s; raise the limit of processes (ulimit -u) or free memory",
+        strerror(failed));
 }
 
 Watch *watch_open(const Launch *l, const Peer *peer, Wire *control, double silence) {

@@ -233,8 +233,10 @@ Decoders *decoders_open(Sources *s, const DecodersOptions *options, Err *err) {
   for (; d->threads < d->o.threads; d->threads++) {
     const int failed = pthread_create(&d->thread[d->threads], NULL, decode, d);
     if (!failed) continue;
-    err_set(err, "cannot start %d decoder threads: %s; reduce --threads or free memory", d->o.threads,
-            strerror(failed));
+    err_set(err,
+            "cannot start decoder thread %d of %d: %s; raise the limit of processes (ulimit -u), free memory or reduce "
+            "--threads",
+            d->threads + 1, d->o.threads, strerror(failed));
     decoders_close(d);
     return NULL;
   }

@@ -5,6 +5,7 @@
 #include "base/cli.h"
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/threads.h"
 #include "classification/data/shapes_classes.h"
 
 static void show_progress(int done, int total) {
@@ -27,6 +28,7 @@ typedef struct ShapesOptions {
 } ShapesOptions;
 
 int main(int argc, char **argv) {
+  threads_limit();
   ShapesOptions o = {OPTION_DEFAULTS(SHAPES_OPTIONS)};
   OPTION_TABLE(table, ShapesOptions, SHAPES_OPTIONS);
   Cli cli = {.usage = "--out DIR [options]",

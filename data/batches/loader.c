@@ -427,7 +427,10 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
     w->loader = l;
     int failed = pthread_create(&w->thread, NULL, decode_positions, w);
     if (failed) {
-      err_set(err, "cannot start %d decoder threads: %s; reduce --threads or free memory", threads, strerror(failed));
+      err_set(err,
+              "cannot start decoder thread %d of %d: %s; raise the limit of processes (ulimit -u), free memory or "
+              "reduce --threads",
+              l->num_workers + 1, threads, strerror(failed));
       loader_close(l);
       return NULL;
     }

@@ -1,6 +1,7 @@
 // Catches sizes at which a program hangs, takes memory beyond its plan, or ends without a message.
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -82,4 +83,47 @@ TEST_TIER(limits_of_ten_million_annotations, 2) {
     return;
   }
   expect_indexed(100000, 10000000, 120, 8000);
+}
+
+// As a user who may start no thread: OpenMP would end the program with a line of its own.
+static int alone(const char **said, const char *line) {
+  const int user = 1000000 + getpid(); // of whom there is no other process
+  return command(said,
+                 "OMP_NUM_THREADS=4 setpriv --reuid %d --regid %d --clear-groups --inh-caps -all,+dac_override "
+                 "--ambient-caps -all,+dac_override prlimit --nproc=1 %s",
+                 user, user, line);
+}
+
+TEST_TIER(limits_of_processes, 1) {
+  const char *said;
+  if (alone(&said, "true")) {
+    test_skip("needs root, setpriv and prlimit");
+    return;
+  }
+  char *set = xasprintf("%s", shapes_set()), *out = xstrdup(in_tmp("alone"));
+  char *works[] = {
+      xasprintf("%s --data %s", tool("doctor"), set),
+      xasprintf("%s --out %s/set --train 2 --val 2 --size 32", tool("shapes"), out),
+      xasprintf("%s --gt %s/annotations/instances_val.json --dt %s/none.json", tool("cocoeval"), set, out),
+  };
+  char *ends[] = {
+      xasprintf("%s --data %s --model tiny --size 64 --iters 1 --device cpu --out %s/run", tool("train"), set, out),
+      xasprintf("%s --weights %s/w.safetensors %s/val --device cpu --out %s/found", tool("infer"), out, set, out),
+  };
+  CHECK(!command(NULL, "mkdir -p %s && echo '[]' >%s/none.json", out, out));
+  CHECK(!train_shapes("", "alone-w", "--iters 1") &&
+        !command(NULL, "cp %s/model.safetensors %s/w.safetensors", in_tmp("alone-w"), out));
+  for (int i = 0; i < COUNT(works); i++)
+    if (!EXPECT_INT(alone(&said, works[i]), 0)) printf("%s: %s\n", works[i], said);
+  for (int i = 0; i < COUNT(ends); i++) {
+    const int status = alone(&said, ends[i]);
+    const char *line = strstr(said, ": cannot start decoder thread 1 of ");
+    if (!EXPECT(status == 1 && line && strstr(line, "raise the limit of processes (ulimit -u)") &&
+                !strstr(said, "gomp")))
+      printf("%s: %d %s\n", ends[i], status, said);
+  }
+  for (int i = 0; i < COUNT(works); i++) free(works[i]);
+  for (int i = 0; i < COUNT(ends); i++) free(ends[i]);
+  free(set);
+  free(out);
 }
