@@ -273,12 +273,19 @@ TEST_TIER(durable_complete_run_stays_as_it_is, 1) {
   expect_same_run("complete", "durable-whole");
 }
 
+static bool catches(pid_t pid, int which) {
+  char *path = xasprintf("/proc/%d/status", pid), *text = file_read(path, &(size_t){0}, NULL);
+  const char *caught = text ? strstr(text, "\nSigCgt:") : NULL;
+  const bool is_caught = caught && strtoull(caught + strlen("\nSigCgt:"), NULL, 16) >> (which - 1) & 1;
+  free(path);
+  free(text);
+  return is_caught;
+}
+
 // The second signal ends it at once, in the midst of a step of some seconds.
 TEST_TIER(durable_second_interrupt_does_not_wait, 1) {
   pid_t pid = start("twice", "--size 512 --batch 8");
-  const char *log = path_of("twice", "log.jsonl");
-  while (access(log, F_OK) != 0 && waitpid(pid, NULL, WNOHANG) == 0) pause_for(1e-3);
-  pause_for(0.05);
+  while (!catches(pid, SIGTERM) && waitpid(pid, NULL, WNOHANG) == 0) pause_for(1e-3);
   kill(pid, SIGTERM);
   pause_for(0.25);
   kill(pid, SIGINT);
