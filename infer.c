@@ -8,7 +8,6 @@
 #include "inference/data_set.h"
 #include "inference/named_images.h"
 #include "inference/orientation.h"
-#include "inference/stop_limit.h"
 #include "page/page_draw.h"
 
 static JobOptions job_options(const InferOptions *o) {
@@ -82,9 +81,6 @@ int main(int argc, char **argv) {
                         .job = &job,
                         .draw = page_draw_scores};
   if (job.launch.rank == 0) state_note(&c, o.weights);
-  interrupt_ends_waits();
-  interrupt_catch();
-  if (job.launch.world > 1 || job.ranks == 1) stop_limit_begin(job.launch.rank); // else once they have been forked
   const int status = o.data ? data_set_run(&run, task, &wanted) : named_images_run(&run, task);
   free((char *)o.json);
   free(category);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/die_told.h"
 
 extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
 
@@ -73,8 +74,8 @@ void die_print(const char *message) {
   fputs(line, stderr); // at once, so that lines of several processes stay whole
 }
 
-// Whether somebody else says the line. A teller that fails itself is not asked again.
-static bool told(int *code, char *line) {
+// A teller that fails itself is not asked again.
+bool die_told(int *code, char *line) {
   static _Thread_local bool telling;
   if (!teller || telling) return false;
   telling = true;
@@ -100,7 +101,7 @@ static NORETURN void end(int code, const char *about, const char *fmt, va_list a
   if (settle && code == EXIT_RUN) settle(first_context);
   fflush(stdout); // so that what was reported before stands before the reason for stopping
   format_line(line, about, fmt, args);
-  if (!told(&code, line)) die_print(line);
+  if (!die_told(&code, line)) die_print(line);
   exit(code);
 }
 
@@ -124,7 +125,7 @@ void check_failed(const char *expr, const char *file, int line) {
   snprintf(text, sizeof text, "%s:%d: check failed: %s (a bug in this program, please report it)", file, line, expr);
   if (catcher) catcher(text);
   fflush(stdout);
-  if (!told(&code, text)) die_print(text);
+  if (!die_told(&code, text)) die_print(text);
   if (teller) _exit(code); // all processes end with one status
   abort();
 }

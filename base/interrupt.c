@@ -5,9 +5,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/die_told.h"
+#include "base/error.h"
 
 static volatile sig_atomic_t asked, unread;
 static volatile double asked_at;    // seconds; of the first signal
@@ -117,7 +120,10 @@ void interrupt_limit(double seconds, InterruptEnd *end, void *context) {
 }
 
 void interrupt_leave(int code, const char *line) {
+  char told[DIE_LINE];
+  snprintf(told, sizeof told, "%s", line);
+  const bool by_another = *line && die_told(&code, told);
   drop_what_waits();
-  if (write(STDERR_FILENO, line, strlen(line)) < 0) _exit(code); // nobody is left to tell
+  if (!by_another && write(STDERR_FILENO, line, strlen(line)) < 0) _exit(code); // nobody is left to tell
   _exit(code);
 }

@@ -22,6 +22,7 @@ bool interrupted(void); // one was noted
 typedef void InterruptEnd(void *context);
 void interrupt_limit(double seconds, InterruptEnd *end, void *context);
 double interrupted_for(void); // seconds, in `end`
-// Ends the program with exit status `code` after a line on standard error, if that does not wait, for `end`: other
-// threads may hold the locks of stdio.
+// Ends the program with exit status `code`, for `end`: other threads may hold the locks of stdio. `line` is printed on
+// standard error, if that does not wait; of several processes (die_tells) one prints its line, and all end. "": the
+// others go on, and nothing is printed.
 _Noreturn void interrupt_leave(int code, const char *line);

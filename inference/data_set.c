@@ -106,6 +106,7 @@ static int find_and_score(SetRun *s) {
                           .settle = task->draw ? settle : NULL,
                           .stopped = interrupted};
   task->begin(s->sink);
+  stop_limit_begin(s->sink->rank);
   if (s->sink->rank == 0) say_orientation(s);
   memory_for("the results of an evaluation", "--limit");
   const bool complete = distribute_batches(comm, s->d, &options, &work, &err);
@@ -180,7 +181,6 @@ int data_set_run(const InferRun *run, const InferTask *task, const JobOptions *w
   agreement_check(job->comm, o, run->config, run->weights, &d);
   job_start(job, wanted);
   s.sink->rank = comm_rank(job->comm);
-  stop_limit_begin(s.sink->rank);
   speed_begin(&s.speed, comm_world(job->comm), task->results);
   maskrcnn *handle;
   Networks *networks = open_networks(&s, &handle);

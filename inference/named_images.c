@@ -7,6 +7,7 @@
 #include "inference/networks.h"
 #include "inference/orientation.h"
 #include "inference/start.h"
+#include "inference/stop_limit.h"
 #include "inference/stream.h"
 
 typedef struct NamedRun {
@@ -124,6 +125,7 @@ int named_images_run(const InferRun *run, const InferTask *task) {
   const int batch = start_batch_of(run->o, named, sources_has_list(r.sources));
   if (!folder_take(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
   task->begin(r.sink);
+  stop_limit_begin(0);
   setvbuf(stdout, NULL, _IOLBF, 0); // flushes every line, also to pipes
   const bool complete = stream(&r, batch);
   const int images = r.sink->done;

@@ -20,5 +20,7 @@ static void leave_silently(void *unused) {
 }
 
 void stop_limit_begin(int rank) {
+  interrupt_ends_waits();
+  interrupt_catch();
   interrupt_limit(rank ? OTHERS_SECONDS : FIRST_SECONDS, rank ? leave_silently : leave, NULL);
 }
