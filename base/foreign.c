@@ -4,17 +4,21 @@
 #include <strings.h>
 #include "base/basics.h"
 
-// Files that begin with fixed bytes.
+// Files with fixed bytes at a place.
 static const struct {
-  const char *start;
+  size_t at;
+  const char *bytes;
   size_t size;
   const char *what;
-} signatures[] = {{"version https://git-lfs", 23, "a Git LFS pointer; run `git lfs pull`"},
-                  {"\x1f\x8b\x08", 3, "a gzip file; unpack it with gunzip"},
-                  {"BZh", 3, "a bzip2 file; unpack it with bunzip2"},
-                  {"\xfd\x37zXZ", 6, "an xz file; unpack it with unxz"},
-                  {"\x28\xb5\x2f\xfd", 4, "a zstd file; unpack it with unzstd"},
-                  {"PK\3\4", 4, "a zip archive; unpack it"}};
+} signatures[] = {{0, "version https://git-lfs", 23, "a Git LFS pointer; run `git lfs pull`"},
+                  {0, "\x1f\x8b\x08", 3, "a gzip file; unpack it with gunzip"},
+                  {0, "BZh", 3, "a bzip2 file; unpack it with bunzip2"},
+                  {0, "\xfd\x37zXZ", 6, "an xz file; unpack it with unxz"},
+                  {0, "\x28\xb5\x2f\xfd", 4, "a zstd file; unpack it with unzstd"},
+                  {0, "PK\3\4", 4, "a zip archive; unpack it"},
+                  {0, "7z\xbc\xaf\x27\x1c", 6, "a 7z archive; unpack it"},
+                  {0, "Rar!\x1a\x07", 6, "a RAR archive; unpack it"},
+                  {257, "ustar", 5, "a tar archive; unpack it"}};
 
 static const char xml[] = "an XML file, perhaps a server's error message; download the file again";
 static const char html[] = "an HTML page; download the file itself";
@@ -48,7 +52,8 @@ static bool is_utf16(const unsigned char *b, size_t size) {
 
 const char *foreign_file(const void *bytes, size_t size) {
   for (int i = 0; i < COUNT(signatures); i++)
-    if (size >= signatures[i].size && !memcmp(bytes, signatures[i].start, signatures[i].size))
+    if (size >= signatures[i].at + signatures[i].size &&
+        !memcmp((const char *)bytes + signatures[i].at, signatures[i].bytes, signatures[i].size))
       return signatures[i].what;
   if (is_utf16(bytes, size)) return utf16;
   return size ? find_markup(bytes, (const char *)bytes + size) : NULL;

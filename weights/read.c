@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/foreign.h"
 #include "base/mapped.h"
+#include "weights/foreign.h"
 #include "weights/formats.h"
 #include "weights/verify.h"
 
@@ -84,7 +84,7 @@ static bool parse(Checkpoint *c, const void *bytes, size_t size, bool values, co
   bool ok = size >= 8 || err_set(err, "%s: not a valid file of weights: it has less than eight bytes", path);
   if (ok) ok = (ckpt_is_torch(c) ? ckpt_parse_torch : ckpt_parse_safetensors)(c, path, err);
   if (ok) ok = sort_by_name(c, path, err) && (!values || verify_tensors(c, path, err));
-  const char *foreign = ok || ckpt_is_torch(c) ? NULL : foreign_file(bytes, size);
+  const char *foreign = ok ? NULL : foreign_weights(bytes, size, ckpt_is_torch(c));
   if (foreign) err_set(err, "%s: not a weights file, but %s", path, foreign);
   if (!ok) ckpt_close(c);
   return ok;

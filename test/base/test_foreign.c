@@ -26,6 +26,8 @@ static const struct {
              "7zXZ\0\0\4"),
      "an xz file; unpack it with unxz"},
     {FILE_OF("\x28\xb5\x2f\xfd\x24"), "a zstd file; unpack it with unzstd"},
+    {FILE_OF("7z\xbc\xaf\x27\x1c\0\4"), "a 7z archive; unpack it"},
+    {FILE_OF("Rar!\x1a\x07\1\0"), "a RAR archive; unpack it"},
     // as `gzip -n` writes it, whose first eight bytes are a possible length of a safetensors header
     {FILE_OF("\x1f\x8b\x08\0\0\0\0\0\2\3\x4b\4\0\x43\xbe\xb7\xe8\1\0\0\0"), "a gzip file; unpack it with gunzip"},
     {FILE_OF("\xff\xfe{\0\"\0i\0m\0a\0g\0e\0s\0\"\0:\0[\0]\0}\0"),
@@ -51,6 +53,9 @@ TEST(foreign_files_are_named) {
     free(exact);
   }
   EXPECT_STR(foreign_file("PK\3\4", 4), "a zip archive; unpack it"); // but PyTorch's are zip archives
+  const char tar[262] = {[257] = 'u', 's', 't', 'a', 'r'};
+  EXPECT_STR(foreign_file(tar, sizeof tar), "a tar archive; unpack it");
+  EXPECT(!foreign_file(tar, sizeof tar - 1));
 }
 
 // What a reader says of a file: for all three readers it is one line that begins with the file's name.
