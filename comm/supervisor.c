@@ -168,6 +168,7 @@ static void kill_all(Supervisor *v) {
 }
 
 static NORETURN void refuse_to_fork(Supervisor *v, int rank, int reason) {
+  v->pid[rank] = 0; // -1 would mean all processes of the user
   kill_all(v);
   for (int r = 0; r < rank; r++) waitpid(v->pid[r], NULL, 0);
   die(EXIT_RUN, "cannot start rank %d: %s; does ulimit -u allow enough processes?", rank, strerror(reason));

@@ -6,7 +6,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/interrupt.h"
@@ -421,6 +423,49 @@ TEST(supervisor_does_not_repeat_a_mistake) {
   const char *said;
   EXPECT_INT(run(&(Job){.ranks = 1, .restarts = 3, .body = make_a_mistake}, &said), EXIT_USAGE);
   EXPECT_STR(said, "");
+}
+
+// ---- forks ----------------------------------------------------------------------------------------------------------
+
+enum { LONELY_USER = 61234 }; // who has no other process
+
+// The second rank cannot be forked. Only the first is ended for that, none of the user's other processes.
+static void fork_too_many(void *context) {
+  int still[2];
+  char byte;
+  CHECK(!pipe(still) && !setgid(LONELY_USER) && !setuid(LONELY_USER));
+  const pid_t bystander = fork();
+  CHECK(bystander >= 0);
+  if (!bystander) {
+    CHECK(read(still[0], &byte, 1) == 1);
+    _exit(7);
+  }
+  CHECK(!setrlimit(RLIMIT_NPROC, &(struct rlimit){3, 3}));
+  const pid_t supervisor = fork();
+  if (supervisor < 0) _exit(77); // as many are allowed, but not here
+  if (!supervisor) run_job(context);
+  int status;
+  CHECK(waitpid(supervisor, &status, 0) == supervisor);
+  const int ended = WEXITSTATUS(status);
+  CHECK(write(still[1], "", 1) == 1 && waitpid(bystander, &status, 0) == bystander);
+  _exit(WIFEXITED(status) && WEXITSTATUS(status) == 7 ? ended : 99);
+}
+
+static void for_ever(const Launch *l, int attempt) {
+  (void)l;
+  (void)attempt;
+  until_killed();
+}
+
+TEST(supervisor_that_cannot_fork_ends_its_ranks_only) {
+  const char *said;
+  if (geteuid()) {
+    test_skip("needs root, to become another user");
+    return;
+  }
+  test_limit(LIMIT);
+  EXPECT_INT(run_in_child(fork_too_many, &(Job){.ranks = 3, .body = for_ever}, &said), EXIT_RUN);
+  EXPECT(one_line_with(said, "cannot start rank 0: ", "; does ulimit -u allow enough processes?"));
 }
 
 // ---- threads --------------------------------------------------------------------------------------------------------
