@@ -6,12 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/die_told.h"
+#include "base/utf8.h"
 
 extern char *__progname; // the C library's record of argv[0]; glibc, musl, the BSDs and macOS all have it
 
 char *text_clean(char *text) {
-  for (char *p = text; *p; p++)
-    if (iscntrl((unsigned char)*p) && *p != '\t') *p = '?';
+  const char *end = text + strlen(text);
+  for (char *p = text; p < end;) {
+    const size_t length = utf8_length(p, end), bytes = length ? length : 1;
+    const bool is_control = bytes == 1 ? iscntrl((unsigned char)*p) && *p != '\t'
+                                       : bytes == 2 && (unsigned char)p[0] == 0xc2 && (unsigned char)p[1] < 0xa0;
+    if (!length || is_control) memset(p, '?', bytes);
+    p += bytes;
+  }
   return text;
 }
 

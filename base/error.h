@@ -23,7 +23,7 @@ typedef struct Err {
 // as it is. err may be NULL.
 bool err_set(Err *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-// Makes every control character but tabs a '?', in place. Returns the text.
+// Makes every control character but tabs, and every byte that is not of UTF-8, a '?', in place. Returns the text.
 char *text_clean(char *text);
 
 enum { EXIT_RUN = 1, EXIT_USAGE = 2 }; // 1: failed while running; 2: unusable arguments or input

@@ -13,6 +13,23 @@ TEST(error_messages_are_one_line) {
   EXPECT_STR(err.msg, "a?b?\t: is ?[2J? é");
 }
 
+// What is not UTF-8, and control characters that are, do not get to a terminal or into a log.
+TEST(error_messages_are_utf8) {
+  static const char *const of[][2] = {
+      {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+      {"a\xff\xfe", "a??"},
+      {"\xc3", "?"},
+      {"\xe2\x82x", "??x"},
+      {"\xc0\x80", "??"},
+      {"\xed\xa0\x80", "???"},
+      {"\xc2\x9b[2J", "??[2J"}};
+  for (int i = 0; i < COUNT(of); i++) {
+    Err err;
+    err_set(&err, "%s", of[i][0]);
+    EXPECT_STR(err.msg, of[i][1]);
+  }
+}
+
 TEST(error_messages_are_cut_not_overrun) {
   Err err;
   enum { LONGER = 2 * sizeof err.msg };
