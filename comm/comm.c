@@ -6,6 +6,8 @@
 #include "comm/links.h"
 #include "comm/rendezvous.h"
 
+enum { MOST_TEXT = 1 << 20 }; // bytes of a text that ranks compare
+
 // Used before the watch exists: whether another process reports a failure of this one.
 typedef struct Unmet {
   Crew *crew;
@@ -84,26 +86,58 @@ void comm_barrier(Comm *c) {
   comm_broadcast_bytes(c, &token, 1);
 }
 
-static void copy_part(CommPart *part, const void *p, size_t bytes) {
-  *part = (CommPart){xmalloc(bytes), bytes};
-  if (bytes) memcpy(part->data, p, bytes);
+void comm_broadcast_text(Comm *c, char *text, size_t room) {
+  if (!c) return;
+  if (!c->rank) memset(text + strlen(text), 0, room - strlen(text)); // nothing else is sent
+  comm_broadcast_bytes(c, text, room);
+  text[room - 1] = '\0';
 }
 
-bool comm_gather(Comm *c, const void *mine, size_t bytes, CommPart *part) {
+static CommPart copy_of(const void *p, size_t bytes) {
+  CommPart part = {xmalloc(bytes + 1), bytes};
+  if (bytes) memcpy(part.data, p, bytes);
+  part.data[bytes] = '\0';
+  return part;
+}
+
+static CommPart receive_part(Comm *c, int from, size_t least, size_t most) {
+  enum { PIECE = 1 << 20 };
+  uint64_t n = 0;
+  CommPart part = {0};
+  size_t room = 0;
+  comm_recv(c, from, &n, sizeof n);
+  if (n < least || n > most)
+    die(EXIT_RUN, "rank %d on %s announced %llu bytes, but %s%zu are possible", from, c->peer[from].host,
+        (unsigned long long)n, least == most ? "only " : "at most ", most);
+  do {
+    const size_t bytes = MIN(n - part.bytes, (size_t)PIECE);
+    array_reserve((void **)&part.data, &room, part.bytes + bytes + 1, 1);
+    comm_recv(c, from, part.data + part.bytes, bytes);
+    part.bytes += bytes;
+  } while (part.bytes < n);
+  part.data[n] = '\0';
+  return part;
+}
+
+static bool gather(Comm *c, const void *mine, size_t bytes, size_t least, size_t most, CommPart *part) {
   if (!c) return false;
-  uint64_t n = bytes;
+  CHECK(bytes >= least && bytes <= most);
+  const uint64_t n = bytes;
   if (c->rank) {
     comm_send(c, 0, &n, sizeof n);
     comm_send(c, 0, mine, bytes);
     return false;
   }
-  copy_part(&part[0], mine, bytes);
-  for (int i = 1; i < c->world; i++) {
-    comm_recv(c, i, &n, sizeof n);
-    part[i] = (CommPart){xmalloc(n), n};
-    comm_recv(c, i, part[i].data, n);
-  }
+  part[0] = copy_of(mine, bytes);
+  for (int i = 1; i < c->world; i++) part[i] = receive_part(c, i, least, most);
   return true;
+}
+
+bool comm_gather(Comm *c, const void *mine, size_t bytes, size_t most, CommPart *part) {
+  return gather(c, mine, bytes, 0, most, part);
+}
+bool comm_gather_equal(Comm *c, const void *mine, size_t bytes, CommPart *part) {
+  return gather(c, mine, bytes, bytes, bytes, part);
 }
 
 // Rank 0: finds the first rank whose text differs from its own, with a message.
@@ -122,10 +156,10 @@ bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err) {
   if (!c) return true;
   CommPart *part = c->rank ? NULL : xcalloc((size_t)c->world, sizeof *part);
   Err verdict = {""};
-  if (comm_gather(c, text, strlen(text) + 1, part)) compare(c, part, same, &verdict);
+  if (comm_gather(c, text, strlen(text), MOST_TEXT, part)) compare(c, part, same, &verdict);
   for (int i = 0; part && i < c->world; i++) free(part[i].data);
   free(part);
-  comm_broadcast_bytes(c, verdict.msg, sizeof verdict.msg);
+  comm_broadcast_text(c, verdict.msg, sizeof verdict.msg);
   if (!*verdict.msg) return true;
   comm_all_know(c);
   return err_set(err, "%s", verdict.msg);

@@ -19,8 +19,8 @@ typedef struct CommOptions {
   double silence_seconds; // seconds without a heartbeat after which a rank is lost
 } CommOptions;
 
-// Meets the other ranks: checks magic, version (of the protocol and of the build), token and world, and that every rank
-// joins exactly once. False with a line that names ranks that are missing, duplicate or different. *out is NULL for
+// Meets the other ranks: checks that they know the run's key, have its build and world, and that every rank joins
+// exactly once. False with a line that names ranks that are missing, duplicate or different. *out is NULL for
 // world 1.
 bool comm_open(Comm **out, const CommOptions *o, Err *err);
 // Disconnects; every rank calls it. NULL is allowed.
@@ -42,14 +42,19 @@ bool comm_agree(Comm *c, const char *text, CommSame *same, Err *err);
 void comm_all_know(Comm *c);
 void comm_barrier(Comm *c);
 void comm_broadcast_bytes(Comm *c, void *p, size_t bytes); // copies p of rank 0 to every rank
+// The same for a text in `room` bytes, which is NUL-terminated on every rank.
+void comm_broadcast_text(Comm *c, char *text, size_t room);
 
 typedef struct CommPart {
   char *data;
   size_t bytes;
 } CommPart;
-// Gathers every rank's bytes on rank 0: part[world], each malloc'ed. On other ranks, and with a single rank, returns
-// false and leaves `part` unchanged.
-bool comm_gather(Comm *c, const void *mine, size_t bytes, CommPart *part);
+// Gathers every rank's bytes on rank 0: part[world], each malloc'ed and followed by a NUL that does not count. On other
+// ranks, and with a single rank, returns false and leaves `part` unchanged. No rank may have more than `most` bytes:
+// rank 0 ends the run with a line about one that says so. Memory is taken as the bytes arrive.
+bool comm_gather(Comm *c, const void *mine, size_t bytes, size_t most, CommPart *part);
+// The same where every rank has as many bytes.
+bool comm_gather_equal(Comm *c, const void *mine, size_t bytes, CommPart *part);
 
 // ---- control: heartbeats, stops, ends ----------------------------------------------------------------------------
 

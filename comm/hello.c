@@ -1,51 +1,43 @@
 #include "comm/hello.h"
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/machine.h"
 
-static unsigned long long namespace_of(const char *path) {
-  struct stat st;
-  return stat(path, &st) == 0 ? (unsigned long long)st.st_ino : 0;
-}
-
-// The id of this boot of the kernel or, on systems without one, of the host.
-static void boot_id(char *text, size_t room) {
-  FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-  if (!f || !fgets(text, (int)room, f)) gethostname(text, room - 1);
-  if (f) fclose(f);
-}
-
 Peer peer_here(void) {
-  Peer p = {.pid = getpid()};
-  char boot[64] = "";
-  boot_id(boot, sizeof boot);
-  uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
-  for (const char *c = boot; *c; c++) hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
-  snprintf(p.namespaces, sizeof p.namespaces, "%016llx-%llx-%llx", (unsigned long long)hash,
-           namespace_of("/proc/self/ns/pid"), namespace_of("/proc/self/ns/net"));
+  Peer p = {0};
   if (gethostname(p.host, sizeof p.host - 1) || !*p.host) snprintf(p.host, sizeof p.host, "unknown host");
   text_clean(p.host);
   return p;
 }
 
-Hello hello_of(const Launch *l, const char *nonce) {
-  Hello h = {.rank = l->rank, .world = l->world, .local_rank = l->local_rank, .peer = peer_here()};
-  snprintf(h.token, sizeof h.token, "%s", l->token);
+Hello hello_of(const Launch *l, HelloFor connection) {
+  Hello h = {.connection = connection, .rank = l->rank, .world = l->world, .local_rank = l->local_rank};
+  h.peer = peer_here();
   snprintf(h.build, sizeof h.build, "%s", build_commit);
-  snprintf(h.nonce, sizeof h.nonce, "%s", nonce);
+  nonce_draw(h.nonce);
   return h;
 }
 
-void hello_send(Wire *w, const Hello *h, HelloFor connection) {
-  char text[512];
-  snprintf(text, sizeof text, "%d\n%d\n%ld\n%s\n%s\n%s\n%s\n%s", h->world, h->local_rank, (long)h->peer.pid,
-           h->peer.host, h->peer.namespaces, h->token, h->build, h->nonce);
-  wire_send(w, FRAME_HELLO, (int)connection, h->rank, text);
+static void fill(Frame *f, int type, int code, int64_t number) {
+  f->type = type;
+  f->code = code;
+  f->number = number;
+  *f->text = '\0';
 }
+
+void hello_frame(const Hello *h, Frame *f) {
+  fill(f, FRAME_HELLO, (int)h->connection, h->rank);
+  snprintf(f->text, OPEN_TEXT + 1, "%s\n%d\n%d\n%s\n%s", h->nonce, h->world, h->local_rank, h->peer.host, h->build);
+}
+
+void challenge_frame(Frame *f) {
+  fill(f, FRAME_CHALLENGE, 0, 0);
+  nonce_draw(f->text);
+}
+
+void frame_send(Wire *w, const Frame *f) { wire_send(w, f->type, f->code, f->number, f->text); }
 
 // Copies the next line of *rest, cleaned, if there is one and it fits.
 static bool line(char **rest, char *out, size_t room) {
@@ -55,39 +47,30 @@ static bool line(char **rest, char *out, size_t room) {
   return true;
 }
 static bool line_int(char **rest, int *out) {
-  char text[16], *end;
-  if (!line(rest, text, sizeof text)) return false;
-  long value = strtol(text, &end, 10);
-  *out = (int)value;
-  return end > text && !*end && value >= 0 && value <= INT_MAX;
+  char text[10];
+  if (!line(rest, text, sizeof text) || !*text || strspn(text, "0123456789") != strlen(text)) return false;
+  *out = atoi(text);
+  return true;
 }
 
 bool hello_parse(Hello *h, const Frame *f) {
-  char text[WIRE_TEXT + 1], *rest = text;
-  int pid;
-  memcpy(text, f->text, sizeof text);
-  if (f->type != FRAME_HELLO || f->number < 0 || f->number > INT_MAX) return false;
+  char text[OPEN_TEXT + 1], *rest = text;
+  *h = (Hello){0};
+  if (f->type != FRAME_HELLO || f->number < 0 || f->number >= MAX_CREW || strlen(f->text) > OPEN_TEXT) return false;
   if (f->code != FOR_CONTROL && f->code != FOR_DATA) return false;
+  memcpy(text, f->text, strlen(f->text) + 1);
   h->connection = (HelloFor)f->code;
   h->rank = (int)f->number;
-  if (!line_int(&rest, &h->world) || !line_int(&rest, &h->local_rank) || !line_int(&rest, &pid)) return false;
-  h->peer.pid = pid;
-  return line(&rest, h->peer.host, sizeof h->peer.host) && line(&rest, h->peer.namespaces, sizeof h->peer.namespaces) &&
-         line(&rest, h->token, sizeof h->token) && line(&rest, h->build, sizeof h->build) &&
-         line(&rest, h->nonce, sizeof h->nonce) && !rest;
+  return line(&rest, h->nonce, sizeof h->nonce) && nonce_is(h->nonce) && line_int(&rest, &h->world) &&
+         line_int(&rest, &h->local_rank) && line(&rest, h->peer.host, sizeof h->peer.host) &&
+         line(&rest, h->build, sizeof h->build) && !rest;
 }
 
-void peer_send(Wire *w, int rank, const Peer *peer) {
-  char text[256];
-  snprintf(text, sizeof text, "%ld\n%s\n%s", (long)peer->pid, peer->host, peer->namespaces);
-  wire_send(w, FRAME_PEER, 0, rank, text);
-}
+void peer_send(Wire *w, int rank, const Peer *peer) { wire_send(w, FRAME_PEER, 0, rank, peer->host); }
 
 bool peer_parse(Peer *peer, const Frame *f) {
-  char text[WIRE_TEXT + 1], *rest = text;
-  int pid;
-  memcpy(text, f->text, sizeof text);
-  if (f->type != FRAME_PEER || !line_int(&rest, &pid)) return false;
-  peer->pid = pid;
-  return line(&rest, peer->host, sizeof peer->host) && line(&rest, peer->namespaces, sizeof peer->namespaces) && !rest;
+  if (f->type != FRAME_PEER || strlen(f->text) >= sizeof peer->host) return false;
+  snprintf(peer->host, sizeof peer->host, "%.*s", (int)sizeof peer->host - 1, f->text);
+  text_clean(peer->host);
+  return true;
 }

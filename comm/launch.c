@@ -102,31 +102,37 @@ static bool who(Launch *l, const Starter *s, Err *err) {
 
 // ---- the job --------------------------------------------------------------------------------------------------------
 
-// The token leaves out torchrun's number of restarts, because each of its agents counts its own.
-static void find_token(Launch *l, int by) {
-  const char *named = variable("MASKRCNN_JOB"), *run = variable("TORCHELASTIC_RUN_ID"), *job = variable("SLURM_JOB_ID"),
-             *step = variable("SLURM_STEP_ID"), *space = variable("PMIX_NAMESPACE"),
-             *jobid = variable("OMPI_MCA_ess_base_jobid");
-  if (named)
-    snprintf(l->token, sizeof l->token, "%s", named);
-  else if (by == TORCHRUN && run)
-    snprintf(l->token, sizeof l->token, "torchrun %s", run);
+// Leaves out torchrun's number of restarts, because each of its agents counts its own.
+static void find_job(Launch *l, int by) {
+  const char *run = variable("TORCHELASTIC_RUN_ID"), *job = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID"),
+             *space = variable("PMIX_NAMESPACE"), *jobid = variable("OMPI_MCA_ess_base_jobid");
+  if (by == TORCHRUN && run)
+    snprintf(l->job, sizeof l->job, "torchrun %s", run);
   else if (by == SLURM && job)
-    snprintf(l->token, sizeof l->token, "slurm %s.%s", job, step ? step : "");
+    snprintf(l->job, sizeof l->job, "slurm %s.%s", job, step ? step : "");
   else if (by == OPEN_MPI && space)
-    snprintf(l->token, sizeof l->token, "mpirun %s", space);
+    snprintf(l->job, sizeof l->job, "mpirun %s", space);
   else if (by == OPEN_MPI && jobid)
-    snprintf(l->token, sizeof l->token, "mpirun %s", jobid);
+    snprintf(l->job, sizeof l->job, "mpirun %s", jobid);
   else if ((by == OPEN_MPI || by == PMI) && l->local_world == l->world)
-    snprintf(l->token, sizeof l->token, "mpirun of process %ld", (long)getppid()); // the parent of all ranks
-  text_clean(l->token);
+    snprintf(l->job, sizeof l->job, "mpirun of process %ld", (long)getppid()); // the parent of all ranks
+  text_clean(l->job);
+}
+
+static void find_key(Launch *l) {
+  const char *named = variable("MASKRCNN_JOB"), *text = named ? named : l->job;
+  Sha256 s;
+  sha256_begin(&s);
+  sha256_add(&s, text, strlen(text));
+  sha256_end(&s, l->key);
+  l->secret = named;
 }
 
 // A port for a job, the same for all its ranks, below the range of ephemeral ports.
 static int port_of_job(const Launch *l) {
-  uint32_t hash = 0x811c9dc5u; // FNV-1a
-  for (const char *p = l->token; *p; p++) hash = (hash ^ (uint8_t)*p) * 0x01000193u;
-  return 20000 + (int)(hash % 10000);
+  uint8_t mac[SHA256_BYTES];
+  hmac_text(l->key, "port", mac);
+  return 20000 + (mac[0] << 16 | mac[1] << 8 | mac[2]) % 10000;
 }
 
 // ---- the rendezvous -------------------------------------------------------------------------------------------------
@@ -163,7 +169,7 @@ static bool master_port(int *port, const Launch *l, int by, Err *err) {
   if (!number(port, "MASTER_PORT", 0, err)) return false;
   if (text)
     *port += taken;
-  else if (*l->token && by != TORCHRUN)
+  else if ((*l->job || l->secret) && by != TORCHRUN)
     *port = port_of_job(l);
   else
     return err_set(err, "MASTER_PORT is not set: set it to a free port of rank 0's host, or give --rendezvous");
@@ -216,7 +222,8 @@ bool launch_from_environment(Launch *l, const char *rendezvous, Err *err) {
     return true;
   }
   l->by = starters[by].by;
-  find_token(l, by);
+  find_job(l, by);
+  find_key(l);
   if (!rendezvous) return find_meeting(l, by, err);
   snprintf(l->meet, sizeof l->meet, "%s", rendezvous);
   return true;

@@ -4,6 +4,7 @@
 #pragma once
 #include <stdbool.h>
 #include "base/error.h"
+#include "base/hmac.h"
 #include "comm/crew.h"
 
 typedef struct Launch {
@@ -11,11 +12,17 @@ typedef struct Launch {
   int local_rank, local_world; // among the ranks on this host
   const char *by;              // "torchrun", "srun", "mpirun" or "--gpus"; NULL: a single rank
   char meet[512];              // "tcp:HOST:PORT" or "file:PATH"
-  char token[128];             // identifies the job: ranks of another job are refused; "": unknown
+  char job[128];               // the launcher's name of the job, which is no secret; "": unknown
+  uint8_t key[SHA256_BYTES];   // ranks prove to each other that they know it: comm/session.h
+  bool secret;                 // others cannot know the key
   int listener;                // rank 0 with a supervisor: a socket that is already listening; otherwise -1
   Crew *crew;                  // shared with the supervisor; NULL: no supervisor
 } Launch;
 
+// The key is 32 random bytes with --gpus, where it never leaves the memory of the processes. Otherwise it is the
+// SHA-256 of $MASKRCNN_JOB or, if that is not set, of `job`, which keeps runs apart, but no stranger out. A rendezvous
+// file adds a secret of its own (comm/meeting_file.h).
+//
 // Reads the environment. `rendezvous` is --rendezvous: "file:PATH", "tcp:HOST:PORT", or NULL: from the launcher's
 // variables. World 1 is the same as no launcher: a single rank. False if variables contradict each other or none says
 // where to meet.

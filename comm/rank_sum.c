@@ -3,9 +3,8 @@
 #include <string.h>
 #include "base/alloc.h"
 
-static int64_t take_number(CommPart *part) {
-  int64_t number;
-  CHECK(part->bytes == sizeof number);
+static uint64_t take_number(CommPart *part) {
+  uint64_t number;
   memcpy(&number, part->data, sizeof number);
   free(part->data);
   return number;
@@ -15,9 +14,10 @@ int64_t rank_sum(Comm *comm, int64_t mine) {
   const int world = comm_world(comm);
   CommPart *part = xcalloc((size_t)world, sizeof *part);
   int64_t sum = mine;
-  if (comm_gather(comm, &mine, sizeof mine, part)) {
-    sum = 0;
-    for (int r = 0; r < world; r++) sum += take_number(&part[r]);
+  if (comm_gather_equal(comm, &mine, sizeof mine, part)) {
+    uint64_t total = 0; // without a sign, which wraps whatever a rank says
+    for (int r = 0; r < world; r++) total += take_number(&part[r]);
+    sum = (int64_t)total;
   }
   comm_broadcast_bytes(comm, &sum, sizeof sum);
   free(part);

@@ -6,23 +6,20 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "comm/pending.h"
 
-enum { MORE_PENDING = 64 };             // connections beyond those of the ranks
-static const double hello_seconds = 10; // seconds that a connection may stay silent
+// Seconds that a second process of a rank waits for the first to be gone.
+static const double twice_seconds = 1;
 // Seconds during which a contradiction between ranks is reported to ranks that still connect.
 static const double end_seconds = 3;
 
-typedef struct Pending { // a connection that has no seat yet
-  Wire wire;
-  double since;
-  bool known; // it has sent `hello`
-  Hello hello;
-} Pending;
-
 typedef struct Seat { // a rank
   bool here;
+  int seating; // how often somebody has taken this seat
   double left; // when the rank disconnected; 0: it did not, or is back
   Hello hello;
+  Address from;
+  uint8_t session[SHA256_BYTES]; // of its control connection
   Wire control, data;
 } Seat;
 
@@ -31,8 +28,7 @@ typedef struct Reception {
   Hello mine;
   const char *where;
   Seat *seat; // [world]; [0] is this process
-  Pending *pending;
-  int num_pending, room;
+  PendingList pending;
   const char *off; // why the run cannot start; NULL: it can
   int told;        // number of ranks that have been told so
   double end_seconds;
@@ -42,12 +38,6 @@ static void leave_seat(Seat *s) {
   wire_close(&s->control);
   wire_close(&s->data);
   s->here = false;
-}
-
-static void refuse(Wire *w, int code, const char *why) {
-  wire_send(w, FRAME_REFUSED, code, 0, why);
-  wire_shut(w);
-  wire_close(w);
 }
 
 // ---- admission --------------------------------------------------------------------------------------------------
@@ -66,103 +56,104 @@ static bool fits(const Reception *r, const Hello *h, Err *err) {
          err_set(err, "rank %d on %s: this run has only %d ranks", h->rank, h->peer.host, mine->world);
 }
 
-static bool same_process(const Peer *a, const Peer *b) {
-  return a->pid == b->pid && !strcmp(a->namespaces, b->namespaces);
+static bool twice(const Seat *s, const Pending *g, Err *err) {
+  char one[300], other[300];
+  address_text(&s->from, one, sizeof one);
+  address_text(&g->from, other, sizeof other);
+  return err_set(err, "two processes both claim to be rank %d: one on %s (%s) and one on %s (%s)", g->hello.rank,
+                 s->hello.peer.host, g->hello.rank ? one : "this process", g->hello.peer.host, other);
 }
 
-static bool twice(const Hello *a, const Hello *b, Err *err) {
-  return err_set(err, "two processes both claim to be rank %d: process %ld on %s and process %ld on %s", a->rank,
-                 (long)a->peer.pid, a->peer.host, (long)b->peer.pid, b->peer.host);
-}
-
-// False if two ranks would use the same GPU.
-static bool local_ranks_differ(const Reception *r, const Hello *h, Err *err) {
+// False if two ranks would use the same GPU: they have the same local rank, name of host and address.
+static bool local_ranks_differ(const Reception *r, const Pending *g, Err *err) {
+  const Hello *h = &g->hello;
   for (int i = 0; i < r->mine.world; i++) {
-    const Hello *other = &r->seat[i].hello;
-    if (i == h->rank || !r->seat[i].here || other->local_rank != h->local_rank) continue;
-    if (strcmp(other->peer.namespaces, h->peer.namespaces) != 0) continue;
+    const Seat *s = &r->seat[i];
+    if (i == h->rank || !s->here || s->hello.local_rank != h->local_rank) continue;
+    const bool same_address = i ? !strcmp(s->from.host, g->from.host) : socket_is_of_this_host(g->wire.fd);
+    if (!same_address || strcmp(s->hello.peer.host, h->peer.host) != 0) continue;
     return err_set(err, "ranks %d and %d on %s both have local rank %d: give each its own LOCAL_RANK", MIN(i, h->rank),
                    MAX(i, h->rank), h->peer.host, h->local_rank);
   }
   return true;
 }
 
-static bool seated_as(const Reception *r, const Hello *h) {
-  const Seat *s = &r->seat[h->rank];
-  return s->here && same_process(&s->hello.peer, &h->peer);
+static void seat_data(Reception *r, Pending *g) {
+  Seat *seat = &r->seat[g->hello.rank];
+  if (!seat->here || seat->seating != g->seating || seat->data.fd >= 0) {
+    wire_close(&g->wire);
+    return;
+  }
+  seat->data = g->wire;
+  g->wire = (Wire){.fd = -1};
+  wire_send(&seat->data, FRAME_SEATED, 0, 0, "");
 }
 
-// Admits a connection that has sent its hello. Takes its wire unless it has to wait: a data connection has to wait for
-// the hello of the control connection. False: the run cannot start.
-static bool admit(Reception *r, Pending *g, Err *err) {
-  char why[512];
+static void seat_control(Reception *r, Pending *g) {
+  Seat *seat = &r->seat[g->hello.rank];
+  leave_seat(seat);
+  *seat = (Seat){.here = true,
+                 .seating = seat->seating + 1,
+                 .hello = g->hello,
+                 .from = g->from,
+                 .control = g->wire,
+                 .data = {.fd = -1}};
+  memcpy(seat->session, g->session, sizeof seat->session);
+  g->wire = (Wire){.fd = -1};
+  wire_send(&seat->control, FRAME_SEATED, 0, 0, "");
+}
+
+// Whether the rank can take its seat. False with *err set: it contradicts what this run is.
+static bool can_sit(Reception *r, const Pending *g, Err *err) {
+  if (!fits(r, &g->hello, err)) return false;
+  Seat *seat = &r->seat[g->hello.rank];
+  if (seat->here && g->hello.rank) wire_receive(&seat->control);
+  if (seat->here && (!g->hello.rank || !seat->control.ended)) return twice(seat, g, err);
+  return local_ranks_differ(r, g, err);
+}
+
+// Whether a proven connection should wait: the rank may be back before its earlier connection is known to have ended.
+static bool waits(Reception *r, const Pending *g) {
   const Hello *h = &g->hello;
-  if (strcmp(h->nonce, r->mine.nonce) != 0) { // the rank read another rendezvous file
-    wire_close(&g->wire);
-    return true;
-  }
-  if (strcmp(h->token, r->mine.token) != 0) {
-    snprintf(why, sizeof why, "rank 0 at %.300s belongs to another job; this rank's job is \"%.100s\"", r->where,
-             h->token);
-    refuse(&g->wire, 0, why);
+  return h->rank > 0 && h->rank < r->mine.world && r->seat[h->rank].here && now_seconds() - g->since < twice_seconds;
+}
+
+// Admits a proven connection. Takes its wire unless it has to wait. False: the run cannot start.
+static bool admit(Reception *r, Pending *g, Err *err) {
+  Err why = {""};
+  if (g->hello.connection == FOR_DATA) {
+    seat_data(r, g);
     return true;
   }
   if (r->off) {
-    r->told += h->connection == FOR_CONTROL;
-    refuse(&g->wire, 1, r->off);
+    r->told++;
+    wire_refuse(&g->wire, 1, r->off);
     return true;
   }
-  if (!fits(r, h, err)) return false;
-  Seat *seat = &r->seat[h->rank];
-  const bool same = seated_as(r, h);
-  if (h->connection == FOR_DATA) {
-    if (!same) return true;
-    wire_close(&seat->data);
-    seat->data = g->wire;
-    g->wire = (Wire){.fd = -1};
+  if (can_sit(r, g, &why)) {
+    seat_control(r, g);
     return true;
   }
-  if (seat->here && h->rank) wire_receive(&seat->control);
-  if (seat->here && !same && (!h->rank || !seat->control.ended)) return twice(&seat->hello, h, err);
-  if (!local_ranks_differ(r, h, err)) return false;
-  leave_seat(seat);
-  *seat = (Seat){.here = true, .hello = *h, .control = g->wire, .data = {.fd = -1}};
-  wire_send(&seat->control, FRAME_SEATED, 0, 0, "");
-  g->wire = (Wire){.fd = -1};
+  if (waits(r, g)) return true;
+  if (r->l->secret) {
+    r->told++;
+    wire_refuse(&g->wire, 1, why.msg);
+    return err_set(err, "%s", why.msg);
+  }
+  pending_warn(&r->pending, CONTRADICTION, g, ": %s", why.msg);
+  wire_refuse(&g->wire, 0, why.msg);
   return true;
 }
 
 // ---- connections without a seat ---------------------------------------------------------------------------------
 
-static void dismiss(Reception *r, int which) {
-  wire_close(&r->pending[which].wire);
-  r->pending[which] = r->pending[--r->num_pending];
-}
-
-static void accept_connections(Reception *r, int listener) {
-  for (int taken = 0; taken < r->room; taken++) {
-    int fd = socket_accept(listener);
-    if (fd < 0) return;
-    if (r->num_pending == r->room) { // drops the oldest connection
-      int oldest = 0;
-      for (int i = 1; i < r->num_pending; i++)
-        if (r->pending[i].since < r->pending[oldest].since) oldest = i;
-      dismiss(r, oldest);
-    }
-    r->pending[r->num_pending++] = (Pending){.wire = wire_open(fd), .since = now_seconds()};
-  }
-}
-
-// Whether a connection may still turn out to be a rank.
-static bool read_hello(Pending *g, Frame *frame) {
-  const bool in_time = now_seconds() - g->since < hello_seconds;
-  wire_receive(&g->wire);
-  if (g->known) return in_time && !g->wire.ended;
-  const WireResult found = wire_next(&g->wire, frame);
-  if (found == WIRE_OTHER_VERSION) wire_send(&g->wire, FRAME_REFUSED, 0, 0, ""); // the header tells it this version
-  if (found == WIRE_NOTHING) return in_time && !g->wire.ended;
-  g->known = found == WIRE_FRAME && hello_parse(&g->hello, frame);
-  return g->known && !g->wire.ended;
+// The key that this connection has to know; NULL: its rank has no seat that it could belong to.
+static const uint8_t *key_for(void *reception, Pending *g) {
+  const Reception *r = reception;
+  if (g->hello.connection == FOR_CONTROL) return r->l->key;
+  if (g->hello.rank >= r->mine.world || !r->seat[g->hello.rank].here || !g->hello.rank) return NULL;
+  g->seating = r->seat[g->hello.rank].seating;
+  return r->seat[g->hello.rank].session;
 }
 
 // Reads from connections without a seat. Closes those that are not ranks of this run.
@@ -170,28 +161,33 @@ static bool read_pending(Reception *r, Err *err) {
   Frame *frame = xmalloc(sizeof *frame);
   bool ok = true;
   // Backwards, because the last one replaces one that is dismissed.
-  for (int i = r->num_pending - 1; ok && i >= 0; i--) {
-    Pending *g = &r->pending[i];
-    const bool stays = read_hello(g, frame);
-    if (stays && g->known) ok = admit(r, g, err);
-    if (!ok) refuse(&g->wire, 1, err->msg);
-    r->told += !ok && g->hello.connection == FOR_CONTROL;
-    if (!stays || g->wire.fd < 0) dismiss(r, i);
+  for (int i = r->pending.n - 1; ok && i >= 0; i--) {
+    Pending *g = &r->pending.one[i];
+    const bool stays = pending_read(&r->pending, i, frame);
+    if (stays && g->stage == PROVEN) ok = admit(r, g, err);
+    if (!stays || g->wire.fd < 0) pending_dismiss(&r->pending, i);
   }
   free(frame);
   return ok;
+}
+
+// Whether a rank's connections are as they should be before the welcome: open, and silent.
+static bool is_well(Seat *s) {
+  wire_receive(&s->control);
+  if (s->data.fd >= 0) wire_receive(&s->data);
+  return !s->control.ended && !s->control.in_bytes && !s->data.ended && !s->data.in_bytes;
 }
 
 // Notices ranks that disconnected, which may join again for a while. False: one is lost.
 static bool look_after_seats(Reception *r, Err *err) {
   for (int i = 1; i < r->mine.world; i++) {
     Seat *s = &r->seat[i];
-    if (s->here) wire_receive(&s->control);
-    if (s->here && s->control.ended) {
+    if (s->here && !is_well(s)) {
       leave_seat(s);
       s->left = now_seconds();
     }
-    if (s->left > 0 && now_seconds() - s->left > MAY_BE_AWAY)
+    // Without a secret, it may have been anybody.
+    if (r->l->secret && s->left > 0 && now_seconds() - s->left > MAY_BE_AWAY)
       return err_set(err, "rank %d on %s joined, but exited before all ranks had joined", i, s->hello.peer.host);
   }
   return true;
@@ -233,7 +229,8 @@ static void flush_seats(Reception *r, double seconds) {
     left = false;
     for (int i = 1; i < r->mine.world; i++) {
       wire_flush(&r->seat[i].control);
-      left |= r->seat[i].control.out_bytes > 0;
+      wire_flush(&r->seat[i].data);
+      left |= r->seat[i].control.out_bytes || r->seat[i].data.out_bytes;
     }
     if (left) poll(NULL, 0, 5);
   }
@@ -258,11 +255,14 @@ static void seat_all(Reception *r, Meeting *m) {
 // Waits for new connections or data, for a while.
 static void wait_for_connections(const Reception *r, int listener) {
   const int world = r->mine.world;
-  struct pollfd *p = xcalloc((size_t)(1 + r->room + world), sizeof *p);
+  struct pollfd *p = xcalloc((size_t)(1 + r->pending.n + 2 * world), sizeof *p);
   int n = 0;
-  p[n++] = (struct pollfd){.fd = listener, .events = POLLIN};
-  for (int i = 0; i < r->num_pending; i++) p[n++] = (struct pollfd){.fd = r->pending[i].wire.fd, .events = POLLIN};
-  for (int i = 1; i < world; i++) p[n++] = (struct pollfd){.fd = r->seat[i].control.fd, .events = POLLIN};
+  p[n++] = (struct pollfd){.fd = r->pending.full ? -1 : listener, .events = POLLIN};
+  for (int i = 0; i < r->pending.n; i++) p[n++] = (struct pollfd){.fd = r->pending.one[i].wire.fd, .events = POLLIN};
+  for (int i = 1; i < world; i++) {
+    p[n++] = (struct pollfd){.fd = r->seat[i].control.fd, .events = POLLIN};
+    p[n++] = (struct pollfd){.fd = r->seat[i].data.fd, .events = POLLIN};
+  }
   poll(p, (nfds_t)n, 200);
   free(p);
 }
@@ -277,7 +277,7 @@ static bool receive_all(Reception *r, int listener, double seconds, bool *others
       return err_set(err, "%s not joined at %s within %g s", who, r->where, seconds);
     }
     wait_for_connections(r, listener);
-    accept_connections(r, listener);
+    pending_accept(&r->pending, listener);
     if (!read_pending(r, err)) {
       r->end_seconds = end_seconds;
       return false;
@@ -293,21 +293,23 @@ static void tell_all(Reception *r, int listener, const char *why) {
   r->off = why;
   for (int i = 1; i < r->mine.world; i++) {
     if (!r->seat[i].here) continue;
-    refuse(&r->seat[i].control, 1, why);
+    wire_refuse(&r->seat[i].control, 1, why);
     r->told++;
   }
   while (!r->l->crew && r->told < r->mine.world - 1 && now_seconds() < deadline) {
     wait_for_connections(r, listener);
-    accept_connections(r, listener);
+    pending_accept(&r->pending, listener);
     read_pending(r, NULL);
   }
 }
 
-bool reception(Meeting *m, const Launch *l, int listener, const char *where, const char *nonce, double seconds,
-               bool *others_say, Err *err) {
-  Reception r = {.l = l, .mine = hello_of(l, nonce), .where = where, .room = 2 * l->world + MORE_PENDING};
+bool reception(Meeting *m, const Launch *l, int listener, const char *where, double seconds, bool *others_say,
+               Err *err) {
+  Reception r = {.l = l, .mine = hello_of(l, FOR_CONTROL), .where = where};
+  r.pending = (PendingList){
+      .key_for = key_for, .context = &r, .advice = l->crew ? "" : "; give all ranks the same MASKRCNN_JOB"};
+  pending_open(&r.pending, 2 * l->world);
   r.seat = xcalloc((size_t)l->world, sizeof *r.seat);
-  r.pending = xcalloc((size_t)r.room, sizeof *r.pending);
   for (int i = 0; i < l->world; i++) r.seat[i] = (Seat){.control = {.fd = -1}, .data = {.fd = -1}};
   r.seat[0].here = true;
   r.seat[0].hello = r.mine;
@@ -316,9 +318,8 @@ bool reception(Meeting *m, const Launch *l, int listener, const char *where, con
     seat_all(&r, m);
   else
     tell_all(&r, listener, err->msg);
-  while (r.num_pending) dismiss(&r, r.num_pending - 1);
+  pending_close(&r.pending);
   for (int i = 1; i < l->world; i++) leave_seat(&r.seat[i]);
   free(r.seat);
-  free(r.pending);
   return ok;
 }

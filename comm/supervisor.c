@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "comm/session.h"
 
 // Seconds to wait for killed ranks, and for ranks asked to end while they start; milliseconds between heartbeats.
 enum { LAST_WAIT = 10, START_SECONDS = 2, BEAT_MS = 500 };
@@ -109,29 +109,24 @@ static void check_alone(void) {
 }
 
 // A socket that listens on the loopback address only, at a port chosen by the system.
-static int listen_here(int ranks, int *port) {
+static int listen_here(int *port) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof at;
   const int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (s < 0 || bind(s, (struct sockaddr *)&at, size) || listen(s, 2 * ranks) ||
+  if (s < 0 || bind(s, (struct sockaddr *)&at, size) || listen(s, SOMAXCONN) ||
       getsockname(s, (struct sockaddr *)&at, &size))
     die(EXIT_RUN, "cannot listen on 127.0.0.1 for the ranks: %s; is the loopback interface (lo) up?", strerror(errno));
   *port = ntohs(at.sin_port);
   return s;
 }
 
-static void draw_token(char *text, size_t room) {
-  unsigned char bytes[16];
-  CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes && room > 2 * sizeof bytes);
-  for (size_t i = 0; i < sizeof bytes; i++) sprintf(text + 2 * i, "%02x", bytes[i]);
-}
-
 static Launch launch_of(const Supervisor *v, int *listener) {
   int port;
   Launch l = {.world = v->asked->ranks, .local_world = v->asked->ranks, .by = "--gpus", .crew = v->crew};
-  *listener = l.listener = listen_here(l.world, &port);
+  *listener = l.listener = listen_here(&port);
   snprintf(l.meet, sizeof l.meet, "tcp:127.0.0.1:%d", port);
-  draw_token(l.token, sizeof l.token);
+  l.secret = true;
+  random_bytes(l.key);
   return l;
 }
 
@@ -148,8 +143,9 @@ static void begin_rank(const Supervisor *v, Launch *l, int rank) {
   interrupt_catch();
   interrupt_also(&crew->stop);
   interrupt_limit(START_SECONDS, leave, NULL);
-  // A single rank has no watch: the kernel asks it to stop when the supervisor ends.
-  if (crew->ranks == 1) prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // When the supervisor ends, the kernel tells its ranks: a single one, which has no watch, is asked to stop, and one
+  // that is stopped goes on, so that its watch can end it.
+  prctl(PR_SET_PDEATHSIG, crew->ranks == 1 ? SIGTERM : SIGCONT);
   if (crew->ranks == 1 && getppid() != crew->supervisor) raise(SIGTERM);
   l->rank = l->local_rank = rank;
   if (rank) {

@@ -1,37 +1,36 @@
 #include "comm/watch.h"
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/interrupt.h"
 #include "comm/watch_end.h"
 
+enum { AT_A_TIME = 64 }; // frames of one rank, before others are heard
 static const double beat_seconds = 0.5, look_seconds = 0.2, grace_seconds = 2;
 
 // ---- others -------------------------------------------------------------------------------------------------------
 
 static bool rank_0_has_company(const Watch *w) {
   for (int i = 1; i < w->world; i++)
-    if (watch_same_namespaces(w, i, 0)) return true;
+    if (watch_same_host(w, i, 0)) return true;
   return false;
 }
 
-// Whether this rank is the lowest in its namespaces, apart from rank 0.
-static bool first_in_namespaces(const Watch *w) {
+// Whether this rank is the lowest on its host, apart from rank 0.
+static bool first_on_host(const Watch *w) {
   for (int i = 1; i < w->rank; i++)
-    if (watch_same_namespaces(w, i, w->rank)) return false;
+    if (watch_same_host(w, i, w->rank)) return false;
   return true;
 }
 
-// Whether this rank is the one to report that rank 0 is lost.
+// Whether this rank is the one to report that rank 0 has vanished.
 static bool speaks_of_rank_0(const Watch *w) {
-  return (watch_same_namespaces(w, 0, w->rank) || !rank_0_has_company(w)) && first_in_namespaces(w);
+  return (watch_same_host(w, 0, w->rank) || !rank_0_has_company(w)) && first_on_host(w);
 }
 
 static const char vanished[] = "it exited without a message; it was probably killed";
@@ -74,47 +73,60 @@ static void on_silent(Watch *w, int rank, double now) {
     say_silent(w, rank, now);
     watch_end_run(w, EXIT_RUN, rank);
   }
-  const bool here = watch_same_namespaces(w, 0, w->rank);
-  // The rank that reports rank 0 as silent also kills it, which ends the connection. Others wait for that; if they
-  // acted first, rank 0 would look killed.
-  const bool others = rank_0_has_company(w) && !speaks_of_rank_0(w);
-  if (!w->l->crew && others && now - w->other[0].heard < w->silence + grace_seconds) return;
   if (!watch_take_end(w)) return;
-  if (w->l->crew || (here ? speaks_of_rank_0(w) : first_in_namespaces(w))) say_silent(w, 0, now);
-  wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, ""); // so that it exits without a message if it resumes
-  if (here) watch_kill_rank(w, 0);
+  if (w->l->crew || first_on_host(w)) say_silent(w, 0, now);
+  wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, w->step, "rank 0 sent no heartbeat"); // if it goes on
   watch_end(w, EXIT_RUN);
 }
 
+static void on_failed(Watch *w, int rank, const Frame *f) {
+  char line[DIE_LINE];
+  if (!watch_take_end(w)) return;
+  watch_with_rank(w, rank, f->number, line, sizeof line, f->text);
+  if (watch_claim(w, f->code)) die_print(text_clean(line)); // which may have cut the text in a character
+  watch_end_run(w, f->code, NOBODY);
+}
+
+// What no rank sends.
+static void on_nonsense(Watch *w, int rank) {
+  if (!watch_take_end(w)) return;
+  if (watch_claim(w, EXIT_RUN))
+    watch_say(w, rank, w->other[rank].step, "it sent a message that is not of this run's protocol");
+  if (w->rank == 0) watch_end_run(w, EXIT_RUN, NOBODY);
+  watch_end(w, EXIT_RUN);
+}
+
+static void on_end(Watch *w, int code) {
+  wire_shut(&w->other[0].wire);
+  if (!watch_take_end(w)) watch_answer(w, TOLD_SILENT, code);
+  watch_end(w, code);
+}
+
 static void on_frame(Watch *w, int rank, Frame *f) {
-  text_clean(f->text);
-  if (f->type == FRAME_BEAT) w->other[rank].step = f->number;
-  if (f->type == FRAME_STOP) w->stop = true;
-  if (f->type == FRAME_BYE) w->other[rank].bye = true;
-  if (f->type == FRAME_FAILED && w->rank == 0) {
-    if (!watch_take_end(w)) return;
-    if (*f->text && watch_claim(w, f->code)) die_print(f->text);
-    watch_end_run(w, f->code, NOBODY);
-  }
-  if (f->type == FRAME_END && w->rank) {
-    wire_shut(&w->other[0].wire);
-    if (f->number > 0 && f->number < w->world && f->number != w->rank) watch_kill_rank(w, (int)f->number);
-    if (!watch_take_end(w)) watch_answer(w, TOLD_SILENT, f->code);
-    watch_end(w, f->code);
+  switch (watch_news(f, w->rank == 0)) {
+  case NEWS_STEP: w->other[rank].step = f->number; break;
+  case NEWS_STOP: w->stop = true; break;
+  case NEWS_FAILED: on_failed(w, rank, f); break;
+  case NEWS_END: on_end(w, f->code); break;
+  case NEWS_BYE: w->other[rank].bye = true; break;
+  case NEWS_NONSENSE: on_nonsense(w, rank); break;
   }
 }
 
 static void hear(Watch *w, int rank, double now, Frame *frame) {
   Other *o = &w->other[rank];
   if (o->wire.fd < 0 || o->lost) return;
-  wire_receive(&o->wire);
-  WireResult found;
-  while ((found = wire_next(&o->wire, frame)) == WIRE_FRAME) {
+  WireResult found = WIRE_FRAME;
+  for (int i = 0; i < AT_A_TIME && found == WIRE_FRAME; i++) {
+    wire_receive(&o->wire);
+    found = wire_next(&o->wire, frame);
+    if (found != WIRE_FRAME) break;
     o->heard = now;
     on_frame(w, rank, frame);
   }
-  if (found == WIRE_STRANGER || found == WIRE_OTHER_VERSION) o->wire.ended = true;
-  o->lost = o->wire.ended;
+  if (found == WIRE_FRAME) return; // there may be more
+  o->lost = o->wire.ended || found != WIRE_NOTHING;
+  if (found != WIRE_NOTHING) on_nonsense(w, rank);
   if (o->lost && !o->bye) on_vanished(w, rank, now);
 }
 
@@ -122,7 +134,7 @@ static void look_for_silence(Watch *w, double now) {
   if (w->closing) return;
   for (int i = 0; i < w->world; i++) {
     const Other *o = &w->other[i];
-    if (o->wire.fd >= 0 && !o->wire.ended && !o->bye && now - o->heard > w->silence) on_silent(w, i, now);
+    if (o->wire.fd >= 0 && (!o->lost || o->bye) && now - o->heard > w->silence) on_silent(w, i, now);
   }
 }
 
@@ -156,7 +168,7 @@ static void report_failure(Watch *w, double now) {
   char line[DIE_LINE];
   watch_with_rank(w, w->rank, w->step, line, sizeof line, w->failure.msg);
   if (!w->l->crew && w->rank) {
-    wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, 0, line);
+    wire_send(&w->other[0].wire, FRAME_FAILED, EXIT_RUN, w->step, w->failure.msg);
     w->failed_since = now + END_SECONDS; // rank 0 prints the line and ends the run
     return;
   }
@@ -197,7 +209,6 @@ static void look_at_crew(Watch *w, double now) {
   const bool parent = supervised(w, now);
   if (crew_code(crew)) {
     if (!watch_take_end(w)) return;
-    if (!parent) watch_end_crew(w, crew_code(crew));
     watch_end(w, crew_code(crew));
   }
   if (parent) return;
@@ -208,8 +219,7 @@ static void look_at_crew(Watch *w, double now) {
   if (crew_claim(crew, EXIT_RUN))
     watch_say(w, w->rank, w->step, "the supervisor, process %ld, %s", (long)crew->supervisor,
               gone ? "exited, so the run ends" : "is stopped, so the run ends");
-  if (!gone) kill(crew->supervisor, SIGKILL); // a stopped supervisor would be left behind
-  watch_end_crew(w, EXIT_RUN);
+  watch_end(w, EXIT_RUN);
 }
 
 // ---- the thread ---------------------------------------------------------------------------------------------------
@@ -302,12 +312,9 @@ Watch *watch_open(const Launch *l, const Peer *peer, Wire *control, double silen
   w->step = -1;
   w->turn = w->parent_heard = now_seconds();
   w->other = xcalloc((size_t)w->world, sizeof *w->other);
-  w->handle = xcalloc((size_t)w->world, sizeof *w->handle);
   for (int i = 0; i < w->world; i++) {
     w->other[i] = (Other){.wire = control[i], .heard = w->turn, .step = -1};
     control[i] = (Wire){.fd = -1};
-    const bool here = i != w->rank && watch_same_namespaces(w, i, w->rank);
-    w->handle[i] = here ? (int)syscall(SYS_pidfd_open, w->peer[i].pid, 0) : -1;
   }
   start_thread(w);
   die_tells(watch_tell_line, w);
@@ -319,15 +326,11 @@ void watch_close(Watch *w) {
   watch_wake(w);
   pthread_join(w->thread, NULL);
   die_tells(NULL, NULL);
-  for (int i = 0; i < w->world; i++) {
-    wire_close(&w->other[i].wire);
-    if (w->handle[i] >= 0) close(w->handle[i]);
-  }
+  for (int i = 0; i < w->world; i++) wire_close(&w->other[i].wire);
   close(w->wake);
   pthread_cond_destroy(&w->changed);
   pthread_mutex_destroy(&w->lock);
   free(w->other);
-  free(w->handle);
   free(w);
 }
 

@@ -7,21 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 
 // ---- the end ------------------------------------------------------------------------------------------------------
 
-bool watch_same_namespaces(const Watch *w, int a, int b) {
-  return !strcmp(w->peer[a].namespaces, w->peer[b].namespaces);
-}
-
-// A pidfd refers to the process even after its PID is reused.
-void watch_kill_rank(const Watch *w, int rank) {
-  if (rank >= 0 && w->handle[rank] >= 0) syscall(SYS_pidfd_send_signal, w->handle[rank], SIGKILL, NULL, 0);
-}
+bool watch_same_host(const Watch *w, int a, int b) { return !strcmp(w->peer[a].host, w->peer[b].host); }
 
 // Flushes stdout, unless a hanging thread holds its lock.
 static void flush_output(void) {
@@ -64,40 +56,18 @@ static bool process_stopped(pid_t pid) {
   return name_end && !strncmp(name_end, ") T", 3);
 }
 
-// Kills stopped ranks on this host, and a stopped supervisor, which would otherwise be left behind.
-static void end_stopped(const Watch *w) {
-  for (int i = 0; i < w->world; i++)
-    if (w->handle[i] >= 0 && process_stopped(w->peer[i].pid)) watch_kill_rank(w, i);
+// A supervisor that is stopped would be left behind: it goes on, and ends, as it does when a rank has failed. It is
+// this process's parent, so the PID is still its own.
+static void continue_supervisor(const Watch *w) {
   if (!w->l->crew) return;
   const pid_t supervisor = w->l->crew->supervisor;
-  if (getppid() == supervisor && process_stopped(supervisor)) kill(supervisor, SIGKILL);
+  if (getppid() == supervisor && process_stopped(supervisor)) kill(supervisor, SIGCONT);
 }
 
 NORETURN void watch_end(Watch *w, int code) {
   save_last(w);
-  end_stopped(w);
+  continue_supervisor(w);
   flush_output();
-  _exit(code);
-}
-
-// Whether a rank of --gpus is alive. Its pidfd shows that it has ended even before it is reaped.
-static bool rank_lives(const Watch *w, int rank) {
-  const pid_t pid = w->l->crew->rank[rank].pid;
-  if (w->handle[rank] >= 0) return poll(&(struct pollfd){.fd = w->handle[rank], .events = POLLIN}, 1, 0) == 0;
-  return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
-}
-
-// No supervisor is left to end stopped ranks: each rank waits for those after it.
-NORETURN void watch_end_crew(Watch *w, int code) {
-  const double deadline = now_seconds() + 5;
-  Crew *crew = w->l->crew;
-  save_last(w);
-  end_stopped(w);
-  flush_output();
-  for (int i = w->rank + 1; i < w->world; i++) {
-    while (rank_lives(w, i) && now_seconds() < deadline) poll(NULL, 0, 20);
-    if (rank_lives(w, i)) kill(crew->rank[i].pid, SIGKILL);
-  }
   _exit(code);
 }
 
@@ -126,7 +96,7 @@ bool watch_claim(const Watch *w, int code) { return !w->l->crew || crew_claim(w-
 static void tell_end(Watch *w, int code, int lost) {
   const double deadline = now_seconds() + 3;
   for (int i = 1; i < w->world; i++) {
-    wire_send(&w->other[i].wire, FRAME_END, code, lost, "");
+    wire_send(&w->other[i].wire, FRAME_END, code, 0, "");
     wire_shut(&w->other[i].wire);
   }
   Frame *frame = xmalloc(sizeof *frame);
@@ -134,9 +104,10 @@ static void tell_end(Watch *w, int code, int lost) {
     left = false;
     for (int i = 1; i < w->world; i++) {
       Wire *wire = &w->other[i].wire;
-      wire_receive(wire);
-      while (wire_next(wire, frame) == WIRE_FRAME) continue;
-      left |= i != lost && !wire->ended;
+      WireResult found;
+      do wire_receive(wire);
+      while ((found = wire_next(wire, frame)) == WIRE_FRAME);
+      left |= i != lost && !wire->ended && found == WIRE_NOTHING;
     }
     if (left) poll(NULL, 0, 5);
   }
@@ -145,7 +116,6 @@ static void tell_end(Watch *w, int code, int lost) {
 
 NORETURN void watch_end_run(Watch *w, int code, int lost) {
   tell_end(w, code, lost);
-  watch_kill_rank(w, lost);
   watch_end(w, code);
 }
 
@@ -161,13 +131,13 @@ NORETURN static void wait_for_exit(void) {
 }
 
 // Without a supervisor: hands the line to the watch, which sends it to rank 0, and waits for the answer.
-static bool tell_watch(Watch *w, int *code, const char *line) {
+static bool tell_watch(Watch *w, int *code, const char *message) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += 5;
   pthread_mutex_lock(&w->lock);
   if (w->told == TOLD_NOT_YET) w->code = *code;
-  snprintf(w->line, sizeof w->line, "%s", line);
+  snprintf(w->line, sizeof w->line, "%s", message);
   w->handed_over = true;
   watch_wake(w);
   while (w->told == TOLD_NOT_YET && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT) continue;
@@ -186,13 +156,12 @@ bool watch_tell_line(void *context, int *code, char *line, size_t room) {
   pthread_mutex_unlock(&w->lock);
   if (others) wait_for_exit();
   limit_end();
-  if (!w->all_know) {
-    char *message = xstrdup(line);
-    watch_with_rank(w, w->rank, w->step, line, room, message);
-    free(message);
-  }
   Crew *crew = w->l->crew;
-  if (!crew) return tell_watch(w, code, line);
+  char *message = xstrdup(line);
+  if (!w->all_know) watch_with_rank(w, w->rank, w->step, line, room, message);
+  const bool silent = !crew && tell_watch(w, code, message);
+  free(message);
+  if (!crew) return silent;
   if (crew_claim(crew, *code)) return false;
   *code = crew_code(crew);
   return true;
@@ -219,7 +188,7 @@ void watch_look_at_dying(Watch *w, double now) {
   }
   if (!w->dying_since) {
     w->dying_since = now;
-    if (!w->all_know) wire_send(&w->other[0].wire, FRAME_FAILED, code, 0, w->line);
+    if (!w->all_know) wire_send(&w->other[0].wire, FRAME_FAILED, code, w->step, w->line);
   }
   const bool late = now - w->dying_since > (w->all_know ? 4 : 2);
   if (late || w->other[0].wire.ended) watch_answer(w, w->all_know ? TOLD_SILENT : TOLD_SPEAK, code);

@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include "comm/hello.h"
 #include "comm/launch.h"
+#include "comm/watch_news.h"
 
-enum { FRAME_BEAT = FRAMES_OF_WATCH, FRAME_STOP, FRAME_FAILED, FRAME_END, FRAME_BYE };
 enum { NOBODY = -1, END_SECONDS = 6 };
 
 // What to do with a line that die() handed over.
@@ -40,10 +40,9 @@ typedef struct Watch {
   bool handed_over; // … and has handed it over
   Told told;
   int code;
-  char line[DIE_LINE];
+  char line[DIE_LINE]; // without the rank
   // Used only by the watch's thread.
   Other *other; // [world]; those without a connection have no socket
-  int *handle;  // [world] pidfds of the ranks in these namespaces, or -1
   double turn, beaten, checked;
   bool stop_told;
   int gone; // a rank that vanished, which another process may report; NOBODY
@@ -58,10 +57,7 @@ typedef struct Watch {
 
 // ---- the end: comm/watch_end.c --------------------------------------------------------------------------------------
 
-// Whether two ranks share a host and its namespaces, so that their processes see each other.
-bool watch_same_namespaces(const Watch *w, int a, int b);
-// Kills a rank in this process's namespaces; does nothing for other ranks.
-void watch_kill_rank(const Watch *w, int rank);
+bool watch_same_host(const Watch *w, int a, int b);
 // Makes this thread the one that ends the process: others that fail wait for it. False: another thread has begun to end
 // it, which watch_look_at_dying handles.
 bool watch_take_end(Watch *w);
@@ -72,11 +68,9 @@ void watch_say(const Watch *w, int rank, long long step, const char *fmt, ...) P
 // Formats "rank 2 on HOST: MESSAGE" or, if step is not -1, "rank 2 on HOST, step 7: MESSAGE".
 void watch_with_rank(const Watch *w, int rank, long long step, char *line, size_t room, const char *message);
 // End this process after calling `last`: watch_end as one of several; watch_end_run as rank 0, which tells all others
-// that the reason was reported, and ends the rank `lost` (NOBODY: none); watch_end_crew if no supervisor is left to end
-// stopped ranks.
+// that the reason was reported, and does not wait for the rank `lost` (NOBODY: none).
 NORETURN void watch_end(Watch *w, int code);
 NORETURN void watch_end_run(Watch *w, int code, int lost);
-NORETURN void watch_end_crew(Watch *w, int code);
 // If a thread of this process is dying, ends the run on rank 0, or tells rank 0. Otherwise does nothing.
 void watch_look_at_dying(Watch *w, double now);
 bool watch_tell_line(void *watch, int *code, char *line, size_t room); // the function for die_tells

@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MAGIC = 0x4e43524d, VERSION = 1 }; // "MRCN"
+enum { MAGIC = 0x4e43524d, VERSION = 2 }; // "MRCN"
 
 // A frame's header as sent. All supported machines are little-endian; others would have another magic number.
 typedef struct Head {
@@ -70,14 +70,50 @@ void wire_flush(Wire *w) {
   w->out_bytes -= sent;
 }
 
+// ---- frames -------------------------------------------------------------------------------------------------------
+
+static size_t most_text(const Wire *w) { return w->sealed ? WIRE_TEXT : OPEN_TEXT; }
+
+static Head head_of(int type, int code, int64_t number, size_t bytes) {
+  return (Head){MAGIC, VERSION, (uint16_t)type, code, (uint32_t)bytes, number};
+}
+
+void frame_head(const Frame *f, uint8_t head[WIRE_HEAD]) {
+  const Head h = head_of(f->type, f->code, f->number, strlen(f->text));
+  memcpy(head, &h, sizeof h);
+}
+
+void wire_seal(Wire *w, const uint8_t session[SHA256_BYTES], bool is_rank_0) {
+  hmac_text(session, "to rank 0", is_rank_0 ? w->receive_key : w->send_key);
+  hmac_text(session, "from rank 0", is_rank_0 ? w->send_key : w->receive_key);
+  w->sealed = true;
+  w->sent = w->received = 0;
+}
+
+// The tag of a frame of `bytes` bytes, header and text, the counter-th that was sent with this key.
+static void tag_of(uint8_t mac[SHA256_BYTES], const uint8_t key[SHA256_BYTES], uint64_t counter, const uint8_t *frame,
+                   size_t bytes) {
+  Hmac h;
+  hmac_begin(&h, key, SHA256_BYTES);
+  hmac_add(&h, &counter, sizeof counter);
+  hmac_add(&h, frame, bytes);
+  hmac_end(&h, mac);
+}
+
 void wire_send(Wire *w, int type, int code, int64_t number, const char *text) {
   if (w->fd < 0 || w->deaf) return;
-  const size_t bytes = text ? MIN(strlen(text), (size_t)WIRE_TEXT) : 0;
-  const Head head = {MAGIC, VERSION, (uint16_t)type, code, (uint32_t)bytes, number};
-  array_reserve((void **)&w->out, &w->out_cap, w->out_bytes + sizeof head + bytes, 1);
-  memcpy(w->out + w->out_bytes, &head, sizeof head);
-  if (bytes) memcpy(w->out + w->out_bytes + sizeof head, text, bytes);
-  w->out_bytes += sizeof head + bytes;
+  const size_t bytes = text ? MIN(strlen(text), most_text(w)) : 0, size = WIRE_HEAD + bytes;
+  const Head head = head_of(type, code, number, bytes);
+  array_reserve((void **)&w->out, &w->out_cap, w->out_bytes + size + WIRE_TAG, 1);
+  uint8_t *frame = w->out + w->out_bytes, mac[SHA256_BYTES];
+  memcpy(frame, &head, sizeof head);
+  if (bytes) memcpy(frame + sizeof head, text, bytes);
+  w->out_bytes += size;
+  if (w->sealed) {
+    tag_of(mac, w->send_key, w->sent++, frame, size);
+    memcpy(frame + size, mac, WIRE_TAG);
+    w->out_bytes += WIRE_TAG;
+  }
   wire_flush(w);
 }
 
@@ -87,10 +123,20 @@ void wire_shut(Wire *w) {
   if (w->fd >= 0) shutdown(w->fd, SHUT_WR);
 }
 
+// Bytes of the frame that has begun to arrive, as far as its header is there; of none that is valid, the header's.
+static size_t arriving(const Wire *w) {
+  Head head;
+  if (w->in_bytes < sizeof head) return sizeof head;
+  memcpy(&head, w->in, sizeof head);
+  if (head.magic != MAGIC || head.version != VERSION || head.bytes > most_text(w)) return sizeof head;
+  return sizeof head + head.bytes + (w->sealed ? WIRE_TAG : 0);
+}
+
+// Takes no byte after the frame: on a data connection they are not the wire's.
 void wire_receive(Wire *w) {
-  array_reserve((void **)&w->in, &w->in_cap, WIRE_HEAD + WIRE_TEXT, 1);
-  while (w->fd >= 0 && !w->ended && w->in_bytes < WIRE_HEAD + WIRE_TEXT) {
-    ssize_t n = recv(w->fd, w->in + w->in_bytes, WIRE_HEAD + WIRE_TEXT - w->in_bytes, 0);
+  for (size_t end; w->fd >= 0 && !w->ended && w->in_bytes < (end = arriving(w));) {
+    array_reserve((void **)&w->in, &w->in_cap, end, 1);
+    ssize_t n = recv(w->fd, w->in + w->in_bytes, end - w->in_bytes, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && passes()) return;
     if (n <= 0)
@@ -101,22 +147,28 @@ void wire_receive(Wire *w) {
 }
 
 WireResult wire_next(Wire *w, Frame *frame) {
-  Head head = {MAGIC, VERSION, 0, 0, 0, 0};
+  Head head = head_of(0, 0, 0, 0);
   if (!w->in_bytes) return WIRE_NOTHING;
   memcpy(&head, w->in, MIN(w->in_bytes, sizeof head));
   if (memcmp(w->in, &(uint32_t){MAGIC}, MIN(w->in_bytes, sizeof head.magic)) != 0) return WIRE_STRANGER;
   if (w->in_bytes < sizeof head) return WIRE_NOTHING;
   if (head.version != VERSION) return WIRE_OTHER_VERSION;
-  if (head.bytes > WIRE_TEXT) return WIRE_STRANGER;
-  const size_t bytes = sizeof head + head.bytes;
-  if (w->in_bytes < bytes) return WIRE_NOTHING;
+  if (head.bytes > most_text(w)) return WIRE_STRANGER;
+  if (w->in_bytes < arriving(w)) return WIRE_NOTHING;
+  const uint8_t *text = w->in + sizeof head;
+  if (w->sealed) {
+    uint8_t mac[SHA256_BYTES];
+    tag_of(mac, w->receive_key, w->received, w->in, sizeof head + head.bytes);
+    if (!secret_equal(mac, text + head.bytes, WIRE_TAG)) return WIRE_STRANGER;
+    w->received++;
+  }
+  if (memchr(text, '\0', head.bytes)) return WIRE_STRANGER;
   frame->type = head.type;
   frame->code = head.code;
   frame->number = head.number;
-  memcpy(frame->text, w->in + sizeof head, head.bytes);
+  memcpy(frame->text, text, head.bytes);
   frame->text[head.bytes] = '\0';
-  memmove(w->in, w->in + bytes, w->in_bytes - bytes);
-  w->in_bytes -= bytes;
+  w->in_bytes = 0;
   return WIRE_FRAME;
 }
 
@@ -244,9 +296,18 @@ int socket_listen(Address *a, bool from_outside, Err *err) {
   return fd;
 }
 
-int socket_accept(int listener) {
-  int fd = accept(listener, NULL, NULL);
-  if (fd >= 0) socket_ready(fd);
+int socket_accept(int listener, Address *from) {
+  struct sockaddr_storage at = {0};
+  socklen_t size = sizeof at;
+  int fd = accept(listener, (struct sockaddr *)&at, &size);
+  if (fd < 0) return -1;
+  socket_ready(fd);
+  *from = (Address){"an unknown address", 0};
+  char port[16] = "";
+  if (!getnameinfo((struct sockaddr *)&at, size, from->host, sizeof from->host, port, sizeof port,
+                   NI_NUMERICHOST | NI_NUMERICSERV))
+    from->port = atoi(port);
+  if (!strncmp(from->host, "::ffff:", 7)) memmove(from->host, from->host + 7, strlen(from->host + 7) + 1); // IPv4
   return fd;
 }
 
@@ -266,6 +327,18 @@ static bool is_itself(int fd) {
   socklen_t size = sizeof here, its_size = sizeof there;
   return !getsockname(fd, (struct sockaddr *)&here, &size) && !getpeername(fd, (struct sockaddr *)&there, &its_size) &&
          size == its_size && !memcmp(&here, &there, size);
+}
+
+bool socket_is_of_this_host(int fd) {
+  struct sockaddr_storage here = {0}, there = {0};
+  socklen_t size = sizeof here, its_size = sizeof there;
+  if (getsockname(fd, (struct sockaddr *)&here, &size) || getpeername(fd, (struct sockaddr *)&there, &its_size))
+    return false;
+  if (here.ss_family != there.ss_family) return false;
+  if (here.ss_family == AF_INET6)
+    return !memcmp(&((struct sockaddr_in6 *)&here)->sin6_addr, &((struct sockaddr_in6 *)&there)->sin6_addr,
+                   sizeof(struct in6_addr));
+  return ((struct sockaddr_in *)&here)->sin_addr.s_addr == ((struct sockaddr_in *)&there)->sin_addr.s_addr;
 }
 
 static int connect_to(const struct addrinfo *to, double deadline, Err *err) {

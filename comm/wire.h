@@ -1,13 +1,15 @@
 // Wire: TCP between ranks. Sockets never block: waiting is done with poll, up to a deadline. Messages are frames of
 // bounded size that begin with a magic number and the protocol's version, so that data from other programs is
-// recognised by its first bytes.
+// recognised by its first bytes. What they mean, and the tags by which they are authenticated: comm/session.h.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/error.h"
+#include "base/hmac.h"
 
-enum { WIRE_TEXT = DIE_LINE - 1, WIRE_HEAD = 24 };
+enum { WIRE_TEXT = DIE_LINE - 1, WIRE_HEAD = 24, WIRE_TAG = 16 };
+enum { OPEN_TEXT = 512 }; // most bytes of text of a frame without a tag, which anybody can send
 
 typedef struct Frame {
   int type;
@@ -23,18 +25,27 @@ typedef struct Wire {
   bool deaf;         // frames are no longer sent: the wire was shut, or is broken
   uint8_t *in, *out; // received but not taken yet; queued but not sent yet
   size_t in_bytes, in_cap, out_bytes, out_cap;
+  bool sealed; // frames have tags
+  uint8_t send_key[SHA256_BYTES], receive_key[SHA256_BYTES];
+  uint64_t sent, received; // sealed frames
 } Wire;
 
+// STRANGER: no frame of this protocol, or not of this session.
 typedef enum WireResult { WIRE_NOTHING, WIRE_FRAME, WIRE_OTHER_VERSION, WIRE_STRANGER } WireResult;
+
+void frame_head(const Frame *f, uint8_t head[WIRE_HEAD]); // the header of a frame, as sent
 
 Wire wire_open(int fd); // takes ownership of the socket
 void wire_close(Wire *w);
 int wire_release(Wire *w); // returns the socket, whose received data must have been taken; frees the rest
-// Queues a frame, whose text is cut to WIRE_TEXT, and sends as much as possible without blocking.
+// Queues a frame, whose text is cut to WIRE_TEXT (OPEN_TEXT if it has no tag), and sends as much as possible without
+// blocking.
 void wire_send(Wire *w, int type, int code, int64_t number, const char *text);
 void wire_flush(Wire *w);
+// From now on, frames have tags made with the keys of this session, in both directions.
+void wire_seal(Wire *w, const uint8_t session[SHA256_BYTES], bool is_rank_0);
 void wire_shut(Wire *w);                     // ends sending; the other end sees `ended`
-void wire_receive(Wire *w);                  // receives available data, at most about a frame
+void wire_receive(Wire *w);                  // receives available data, up to the end of a frame
 WireResult wire_next(Wire *w, Frame *frame); // takes the next frame
 
 // ---- sockets ------------------------------------------------------------------------------------------------------
@@ -52,7 +63,9 @@ void address_text(const Address *a, char *text, size_t room);
 // With `from_outside`, a name of this host that resolves only to the loopback address, as in some /etc/hosts, means all
 // addresses.
 int socket_listen(Address *a, bool from_outside, Err *err);
-int socket_accept(int listener); // -1: no connection is waiting
+// -1: no connection is waiting, or, by errno, none can be accepted. *from: the other end.
+int socket_accept(int listener, Address *from);
+bool socket_is_of_this_host(int fd); // whether both ends have the same address
 // Tries each address of the name once, until `deadline` (as now_seconds). -1 with the last reason.
 int socket_connect(const Address *a, double deadline, Err *err);
 // Sends all bytes; false if the other end is gone.

@@ -1,11 +1,13 @@
 #include "evaluation/distribute.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 
 enum {
   TOGETHER = 8, // batches per rank and exchange if `settle` is NULL
-  MAX_AHEAD = 8
+  MAX_AHEAD = 8,
+  MOST_EXCHANGED = 1 << 30 // bytes of a rank's message
 };
 
 typedef enum ExchangeEnd { EXCHANGE_FULL, EXCHANGE_LAST, EXCHANGE_STOPPED, EXCHANGE_FAILED } ExchangeEnd;
@@ -126,7 +128,8 @@ static bool unpack_batch(DistributeState *v, int rank) {
   ByteReader part;
   if (!byte_reader_take(&v->rest[rank], &b, sizeof b) || !byte_reader_part(&v->rest[rank], &part, b.bytes))
     return false;
-  if (b.used < 0 || (b.used && (!v->work->unpack(v->work->context, &part) || part.left))) return false;
+  if (b.used < 0 || b.used > INT_MAX || (b.used && (!v->work->unpack(v->work->context, &part) || part.left)))
+    return false;
   v->before[rank] = v->images;
   v->images += b.used;
   return true;
@@ -159,7 +162,7 @@ static ExchangeEnd unpack_exchange(DistributeState *v, Err *err) {
 // Gathers and unpacks the results of an exchange.
 static ExchangeEnd end_exchange_on_0(DistributeState *v, Err *err) {
   v->part[0] = (CommPart){v->mine.data, v->mine.bytes};
-  const bool gathered = comm_gather(v->comm, v->mine.data, v->mine.bytes, v->part);
+  const bool gathered = comm_gather(v->comm, v->mine.data, v->mine.bytes, MOST_EXCHANGED, v->part);
   ExchangeEnd end = unpack_exchange(v, err);
   if (end == EXCHANGE_LAST && !v->images) {
     err_set(err, "%s: none of its %d images can be read", v->d->coco.path, v->d->num_images + v->d->bad_images);
@@ -177,9 +180,9 @@ static ExchangeEnd agree_on_end(DistributeState *v, Err *err) {
   if (comm_rank(v->comm) == 0)
     end = end_exchange_on_0(v, err);
   else
-    comm_gather(v->comm, v->mine.data, v->mine.bytes, NULL);
+    comm_gather(v->comm, v->mine.data, v->mine.bytes, MOST_EXCHANGED, NULL);
   comm_broadcast_bytes(v->comm, &end, sizeof end);
-  if (end == EXCHANGE_FAILED) comm_broadcast_bytes(v->comm, err, sizeof *err);
+  if (end == EXCHANGE_FAILED) comm_broadcast_text(v->comm, err->msg, sizeof err->msg);
   if (!v->work->settle) return end;
   comm_broadcast_bytes(v->comm, v->before, (size_t)comm_world(v->comm) * sizeof *v->before);
   const int64_t before = v->before[comm_rank(v->comm)];

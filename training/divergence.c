@@ -28,7 +28,7 @@ void divergence_take(Divergence *d, const Model *m, const Dataset *data, int ima
 void divergence_gather(Divergence *d, Comm *comm) {
   const int world = comm_world(comm);
   CommPart *part = xcalloc((size_t)world, sizeof *part);
-  const bool gathered = comm_gather(comm, d->images, strlen(d->images), part);
+  const bool gathered = comm_gather(comm, d->images, strlen(d->images), sizeof d->images, part);
   for (int i = 1; gathered && i < world; i++) {
     const size_t length = strlen(d->images);
     snprintf(d->images + length, sizeof d->images - length, ", %.*s", (int)part[i].bytes, part[i].data);

@@ -236,7 +236,7 @@ static void gather_bad_images(TrainingRun *r) {
   CommPart *part = xcalloc((size_t)world, sizeof *part);
   char *mine = xmalloc((size_t)n);
   for (int i = 0; i < n; i++) mine[i] = (char)atomic_load(&d->reported[i]);
-  const bool gathered = comm_gather(r->comm, mine, (size_t)n, part);
+  const bool gathered = comm_gather_equal(r->comm, mine, (size_t)n, part);
   for (int k = 0; gathered && k < world; k++) {
     for (int i = 0; i < n; i++)
       if (part[k].data[i]) dataset_tell_bad(d, i, NULL, "another process could not read it");
@@ -299,7 +299,7 @@ static void finish(TrainingRun *r, Outcome outcome) {
 
 // Ends the run if any rank reports trouble, once the pending state is saved.
 static void end_by_trouble(TrainingRun *r) {
-  comm_broadcast_bytes(r->comm, r->files.kept, sizeof r->files.kept);
+  comm_broadcast_text(r->comm, r->files.kept, sizeof r->files.kept);
   if (*r->trouble.msg) die(err_exit(&r->trouble), "%s; %s", r->trouble.msg, r->files.kept);
   comm_barrier(r->comm); // the others end here, together with the rank in trouble
 }

@@ -216,7 +216,7 @@ static void go_on_rolled_back(const Job *job, SessionStart *start, int *rollback
 // Ends without naming a rank: losses are means over ranks, so the cause is not a single rank.
 static NORETURN void end_by_divergence(TrainingRun *r) {
   if (run_leads(r)) job_over(r->job);
-  comm_broadcast_bytes(r->comm, &r->trouble, sizeof r->trouble);
+  comm_broadcast_text(r->comm, r->trouble.msg, sizeof r->trouble.msg);
   comm_all_know(r->comm);
   die(EXIT_RUN, "%s", r->trouble.msg);
 }

@@ -257,7 +257,7 @@ TEST(collective_facts_are_told) {
 // One line, of which this is a part, and no word of the other ranks; all end with that status.
 static void expect_one_line(int world, RankWork *work, int status, const char *part) {
   const char *said;
-  EXPECT_INT(run_ranks(world, work, NULL, &said), status);
+  run_ranks(world, work, NULL, status, &said);
   const char *end = strchr(said, '\n');
   if (!EXPECT(strstr(said, part) && end && end[1] == '\0')) printf("  said: %s\n", said);
 }

@@ -31,7 +31,7 @@ static void gather_repeatedly(Comm *c, void *context) {
   CommPart part[MAX_TEST_RANKS];
   for (int round = 0; round < 5; round++) {
     char *mine = bytes_of(rank, size_of(rank, round));
-    const bool all = comm_gather(c, mine, size_of(rank, round), part);
+    const bool all = comm_gather(c, mine, size_of(rank, round), 24u << 20, part);
     CHECK(all == (rank == 0));
     for (int k = 0; all && k < world; k++) {
       CHECK(part[k].bytes == size_of(k, round));
@@ -99,7 +99,7 @@ TEST(comm_alone_does_nothing) {
   CommPart part;
   char byte = 5;
   EXPECT(comm_open(&c, &(CommOptions){.launch = {.world = 1}}, &err) && !c);
-  EXPECT(comm_alone(c) && comm_rank(c) == 0 && comm_world(c) == 1 && !comm_gather(c, &byte, 1, &part));
+  EXPECT(comm_alone(c) && comm_rank(c) == 0 && comm_world(c) == 1 && !comm_gather(c, &byte, 1, 1, &part));
   EXPECT(comm_agree(c, "a", same_option, &err) && !comm_stop_asked(c));
   comm_broadcast_bytes(c, &byte, 1);
   comm_barrier(c);

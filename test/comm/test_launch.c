@@ -57,7 +57,7 @@ static bool launch(Launch *l, const char *set, const char *rendezvous, Err *err)
   return ok;
 }
 
-// `is`: "BY RANK/WORLD LOCAL/LOCAL_WORLD MEET TOKEN".
+// `is`: "BY RANK/WORLD LOCAL/LOCAL_WORLD MEET JOB", and "!" after it if the key is a secret.
 static void expect_launch(const char *set, const char *rendezvous, const char *is) {
   Launch l;
   Err err = {""};
@@ -66,8 +66,8 @@ static void expect_launch(const char *set, const char *rendezvous, const char *i
     printf("    %s: %s\n", set, err.msg);
     return;
   }
-  snprintf(text, sizeof text, "%s %d/%d %d/%d %s %s", l.by ? l.by : "alone", l.rank, l.world, l.local_rank,
-           l.local_world, l.meet, l.token);
+  snprintf(text, sizeof text, "%s %d/%d %d/%d %s %s%s", l.by ? l.by : "alone", l.rank, l.world, l.local_rank,
+           l.local_world, l.meet, l.job, l.secret ? "!" : "");
   EXPECT_STR(text, is);
   EXPECT(l.listener == -1 && !l.crew);
 }
@@ -96,7 +96,8 @@ TEST(launch_by_torchrun) {
   expect_launch(TORCHRUN "TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RUN_ID=abc", NULL,
                 "torchrun 5/8 1/4 tcp:n1:29501 torchrun abc");
   expect_launch(TORCHRUN "TORCHELASTIC_USE_AGENT_STORE=False", NULL, "torchrun 5/8 1/4 tcp:n1:29500 ");
-  expect_launch(TORCHRUN "MASKRCNN_JOB=mine TORCHELASTIC_RUN_ID=abc", "file:/a/b", "torchrun 5/8 1/4 file:/a/b mine");
+  expect_launch(TORCHRUN "MASKRCNN_JOB=mine TORCHELASTIC_RUN_ID=abc", "file:/a/b",
+                "torchrun 5/8 1/4 file:/a/b torchrun abc!");
   // Inside a step of Slurm it is torchrun that counts.
   expect_launch(TORCHRUN "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_JOB_ID=9", "tcp:[::1]:7",
                 "torchrun 5/8 1/4 tcp:[::1]:7 ");
@@ -106,19 +107,19 @@ TEST(launch_by_torchrun) {
 TEST(launch_by_srun) {
 #define SRUN "SLURM_PROCID=6 SLURM_STEP_NUM_TASKS=7 SLURM_LOCALID=0 SLURM_JOB_ID=12 SLURM_STEP_ID=3 "
   expect_launch(SRUN "SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=6,1 SLURM_STEP_NODELIST=node[01-04,7],x", NULL,
-                "srun 6/7 0/1 tcp:node01:25692 slurm 12.3");
+                "srun 6/7 0/1 tcp:node01:25208 slurm 12.3");
   expect_launch(SRUN "SLURM_STEP_TASKS_PER_NODE=3(x2),1 SLURM_NODEID=1 SLURM_JOB_NODELIST=a,b", NULL,
-                "srun 6/7 0/3 tcp:a:25692 slurm 12.3");
+                "srun 6/7 0/3 tcp:a:25208 slurm 12.3");
   expect_launch(SRUN "SLURM_STEP_NODELIST=r[2-3]n[5,8]x,y MASTER_PORT=99", NULL,
                 "srun 6/7 0/1 tcp:r2n5x:99 slurm 12.3");
   // What scripts for PyTorch export is used where it says where to meet; so are PMI's variables of the same step.
-  expect_launch(SRUN "MASTER_ADDR=h WORLD_SIZE=7 PMI_RANK=6 PMI_SIZE=7", NULL, "srun 6/7 0/1 tcp:h:25692 slurm 12.3");
+  expect_launch(SRUN "MASTER_ADDR=h WORLD_SIZE=7 PMI_RANK=6 PMI_SIZE=7", NULL, "srun 6/7 0/1 tcp:h:25208 slurm 12.3");
 }
 
 TEST(launch_by_mpirun) {
 #define MPIRUN "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=2 "
   expect_launch(MPIRUN "OMPI_COMM_WORLD_LOCAL_SIZE=4 PMIX_NAMESPACE=p@1", NULL,
-                "mpirun 2/4 2/4 tcp:127.0.0.1:26439 mpirun p@1");
+                "mpirun 2/4 2/4 tcp:127.0.0.1:29303 mpirun p@1");
   expect_launch(MPIRUN "OMPI_COMM_WORLD_LOCAL_SIZE=3 OMPI_MCA_ess_base_jobid=5 MASTER_ADDR=h MASTER_PORT=9", NULL,
                 "mpirun 2/4 2/3 tcp:h:9 mpirun 5");
   // Of another implementation, started inside a step of Slurm's that has other ranks.
@@ -127,6 +128,21 @@ TEST(launch_by_mpirun) {
   char is[128], set[] = "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2 MASTER_PORT=9";
   snprintf(is, sizeof is, "mpirun 1/2 1/2 tcp:127.0.0.1:9 mpirun of process %ld", (long)getppid());
   expect_launch(set, NULL, is);
+}
+
+// The key is the SHA-256 of MASKRCNN_JOB, whatever its length, or else of what the launcher calls the job.
+TEST(launch_key_of_a_job) {
+  static const uint8_t of_mine[4] = {0x3f, 0xd3, 0x05, 0x42}, of_slurm[4] = {0x54, 0x58, 0xb8, 0xde};
+  char set[400] = SRUN "MASTER_ADDR=h MASKRCNN_JOB=";
+  Launch l, other;
+  Err err;
+  EXPECT(launch(&l, SRUN "MASTER_ADDR=h", NULL, &err) && !l.secret && !memcmp(l.key, of_slurm, 4));
+  EXPECT(launch(&l, SRUN "MASTER_ADDR=h MASKRCNN_JOB=mine", NULL, &err) && l.secret && !memcmp(l.key, of_mine, 4));
+  EXPECT_STR(l.meet, "tcp:h:26237");
+  memset(set + strlen(set), 'x', 200);
+  EXPECT(launch(&l, set, NULL, &err));
+  strcat(set, "y");
+  EXPECT(launch(&other, set, NULL, &err) && memcmp(l.key, other.key, sizeof l.key));
 }
 
 TEST(launch_refuses_what_cannot_be) {

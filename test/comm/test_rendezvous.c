@@ -4,16 +4,16 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/interrupt.h"
-#include "comm/hello.h"
 #include "comm/meeting_file.h"
 #include "test/harness/child.h"
-#include "test/harness/rank_processes.h"
+#include "test/harness/raw_rank.h"
 #include "test/harness/test.h"
 
 static void nothing(Comm *c, void *context) {
@@ -30,13 +30,6 @@ static void expect_status(const RankProcesses *r, int status) {
 }
 
 static int port_of_ranks(const RankProcesses *r) { return atoi(strrchr(r->options.launch.meet, ':') + 1); }
-
-static Wire connect_raw(const RankProcesses *r) {
-  Err err;
-  int fd = socket_connect(&(Address){"127.0.0.1", port_of_ranks(r)}, now_seconds() + 10, &err);
-  CHECK(fd >= 0);
-  return wire_open(fd);
-}
 
 TEST(rendezvous_names_who_is_missing) {
   RankProcesses r;
@@ -75,7 +68,7 @@ TEST(rendezvous_refuses_runs_that_cannot_be) {
     void (*before)(CommOptions *o);
     const char *says;
   } bad[] = {
-      {last_is_rank_1, ": two processes both claim to be rank 1: process "},
+      {last_is_rank_1, ": two processes both claim to be rank 1: one on "},
       {one_has_another_world, ": rank 2 on "},
       {all_have_one_gpu, " both have local rank 0: give each its own LOCAL_RANK\n"},
   };
@@ -91,7 +84,7 @@ TEST(rendezvous_refuses_runs_that_cannot_be) {
 }
 
 static void rank_1_is_of_another_job(CommOptions *o) {
-  if (o->launch.rank == 1) snprintf(o->launch.token, sizeof o->launch.token, "other");
+  if (o->launch.rank == 1) o->launch.key[0] ^= 1;
 }
 
 TEST(rendezvous_turns_other_jobs_away) {
@@ -100,7 +93,9 @@ TEST(rendezvous_turns_other_jobs_away) {
   r.options.meeting_seconds = 1;
   r.before = rank_1_is_of_another_job;
   processes_fork(&r, -1);
-  expect_said(&r, 2, " belongs to another job; this rank's job is \"other\"\n");
+  expect_said(&r, 3, ", which claims to be rank 1 of 2: it does not prove that it belongs to this job; give all ranks");
+  EXPECT(strstr(r.said, ": refused a connection from 127.0.0.1:") && strstr(r.said, ": rank 1: rank 0 at 127.0.0.1:"));
+  EXPECT(strstr(r.said, " belongs to another job, or does not have the same MASKRCNN_JOB: use another port, or "));
   EXPECT(strstr(r.said, ": rank 1 of 2 has not joined at "));
   expect_status(&r, EXIT_USAGE);
 }
@@ -109,30 +104,27 @@ TEST(rendezvous_refuses_other_builds) {
   RankProcesses r;
   processes_init(&r, 2, nothing, NULL, -1);
   processes_fork(&r, 0);
-  Launch l = r.options.launch;
-  l.rank = 1;
-  Hello hello = hello_of(&l, "");
+  uint8_t session[SHA256_BYTES];
+  Hello hello = raw_hello(&r, 1, FOR_CONTROL);
   snprintf(hello.build, sizeof hello.build, "of last week");
-  Wire w = connect_raw(&r);
-  hello_send(&w, &hello, FOR_CONTROL);
+  Wire w = raw_join(&r, &hello, r.options.launch.key, session);
   expect_said(&r, 1, " runs build of last week, but rank 0 on ");
   expect_status(&r, EXIT_USAGE);
   Frame *frame = xmalloc(sizeof *frame);
-  wire_receive(&w);
-  EXPECT(wire_next(&w, frame) == WIRE_FRAME && frame->type == FRAME_REFUSED && frame->code == 1);
+  EXPECT(raw_await(&w, frame) && frame->type == FRAME_REFUSED && frame->code == 1);
   free(frame);
   wire_close(&w);
 }
 
-// What others than ranks send neither ends the meeting nor holds it up.
+// What others than ranks send neither ends the meeting nor holds it up; of each kind, the first is reported.
 TEST(rendezvous_ignores_strangers) {
   RankProcesses r;
   processes_init(&r, 2, nothing, NULL, -1);
   processes_fork(&r, 0);
   static const char http[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-  static const char half[] = "MRCN\1\0", version[] = "MRCN\7\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-  static const char large[] = "MRCN\1\0\1\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0";
-  static const char empty[] = "MRCN\1\0\1\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0";
+  static const char half[] = "MRCN\2\0", version[] = "MRCN\7\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+  static const char large[] = "MRCN\2\0\1\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0";
+  static const char empty[] = "MRCN\2\0\1\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0";
   const struct {
     const char *text;
     size_t bytes;
@@ -144,16 +136,16 @@ TEST(rendezvous_ignores_strangers) {
               {empty, sizeof empty - 1}};
   Wire w[COUNT(says)];
   for (int i = 0; i < COUNT(says); i++) {
-    w[i] = connect_raw(&r);
+    w[i] = raw_connect(&r);
     EXPECT(socket_send(w[i].fd, says[i].text, says[i].bytes));
   }
   for (int i = 0; i < 200; i++) { // a scan
-    Wire scan = connect_raw(&r);
+    Wire scan = raw_connect(&r);
     wire_close(&scan);
   }
   processes_fork(&r, 1);
-  processes_end(&r);
-  EXPECT_STR(r.said, "");
+  expect_said(&r, 2, ", which is not a rank's\n");
+  EXPECT(strstr(r.said, ": it speaks another version of the protocol; start the same build on all hosts\n"));
   expect_status(&r, 0);
   for (int i = 0; i < COUNT(says); i++) wire_close(&w[i]);
 }
@@ -163,11 +155,10 @@ TEST(rendezvous_takes_a_rank_that_comes_again) {
   RankProcesses r;
   processes_init(&r, 3, nothing, NULL, -1);
   processes_fork(&r, 0);
-  Launch l = r.options.launch;
-  l.rank = l.local_rank = 1;
-  Hello hello = hello_of(&l, "");
-  Wire w = connect_raw(&r);
-  hello_send(&w, &hello, FOR_CONTROL);
+  uint8_t session[SHA256_BYTES];
+  const Hello hello = raw_hello(&r, 1, FOR_CONTROL);
+  Wire w = raw_join(&r, &hello, r.options.launch.key, session);
+  EXPECT_INT(raw_next(&w), FRAME_SEATED);
   wire_close(&w);
   processes_fork(&r, 1);
   processes_fork(&r, 2);
@@ -249,18 +240,18 @@ static void file_ranks(RankProcesses *r, const char *name) {
 }
 static const char *file_of(const RankProcesses *r) { return r->options.launch.meet + strlen("file:"); }
 
-// Nothing, an empty file, one of a rank 0 that is gone, and one of another job stand there.
+// Nothing, an empty file, and one of a rank 0 that is gone stand there.
 TEST(rendezvous_by_file) {
-  for (int there = 0; there < 4; there++) {
+  for (int there = 0; there < 3; there++) {
     RankProcesses r;
     Err err;
     file_ranks(&r, "meeting");
     r.before = there ? catch_and_tell : NULL;
-    MeetingFile stale = meeting_file_here(there == 3 ? "other" : "t", peer_here().namespaces, port_of_ranks(&r));
+    MeetingFile stale = meeting_file_here(port_of_ranks(&r));
     close(r.listener); // so that nobody answers there
     r.listener = -1;
     if (there == 1) fclose(fopen(file_of(&r), "w"));
-    if (there >= 2) EXPECT(meeting_file_write(&stale, file_of(&r), &err));
+    if (there == 2) EXPECT(meeting_file_write(&stale, file_of(&r), &err));
     processes_fork(&r, 1);
     processes_fork(&r, 2);
     if (there) processes_await(&r, 2);
@@ -303,17 +294,67 @@ TEST(rendezvous_by_file_that_cannot_be) {
 // Files of others are hostile until read.
 TEST(rendezvous_file_that_is_none) {
   char *path = xasprintf("%s/none", test_tmp());
-  static const char *const bad[] = {"", "maskrcnn rendezvous 1", "maskrcnn rendezvous 1\nn\nt\np\n",
-                                    "maskrcnn rendezvous 1\nn\nt\np\nno address\n", "\1\2\3\n\n\n\n\n\n"};
+#define SECRET "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n"
+  static const char *const bad[] = {"",
+                                    "maskrcnn rendezvous 2",
+                                    "maskrcnn rendezvous 2\n" SECRET,
+                                    "maskrcnn rendezvous 2\n" SECRET "no address\n",
+                                    "maskrcnn rendezvous 2\n0123\nh:1\n",
+                                    "maskrcnn rendezvous 1\n" SECRET "h:1\n",
+                                    "\1\2\3\n\n\n\n\n\n"};
   for (int i = 0; i < COUNT(bad); i++) {
     MeetingFile m;
     Err err;
     FILE *f = fopen(path, "w");
     fputs(bad[i], f);
     fclose(f);
-    EXPECT(!meeting_file_read(&m, path, &err));
+    CHECK(!chmod(path, 0600));
+    EXPECT(!meeting_file_read(&m, path, &err) && strstr(err.msg, " is not a rendezvous file"));
   }
   free(path);
+}
+
+static void expect_not_read(const char *path, const char *says) {
+  MeetingFile m;
+  Err err = {""};
+  if (!EXPECT(!meeting_file_read(&m, path, &err) && strstr(err.msg, says))) printf("    %s: %s\n", path, err.msg);
+}
+
+// A file that others can read or change holds no secret, and nothing is read through a link or from a pipe.
+TEST(rendezvous_file_is_its_users_alone) {
+  MeetingFile m = meeting_file_here(29500), again;
+  Err err;
+  char *folder = xasprintf("%s/own-folder", test_tmp()), *path = xasprintf("%s/file", folder),
+       *other = xasprintf("%s/other", folder);
+  CHECK(!mkdir(folder, 0700) && meeting_file_write(&m, path, &err));
+  EXPECT(meeting_file_read(&again, path, &err) && !memcmp(m.secret, again.secret, sizeof m.secret));
+  EXPECT_INT(again.addresses, m.addresses);
+  struct stat st;
+  EXPECT(!stat(path, &st) && (st.st_mode & 0777) == 0600);
+  CHECK(!chmod(path, 0640));
+  expect_not_read(path, " is not this user's alone (owner ");
+  CHECK(!chmod(path, 0600) && !link(path, other));
+  expect_not_read(path, ", mode 0600, 2 links), so it is not trusted");
+  CHECK(!unlink(other) && !symlink(path, other));
+  expect_not_read(other, "cannot read ");
+  CHECK(!unlink(other) && !mkfifo(other, 0600));
+  expect_not_read(other, ": it is not a file");
+  EXPECT(!meeting_file_write(&m, other, &err) && strstr(err.msg, "it exists and cannot be read as a file"));
+  if (!geteuid()) {
+    CHECK(!chown(path, 12345, 0));
+    expect_not_read(path, " is not this user's alone (owner 12345, ");
+    CHECK(!chown(path, 0, 0) && !chown(folder, 12345, 0));
+    EXPECT(!meeting_folder_is_safe(path, &err) && strstr(err.msg, "its folder belongs to another user (12345)"));
+    CHECK(!chown(folder, 0, 0));
+  }
+  EXPECT(meeting_folder_is_safe(path, &err) && meeting_folder_is_safe("/tmp/file", &err));
+  CHECK(!chmod(folder, 0777));
+  EXPECT(!meeting_file_write(&m, path, &err) && strstr(err.msg, ": other users may write to its folder: chmod go-w "));
+  CHECK(!chmod(folder, 01777));
+  EXPECT(meeting_file_write(&m, path, &err));
+  free(folder);
+  free(path);
+  free(other);
 }
 
 // ---- two hosts ----------------------------------------------------------------------------------------------------

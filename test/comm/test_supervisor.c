@@ -103,7 +103,7 @@ static void say_who(const Launch *l, int attempt) {
   socklen_t size = sizeof listens;
   if (l->listener >= 0) getsockopt(l->listener, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size);
   const bool own = l->crew->supervisor == getppid() && atomic_load(&l->crew->rank[l->rank].pid) == getpid();
-  const bool meets = !strncmp(l->meet, "tcp:127.0.0.1:", 14) && atoi(l->meet + 14) > 0 && strlen(l->token) == 32;
+  const bool meets = !strncmp(l->meet, "tcp:127.0.0.1:", 14) && atoi(l->meet + 14) > 0 && l->secret;
   const bool right = l->local_rank == l->rank && l->local_world == l->world && !strcmp(l->by, "--gpus");
   fprintf(stderr, "%d of %d, attempt %d, %s %s %s %s\n", l->rank, l->world, attempt, listens ? "listens" : "-",
           own ? "own" : "-", meets ? "meets" : "-", right ? "right" : "-");

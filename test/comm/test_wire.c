@@ -14,6 +14,12 @@ static void pair(Wire w[2]) {
   w[1] = wire_open(ends[1]);
 }
 
+static void seal(Wire w[2]) {
+  static const uint8_t session[SHA256_BYTES] = "any";
+  wire_seal(&w[0], session, true);
+  wire_seal(&w[1], session, false);
+}
+
 // Every frame arrives as it was, however few bytes come at a time.
 TEST(wire_frames_come_in_pieces) {
   Wire w[2], piece[2];
@@ -22,6 +28,8 @@ TEST(wire_frames_come_in_pieces) {
   memset(text, 'x', WIRE_TEXT + 99);
   pair(w);
   pair(piece);
+  wire_seal(&w[0], (uint8_t[SHA256_BYTES]){1}, true);
+  wire_seal(&piece[1], (uint8_t[SHA256_BYTES]){1}, false);
   wire_send(&w[0], 3, -4, 1LL << 40, "one");
   wire_send(&w[0], 5, 0, -1, NULL);
   wire_send(&w[0], 6, 0, 0, text); // cut
@@ -54,11 +62,12 @@ TEST(wire_never_waits) {
   char *text = xcalloc(1, WIRE_TEXT + 1);
   memset(text, 'y', WIRE_TEXT);
   pair(w);
+  seal(w);
   int sent = 0, taken = 0;
   for (; sent < 100 || !w[0].out_bytes; sent++) wire_send(&w[0], 1, sent, 0, text);
   while (taken < sent) {
     wire_receive(&w[1]);
-    while (wire_next(&w[1], f) == WIRE_FRAME) EXPECT_INT(f->code, taken++);
+    if (wire_next(&w[1], f) == WIRE_FRAME) EXPECT_INT(f->code, taken++);
     wire_flush(&w[0]);
   }
   wire_close(&w[1]);
@@ -75,23 +84,102 @@ TEST(wire_takes_any_bytes) {
   int strangers = 0, parts = 0, hellos = 0;
   for (int round = 0; round < 3000; round++) {
     Wire w[2];
-    Hello h;
-    char text[256];
+    Hello h = {.world = 2, .connection = FOR_DATA, .rank = 1, .peer.host = "host", .build = "build"};
     pair(w);
-    snprintf(text, sizeof text, "2\n0\n77\nhost\nplace\ntoken\nbuild\nnonce");
-    if (round % 3 == 0) text[rng_u32(9, (uint64_t)round) % 36] = (char)rng_u32(8, (uint64_t)round);
-    wire_send(&w[0], FRAME_HELLO, FOR_DATA, 1, text);
+    nonce_draw(h.nonce);
+    hello_frame(&h, f);
+    if (round % 3 == 0) f->text[60 + rng_u32(9, (uint64_t)round) % 20] = (char)rng_u32(8, (uint64_t)round);
+    frame_send(&w[0], f);
     wire_receive(&w[1]);
     if (round % 3 == 1) w[1].in[rng_u32(7, (uint64_t)round) % w[1].in_bytes] ^= (uint8_t)(1 << round % 8);
     if (round % 3 == 2) w[1].in_bytes -= rng_u32(6, (uint64_t)round) % w[1].in_bytes;
     const WireResult found = wire_next(&w[1], f);
     strangers += found == WIRE_STRANGER;
     parts += found == WIRE_NOTHING;
-    hellos += found == WIRE_FRAME && hello_parse(&h, f) && strlen(h.token) < sizeof h.token;
+    hellos += found == WIRE_FRAME && hello_parse(&h, f) && strlen(h.build) < sizeof h.build;
     wire_close(&w[0]);
     wire_close(&w[1]);
   }
   EXPECT(strangers > 30 && parts > 30 && hellos > 30);
+  free(f);
+}
+
+// The bytes of a frame that is sent on a wire with this session.
+static size_t frame_on(const uint8_t session[SHA256_BYTES], bool is_rank_0, int before, uint8_t *bytes, size_t room) {
+  Wire w[2];
+  pair(w);
+  wire_seal(&w[0], session, is_rank_0);
+  w[0].sent = (uint64_t)before;
+  wire_send(&w[0], 9, 1, 5, "why");
+  const ssize_t got = recv(w[1].fd, bytes, room, 0);
+  wire_close(&w[0]);
+  wire_close(&w[1]);
+  return (size_t)got;
+}
+
+static WireResult heard(const uint8_t *bytes, size_t n) {
+  static const uint8_t session[SHA256_BYTES] = "this";
+  Wire w[2];
+  Frame *f = xmalloc(sizeof *f);
+  pair(w);
+  wire_seal(&w[1], session, true);
+  EXPECT(socket_send(w[0].fd, bytes, n));
+  wire_receive(&w[1]);
+  const WireResult found = wire_next(&w[1], f);
+  wire_close(&w[0]);
+  wire_close(&w[1]);
+  free(f);
+  return found;
+}
+
+// A frame that was changed, comes again, from the other end or from another session is none.
+TEST(wire_frames_are_of_their_session) {
+  uint8_t bytes[200];
+  size_t n = frame_on((uint8_t[SHA256_BYTES]){"this"}, false, 0, bytes, sizeof bytes);
+  EXPECT_INT(n, WIRE_HEAD + 3 + WIRE_TAG);
+  EXPECT_INT(heard(bytes, n), WIRE_FRAME);
+  for (size_t i = 0; i < n; i++)
+    for (int bit = 0; bit < 8; bit++) {
+      bytes[i] ^= (uint8_t)(1 << bit);
+      EXPECT(heard(bytes, n) != WIRE_FRAME);
+      bytes[i] ^= (uint8_t)(1 << bit);
+    }
+  n = frame_on((uint8_t[SHA256_BYTES]){"this"}, false, 1, bytes, sizeof bytes); // a later or an earlier one
+  EXPECT_INT(heard(bytes, n), WIRE_STRANGER);
+  n = frame_on((uint8_t[SHA256_BYTES]){"this"}, true, 0, bytes, sizeof bytes); // its own
+  EXPECT_INT(heard(bytes, n), WIRE_STRANGER);
+  n = frame_on((uint8_t[SHA256_BYTES]){"that"}, false, 0, bytes, sizeof bytes);
+  EXPECT_INT(heard(bytes, n), WIRE_STRANGER);
+}
+
+// Before the proof, nobody can make the other end take memory, or leave a text without an end.
+TEST(wire_open_frames_are_small) {
+  Wire w[2];
+  Frame *f = xmalloc(sizeof *f);
+  struct {
+    uint32_t magic;
+    uint16_t version, type;
+    int32_t code;
+    uint32_t bytes;
+    int64_t number;
+    char text[OPEN_TEXT + 1];
+  } sent = {0x4e43524d, 2, FRAME_HELLO, 0, 0, 0, {0}};
+  memset(sent.text, 'x', sizeof sent.text);
+  for (uint32_t bytes = OPEN_TEXT - 1; bytes <= OPEN_TEXT + 1; bytes++) {
+    sent.bytes = bytes;
+    for (int zero = 0; zero < 2; zero++) {
+      pair(w);
+      sent.text[7] = zero ? '\0' : 'x';
+      EXPECT(socket_send(w[0].fd, &sent, WIRE_HEAD + bytes));
+      wire_receive(&w[1]);
+      EXPECT(w[1].in_cap <= 2 * (WIRE_HEAD + OPEN_TEXT));
+      const WireResult found = wire_next(&w[1], f);
+      EXPECT_INT(found, zero || bytes > OPEN_TEXT ? WIRE_STRANGER : WIRE_FRAME);
+      if (found == WIRE_FRAME) EXPECT_INT(strlen(f->text), bytes);
+      wire_close(&w[0]);
+      wire_close(&w[1]);
+    }
+  }
   free(f);
 }
 

@@ -110,7 +110,7 @@ static bool everywhere(Comm *c, const void *p, size_t bytes) {
   enum { MOST = 8 };
   CommPart part[MOST] = {{0}};
   bool same = true;
-  if (comm_gather(c, p, bytes, part))
+  if (comm_gather_equal(c, p, bytes, part))
     for (int i = 0; i < comm_world(c); i++) {
       same &= part[i].bytes == bytes && !memcmp(part[i].data, p, bytes);
       free(part[i].data);

@@ -10,7 +10,7 @@
 
 typedef int Target(const uint8_t *bytes, size_t size);
 Target corpus_cli, corpus_coco, corpus_idx, corpus_image, corpus_json, corpus_results, corpus_rle, corpus_safetensors,
-    corpus_torch; // test/fuzz/fuzz_X.c
+    corpus_torch, corpus_wire; // test/fuzz/fuzz_X.c
 
 static void feed_folder(const char *folder, Target *target) {
   DIR *dir = opendir(folder);
@@ -42,3 +42,4 @@ TEST(corpus_results) { feed_folder("test/corpus/results", corpus_results); }
 TEST(corpus_rle) { feed_folder("test/corpus/rle", corpus_rle); }
 TEST(corpus_safetensors) { feed_folder("test/corpus/safetensors", corpus_safetensors); }
 TEST(corpus_torch) { feed_folder("test/corpus/torch", corpus_torch); }
+TEST(corpus_wire) { feed_folder("test/corpus/wire", corpus_wire); }

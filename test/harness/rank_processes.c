@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "comm/wire.h"
+#include "comm/session.h"
 #include "test/harness/test.h"
 
 enum { TEST_SECONDS = 60 };
@@ -15,9 +15,10 @@ void processes_init(RankProcesses *r, int world, void (*run)(Comm *c, void *cont
   *r = (RankProcesses){.world = world, .run = run, .context = context};
   r->listener = socket_listen(&a, false, &err);
   CHECK(world <= MAX_TEST_RANKS && r->listener >= 0 && !pipe(r->ready) && !pipe(output));
-  r->options = (CommOptions){.launch = {.world = world, .local_world = world, .by = "a test", .token = "t"},
+  r->options = (CommOptions){.launch = {.world = world, .local_world = world, .by = "a test", .secret = true},
                              .meeting_seconds = TEST_SECONDS,
                              .silence_seconds = silence < 0 ? TEST_SECONDS : silence};
+  random_bytes(r->options.launch.key);
   snprintf(r->options.launch.meet, sizeof r->options.launch.meet, "tcp:127.0.0.1:%d", a.port);
   r->output = output[0];
   r->input = output[1];

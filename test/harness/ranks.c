@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "comm/session.h"
 #include "test/harness/test.h"
 
 // A socket that listens on any port of this host.
@@ -43,13 +44,14 @@ static int status_of(pid_t pid) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int run_ranks(int world, RankWork *work, void *context, const char **said) {
+bool run_ranks(int world, RankWork *work, void *context, int expected, const char **said) {
   enum { MAX_RANKS = 16 };
   static char text[1 << 14];
-  int port, ends[2], worst = 0;
+  int port, ends[2], status[MAX_RANKS], worst = 0;
   pid_t pid[MAX_RANKS];
   CHECK(world <= MAX_RANKS && !pipe(ends));
-  Launch l = {.world = world, .local_world = world, .by = "a test", .listener = listen_here(&port)};
+  Launch l = {.world = world, .local_world = world, .by = "a test", .secret = true, .listener = listen_here(&port)};
+  random_bytes(l.key);
   snprintf(l.meet, sizeof l.meet, "tcp:127.0.0.1:%d", port);
   fflush(NULL); // or a rank's end writes it again
   for (l.rank = 0; l.rank < world; l.rank++) {
@@ -73,16 +75,20 @@ int run_ranks(int world, RankWork *work, void *context, const char **said) {
   text[n] = '\0';
   close(ends[0]);
   for (int r = 0; r < world; r++) {
-    const int status = status_of(pid[r]);
-    worst = MAX(worst, status);
+    status[r] = status_of(pid[r]);
+    worst = MAX(worst, status[r]);
   }
-  if (said) *said = text;
-  return worst;
+  if (!EXPECT_INT(worst, expected)) {
+    for (int r = 0; r < world; r++) printf("    rank %d, process %d: %d\n", r, (int)pid[r], status[r]);
+    printf("    said: %s\n", text);
+  }
+  *said = text;
+  return worst == expected;
 }
 
 void expect_ranks(int world, RankWork *work, void *context) {
   const char *said;
-  EXPECT_INT(run_ranks(world, work, context, &said), 0);
+  run_ranks(world, work, context, 0, &said);
   EXPECT_STR(said, "");
 }
 
@@ -99,5 +105,5 @@ static void answer(Comm *c, void *question) {
 bool true_on_ranks(int world, bool (*run)(Comm *c, void *context), void *context) {
   const char *said;
   if (world == 1) return run(NULL, context);
-  return run_ranks(world, answer, &(Question){run, context}, &said) == 0;
+  return run_ranks(world, answer, &(Question){run, context}, 0, &said);
 }

@@ -6,9 +6,10 @@
 typedef void RankWork(Comm *c, void *context);
 
 // Forks `world` ranks, each of which does the work with one thread; of one, c is NULL. Checks of the harness that fail
-// in a rank are printed by it and end it with 3. Returns the largest exit status, 128 + the signal's number where one
-// ended a rank; `said`, where it is not NULL, is all that the ranks wrote to stderr, valid until the next call.
-int run_ranks(int world, RankWork *work, void *context, const char **said);
+// in a rank are printed by it and end it with 3. Expects that the largest exit status is `expected`, where 128 + its
+// number stands for a signal, and prints each rank's and what they said if it is not. *said: all that the ranks wrote
+// to stderr, valid until the next call.
+bool run_ranks(int world, RankWork *work, void *context, int expected, const char **said);
 // Expects of every rank that it ends with 0 and says nothing.
 void expect_ranks(int world, RankWork *work, void *context);
 
