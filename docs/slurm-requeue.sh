@@ -13,6 +13,8 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.log
 set -eu
+MASKRCNN_JOB=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') # the secret by which ranks know each other
+export MASKRCNN_JOB
 
 # SIGTERM, two minutes before the end, makes all tasks save and exit with status 1. Without a checkpoint, --resume starts
 # from the beginning.

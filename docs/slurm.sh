@@ -10,6 +10,8 @@
 #SBATCH --time=12:00:00
 #SBATCH --output=%x-%j.log
 set -eu
+MASKRCNN_JOB=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n') # the secret by which ranks know each other
+export MASKRCNN_JOB
 
 # Every task sees all GPUs of its node and uses its own: with --gpus-per-task NCCL could not use NVLink.
 # --kill-on-bad-exit: Slurm ends tasks that do not end by themselves after another one has failed.
