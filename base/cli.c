@@ -237,6 +237,12 @@ static bool stood_for_default(const Option *o, const char *value) {
 
 // ---- parsing --------------------------------------------------------------------------------------------------------
 
+static bool is_choice(const Option *o, const char *text) {
+  for (int k = 0; o->choices && o->choices[k]; k++)
+    if (!strcmp(o->choices[k], text)) return true;
+  return false;
+}
+
 // argv[*i] is an option; *i moves on to its value where that is an argument of its own.
 static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   const char *name = argv[*i] + 2;
@@ -248,8 +254,9 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
 
   char accepted[256];
   describe(o, accepted, sizeof accepted);
-  bool number_follows = o->implied && is_number(o->type) && *i + 1 < argc && isdigit((unsigned char)argv[*i + 1][0]);
-  const char *value = equals ? equals + 1 : o->type == OPT_FLAG ? "true" : number_follows ? NULL : o->implied;
+  const bool value_follows =
+      o->implied && next && (is_number(o->type) ? isdigit((unsigned char)*next) : is_choice(o, next));
+  const char *value = equals ? equals + 1 : o->type == OPT_FLAG ? "true" : value_follows ? NULL : o->implied;
   if (!value) {
     if (!next) return err_set(err, "--%s needs a value: %s", option_name(o).text, accepted);
     value = next;

@@ -24,8 +24,8 @@
 
 // X(KIND, …) is a row; the arguments of each type follow. The field is the option's name, an underscore for each dash.
 // VALUE stands for the value in --help. `lowest` to `highest` is accepted, both included, INFINITY for no limit; 0, 0
-// is any number. With `alone` the value is optional: --amp is --amp=bf16; where one is given it needs the '=', or, a
-// number, to be the next argument and begin with a digit. The row ends with its sentence for --help, behind which
+// is any number. With `alone` the value is optional: --amp is --amp=bf16; where one is given it needs the '=', or to be
+// the next argument and a choice, or begin with a digit. The row ends with its sentence for --help, behind which
 // members of Option may be named in their order: X(INT, limit, 0, 1, INT32_MAX, "N", "read N images", .words = all).
 // clang-format off
 #define OPTION_HEADING(AS, title) AS##_HEADING(title) // no option: the title of the group that follows in --help

@@ -36,7 +36,8 @@ static void fit(InferOptions *o, const ModelConfig *config) {
     bool given;
   } of_detectors[] = {{"tile", o->tile},         {"labels", o->labels},         {"crops", o->crops},
                       {"polygons", o->polygons}, {"classes", o->classes},       {"overlays", o->overlays >= 0},
-                      {"max-size", o->max_size}, {"detections", o->detections}, {"score", o->score != 0.05f}};
+                      {"max-size", o->max_size}, {"detections", o->detections}, {"score", o->score != 0.05f},
+                      {"val-json", o->val_json}};
   for (int i = 0; i < COUNT(of_detectors); i++)
     if (of_detectors[i].given)
       die(EXIT_USAGE, "--%s is for detectors, but %s holds a classifier (%s): leave it out", of_detectors[i].name,
@@ -69,7 +70,7 @@ static void open_data(Sink *sink, Dataset *d) {
   const CategoryList known = categories_of_model(run->category, n, o->weights);
   ClassOptions options = {.size = {config->size, config->size},
                           .view = config->view,
-                          .upright = o->exif,
+                          .upright = o->exif == EXIF_YES,
                           .strict = o->strict,
                           .patience = STORAGE_PATIENCE,
                           .limit = o->limit,

@@ -38,7 +38,7 @@ static char *agreement(const InferOptions *o, const ModelConfig *config, const C
   record_str(&j, "amp", amp_names[o->amp]);
   record_bool(&j, "tf32", o->tf32);
   record_str(&j, "conv", o->conv ? o->conv : "auto");
-  record_bool(&j, "exif", o->exif);
+  record_bool(&j, "exif", d->upright);
   record_bool(&j, "eval", o->eval);
   record_int(&j, "overlays", o->overlays);
   record_int(&j, "benchmark", o->benchmark);

@@ -84,7 +84,9 @@ _Noreturn static void give_up(SetRun *s, const Err *err) {
 
 // Images in memory have no files.
 static void say_orientation(const SetRun *s) {
-  char *text = s->d->gray ? NULL : orientation_text(s->run->o, s->run->weights, s->images.turned, s->d->num_images);
+  char *text = s->d->gray
+                   ? NULL
+                   : orientation_text(s->run->o, s->run->weights, s->d->upright, s->images.turned, s->d->num_images);
   if (text) line_print(stderr, "%s: %s", s->run->o->split, text);
   free(text);
 }

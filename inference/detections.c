@@ -8,6 +8,7 @@
 #include "base/run_folder.h"
 #include "data/batches/detection_limit.h"
 #include "data/coco/choice.h"
+#include "data/coco/layout.h"
 #include "data/survey/examination.h"
 #include "data/survey/mask_forms.h"
 #include "engine/categories.h"
@@ -52,12 +53,12 @@ static void fit(InferOptions *o, const ModelConfig *config) {
 // behind.
 static void take_folder(const InferOptions *o) {
   Err err;
-  char *annotations, *images;
-  if (!coco_find_split(o->data, o->split, &annotations, &images, &err)) die(EXIT_USAGE, "%s", err.msg);
-  infer_spare_folder(o, images);
+  CocoLayout layout;
+  if (!coco_layout_find(&layout, o->data, o->split, o->val_json, o->val_images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  for (int i = 0; i < layout.folders; i++) // of several, the data set's own folder may be the results', too
+    if (layout.folders == 1 || strcmp(layout.folder[i], layout.root)) infer_spare_folder(o, layout.folder[i]);
   if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
-  free(annotations);
-  free(images);
+  coco_layout_free(&layout);
 }
 
 // Rank 0 takes the folder for all ranks. Other hosts may have their own, for overlays.
@@ -93,12 +94,16 @@ static void open_data(Sink *sink, Dataset *d) {
   const InferOptions *o = run->o;
   DatasetOptions options = {.resize = resize_of(run->config),
                             .patience = STORAGE_PATIENCE,
-                            .upright = o->exif,
+                            .exif = (ExifChoice)o->exif,
+                            .boxes = (MeasureChoice)o->boxes,
+                            .areas = (MeasureChoice)o->areas,
                             .crowd = (CrowdChoice)o->crowd,
                             .max_canvases = o->canvases,
                             .strict = o->strict,
                             .keep_empty = true,
                             .limit = o->limit,
+                            .json = o->val_json,
+                            .images = o->val_images,
                             .index = o->benchmark ? NULL : o->out};
   if (!o->benchmark) share_folder(run);
   if (!dataset_open(d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);

@@ -108,7 +108,7 @@ static bool stream(NamedRun *r, int batch) {
 }
 
 static void say_orientation(const NamedRun *r) {
-  char *text = orientation_text(r->run->o, r->run->weights, r->turned, r->sink->done);
+  char *text = orientation_text(r->run->o, r->run->weights, r->run->o->exif == EXIF_YES, r->turned, r->sink->done);
   if (text) line_print(stderr, "%s", text);
   free(text);
 }

@@ -19,6 +19,8 @@ InferOptions infer_options(int argc, char **argv) {
       .positional = "IMAGE"};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
+  if (o.val_images && !o.val_json) die(EXIT_USAGE, "--val-images needs --val-json FILE");
+  if (o.val_json && !o.data && !cli.num_args) o.data = o.val_json; // the name of the data
   if (!o.data == !cli.num_args) die(EXIT_USAGE, "give either images or --data DIR");
   if ((o.eval || o.benchmark) && !o.data) die(EXIT_USAGE, "--%s needs --data DIR", o.eval ? "eval" : "benchmark");
   if ((o.profile || o.energy > 0) && !o.benchmark)

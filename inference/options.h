@@ -2,7 +2,7 @@
 #pragma once
 #include "base/cli.h"
 #include "comm/crew.h"
-#include "data/batches/canvas.h"
+#include "data/batches/upright.h"
 #include "data/coco/crowds.h"
 #include "data/coco/results.h"
 #include "data/pictures/labels.h"
@@ -18,6 +18,8 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(STRING, data, NULL, "DIR",                                                                                         \
     "data set to process: COCO format; for classifiers, IDX files or a folder per class", .first = true)               \
   X(STRING, split, "val", "NAME", "split of --data", .first = true)                                                    \
+  X(STRING, val_json, NULL, "FILE", "annotations in COCO format to use instead of a split of --data")                  \
+  X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder")               \
   X(FLOAT, val_fraction, 0, 0, 0.9f, "P",                                                                              \
     "classifiers only: split --data as train --val-fraction P does; val is the part held out")                         \
   X(INT64, split_seed, -1, 0, 9e15, "N", "seed of the --val-fraction split", .usual = "that of the weights' run")      \
@@ -25,8 +27,12 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: treatment of crowd annotations that cover one "          \
     "object each, as with "                                                                                            \
     "train --crowd")                                                                                                   \
-  X(FLAG, exif, false, "rotate images by their EXIF orientation; --exif=false reads them as stored",                   \
-    .usual = "on for named images; for --data as in training")                                                         \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask, which decide between small, "       \
+    "medium and large: as in the annotations, or of the masks")                                                       \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in the annotations, or "         \
+    "around the masks")                                                                                               \
+  X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes", "rotate images by their EXIF orientation",                   \
+    .usual = "yes for named images; for --data as in training")                                                         \
   X(STRING, range, NULL, "LOW,HIGH|type", "16-bit images: values that become black and white; type: "                  \
     "the full range, 0,65535",                                                                                         \
     .usual = "as trained")                                                                                             \

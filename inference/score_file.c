@@ -42,7 +42,7 @@ static void record_settings(Record *head, const InferRun *run) {
     record_str(&settings, "limit", "all");
   record_str(&settings, "amp", amp_names[o->amp]);
   record_str(&settings, "tf32", yes[o->tf32]);
-  record_str(&settings, "exif", yes[o->exif]);
+  record_str(&settings, "exif", exif_choices[o->exif]);
   record_raw(head, "settings", record_end(&settings));
   record_free(&settings);
 }

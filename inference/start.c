@@ -23,7 +23,8 @@ Decoders *start_decoders(const InferOptions *o, SampleRange range, Sources *sour
   // remaining memory.
   static const size_t MOST = (size_t)5 << 29, PART = 8;
   Err err;
-  DecodersOptions options = {.threads = o->threads ? o->threads : parallel_cores(), .upright = o->exif, .range = range};
+  DecodersOptions options = {
+      .threads = o->threads ? o->threads : parallel_cores(), .upright = o->exif == EXIF_YES, .range = range};
   options.ahead = 2 * options.threads + batch;
   options.bytes = MIN(MOST, memory_left("") / PART);
   if (images) options.threads = MIN(options.threads, images);

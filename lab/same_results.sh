@@ -253,7 +253,7 @@ check_cpu() {
   train_both vgg-28 train --data @data/fashion --model vgg-28 --batch 16 --iters 60 --val-limit 200 --seed 3 --out @out \
     --device cpu
   train_both nuclei train --data @data/nuclei --model tiny --size 96 --batch 2 --iters 20 --lr 0.01 --clip-grad 10 \
-    --seed 3 --exif --eval-every -1 --out @out --device cpu
+    --seed 3 --exif yes --eval-every -1 --out @out --device cpu
   train_both r50 train --data @data/coco --limit 8 --model maskrcnn-r50-fpn --size 64 --max-size 96 --batch 1 \
     --iters 4 --lr 0.001 --clip-grad 10 --eval-every -1 --out @out --device cpu
 

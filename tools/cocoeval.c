@@ -18,6 +18,7 @@
 #include "data/coco/categories_match.h"
 #include "data/coco/cocoeval_confusion.h"
 #include "data/coco/confusion.h"
+#include "data/coco/from_masks.h"
 #include "data/coco/precision_recall.h"
 #include "data/survey/examination.h"
 
@@ -72,6 +73,8 @@ static void note_boxless(const Coco *gt) {
   X(STRING, gt, NULL, "FILE", "annotations, in COCO's format")                                                         \
   X(STRING, dt, NULL, "FILE", "detections, in COCO's result format")                                                   \
   X(CHOICE, iou, EVAL_BBOX, iou_types, "what is compared: boxes, masks, or masks and their boundaries")                \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask: as in --gt, or of the masks")       \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in --gt, or around the masks")   \
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object instead of text, with the scores of each category")                      \
@@ -198,6 +201,17 @@ static void note_defects(const CocoevalOptions *o, const Examination *e) {
   if (any && o->defects) line_print(stderr, "note: defects in --gt are listed in %s", o->defects);
 }
 
+static void take_from_masks(const CocoevalOptions *o, Coco *gt) {
+  int of_boxes, compared;
+  if (o->areas == MEASURE_FILE && coco_areas_are_of_boxes(gt, &of_boxes, &compared))
+    fprintf(stderr,
+            "note: the areas in --gt are those of the boxes, not of the masks (%d of %d compared); scores of small, "
+            "medium and large objects depend on them; --areas mask recomputes them\n",
+            of_boxes, compared);
+  if (o->areas == MEASURE_MASK || o->boxes == MEASURE_MASK)
+    coco_take_all_from_masks(gt, o->boxes == MEASURE_MASK, o->areas == MEASURE_MASK);
+}
+
 static void examine(const CocoevalOptions *o, const Coco *gt) {
   Err err;
   Examination e = {.split = "--gt", .scored = true};
@@ -260,6 +274,7 @@ int main(int argc, char **argv) {
   EvalSummary summary;
   if (!coco_load(&gt, o.gt, &err) || !coco_has_categories(&gt, &err) || !coco_results_load(&dt, o.dt, &gt, &err))
     die(EXIT_USAGE, "%s", err.msg);
+  take_from_masks(&o, &gt);
   examine(&o, &gt);
   if (!cocoeval_run_at(&summary, &gt, &dt, (IouType)o.iou, limits, &err)) die(EXIT_USAGE, "%s: %s", o.dt, err.msg);
   print_summary(&o, &gt, &summary);

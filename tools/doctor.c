@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "data/batches/source.h"
+#include "data/batches/upright.h"
 #include "data/survey/checkup.h"
 #include "models/model.h"
 #include "nn/optim.h"
@@ -24,6 +25,10 @@
     "train/ and val/")                                                                                                 \
   X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
   X(STRING, val_split, "val", "NAME", "split to evaluate on")                                                          \
+  X(STRING, train_json, NULL, "FILE", "annotations in COCO format to train on, instead of a split of --data")          \
+  X(STRING, train_images, NULL, "DIR", "folder of the images of --train-json", .usual = "the file's folder")           \
+  X(STRING, val_json, NULL, "FILE", "annotations in COCO format to evaluate on")                                       \
+  X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder")               \
   X(STRING, model, DEFAULT_MODEL, "NAME", "model that sets the default input size")                                    \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "the model's")                     \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
@@ -32,7 +37,12 @@
   X(FLAG, keep_empty, false, "include images without objects, as train --keep-empty does")                             \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
-  X(FLAG, exif, false, "rotate images by their EXIF orientation, as train --exif does")                                \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask, which decide between small, "       \
+    "medium and large: as in the annotations, or of the masks")                                                       \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in the annotations, or "         \
+    "around the masks")                                                                                               \
+  X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes", "rotate images by their EXIF orientation, as train --exif "  \
+    "does")                                                                                                            \
   X(STRING, range, "auto", "LOW,HIGH|auto|type", "16-bit images: values that become black and white, as "              \
     "with train --range")                                                                                              \
   X(FLAG, decode, true, "decode all images and rasterize all masks; --decode=false reads the annotations only")        \
@@ -69,6 +79,9 @@ static DoctorOptions doctor_options(int argc, char **argv) {
       .num_options = COUNT(table),
       .values = &o};
   cli_parse_or_exit(&cli, argc, argv);
+  if (o.train_images && !o.train_json) die(EXIT_USAGE, "--train-images needs --train-json FILE");
+  if (o.val_images && !o.val_json) die(EXIT_USAGE, "--val-images needs --val-json FILE");
+  if (!o.data) o.data = o.train_json;
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
   if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file needs --html FILE");
   SampleRange range;
@@ -265,14 +278,37 @@ static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)
                                    .context = o});
 }
 
+// " --train-json FILE --train-images DIR …", as given. Caller frees.
+static char *options_of_files(const DoctorOptions *o) {
+  const char *const option[][2] = {{"train-json", o->train_json},
+                                   {"train-images", o->train_images},
+                                   {"val-json", o->val_json},
+                                   {"val-images", o->val_images}};
+  char *text = xstrdup("");
+  for (int i = 0; i < COUNT(option); i++) {
+    if (!option[i][1]) continue;
+    char *word = cli_word(option[i][1]), *longer = xasprintf("%s --%s %s", text, option[i][0], word);
+    free(word);
+    free(text);
+    text = longer;
+  }
+  return text;
+}
+
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   const CheckupOptions options = {.data = o->data,
                                   .train_split = o->train_split,
                                   .val_split = o->val_split,
+                                  .train_json = o->train_json,
+                                  .train_images = o->train_images,
+                                  .val_json = o->val_json,
+                                  .val_images = o->val_images,
                                   .size = o->size,
                                   .max_size = o->max_size,
                                   .canvases = o->canvases,
-                                  .exif = o->exif,
+                                  .exif = (ExifChoice)o->exif,
+                                  .boxes = (MeasureChoice)o->boxes,
+                                  .areas = (MeasureChoice)o->areas,
                                   .range = o->range,
                                   .crowd = (CrowdChoice)o->crowd,
                                   .keep_empty = o->keep_empty,
@@ -284,7 +320,10 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   checkup_diagnosis(&f, &c, &options);
   if (c.train.open) {
     char *data = cli_word(o->data);
-    f.command = xasprintf("%s --data %s --model %s %s", command_name("train"), data, o->model, c.advice.flags);
+    char *files = options_of_files(o);
+    f.command = xasprintf("%s%s%s%s --model %s %s", command_name("train"), o->train_json ? "" : " --data ",
+                          o->train_json ? "" : data, files, o->model, c.advice.flags);
+    free(files);
     f.note = xasprintf("the default learning rate for this batch size is %g; --plan prints the memory needed",
                        scaled_rate(0.02, 16, c.advice.batch));
     free(data);

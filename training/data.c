@@ -28,13 +28,15 @@ static void refuse_other(const TrainSpec *o, const Source *own) {
 
 void train_find_data(const TrainSpec *o, const ModelConfig *c) {
   Err err;
+  if (o->train_json) return; // opening it tells
   refuse_other(o, source_of(c));
   if (!source_of(c)->find(o->data, o->train_split, o->val_split, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
 
 static bool evaluates(const TrainSpec *o) { return o->eval_every >= 0 && !o->benchmark && !o->benchmark_loader; }
 static bool asked_to_evaluate(const TrainSpec *o) {
-  return (o->from.eval_every == FROM_GIVEN && o->eval_every > 0) || strcmp(o->val_split, "val") || targets_of(o).n;
+  return o->val_json || (o->from.eval_every == FROM_GIVEN && o->eval_every > 0) || strcmp(o->val_split, "val") ||
+         targets_of(o).n;
 }
 
 static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
@@ -43,13 +45,17 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .sizes = o->shorter_sides,
               .box_extra = c->box_extra,
               .polygons = c->mask_source == MASK_POLYGON,
-              .upright = o->exif,
+              .exif = (ExifChoice)o->exif,
+              .boxes = (MeasureChoice)o->boxes,
+              .areas = (MeasureChoice)o->areas,
               .crowd = (CrowdChoice)o->crowd,
               .max_canvases = o->canvases,
               .strict = o->strict,
               .keep_empty = o->keep_empty,
               .patience = STORAGE_PATIENCE,
               .limit = o->limit,
+              .json = o->train_json,
+              .images = o->train_images,
               .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}, // these write no files
       .view = train_view(o, c),
       .val_fraction = o->val_fraction,
@@ -66,6 +72,8 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   if (!source->open(train, o->data, o->train_split, &options, &err) || !mask_forms_check(&train->coco, &err))
     die(EXIT_USAGE, "%s", err.msg);
   if (!evaluates(o)) return false;
+  options.set.json = o->val_json;
+  options.set.images = o->val_images;
   if (!asked_to_evaluate(o) && !source->has(o->data, o->val_split, &options, &err)) {
     fprintf(stderr, "note: the run will not evaluate: %s\n", err.msg);
     return false;

@@ -8,6 +8,11 @@ void identify_split(Record *j, const Option *row, const void *values, const void
 }
 
 // The sizes from which training draws, separated by spaces.
+void identify_exif(Record *j, const Option *row, const void *values, const void *basis) {
+  (void)basis;
+  record_bool(j, row->key, ((const TrainSpec *)values)->upright);
+}
+
 void identify_sizes(Record *j, const Option *row, const void *values, const void *basis) {
   const Sizes *s = &((const TrainSpec *)values)->shorter_sides;
   char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each

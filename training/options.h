@@ -13,7 +13,7 @@
 #pragma once
 #include "base/cli.h"
 #include "comm/crew.h"
-#include "data/batches/canvas.h"
+#include "data/batches/upright.h"
 #include "data/coco/crowds.h"
 #include "engine/reduction.h"
 #include "models/model.h"
@@ -37,6 +37,14 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .usual = "$MASKRCNN_DATA, then ./coco", .first = true, .local = true)                                              \
   X(STRING, train_split, "train", "NAME", "split to train on")                                                         \
   X(STRING, val_split, "val", "NAME", "split to evaluate on", .first = true)                                           \
+  X(STRING, train_json, NULL, "FILE", "annotations in COCO format to train on, instead of a split of --data",          \
+    .needs = MODEL_DETECTOR, .local = true)                                                                            \
+  X(STRING, train_images, NULL, "DIR", "folder of the images of --train-json", .usual = "the file's folder",           \
+    .needs = MODEL_DETECTOR, .local = true)                                                                            \
+  X(STRING, val_json, NULL, "FILE", "annotations in COCO format to evaluate on", .needs = MODEL_DETECTOR,              \
+    .local = true)                                                                                                     \
+  X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder",               \
+    .needs = MODEL_DETECTOR, .local = true)                                                                            \
   X(FLOAT, val_fraction, 0, 0, 0.9, "P", "fraction of the training set held out for evaluation",                       \
     .needs = MODEL_CLASSIFIER, .key = "val_fraction")                                                                  \
   X(INT64, split_seed, 0, 0, 9e15, "N", "seed that draws the images of --val-fraction", .usual = "--seed",             \
@@ -48,9 +56,16 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "treatment of crowd annotations in categories where many of them cover a single object, as CVAT's brush masks "    \
     "do",                                                                                                              \
     .needs = MODEL_DETECTOR)                                                                                           \
-  X(FLAG, exif, false, "rotate images by their EXIF orientation; leave it off for COCO",                               \
-    .first = true,                                                                                                     \
-    .key = "exif")                                                                                                     \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices,                                                                      \
+    "areas of objects that have a mask, which make them small, medium or large: as in the annotations, or of the "     \
+    "masks",                                                                                                           \
+    .needs = MODEL_DETECTOR)                                                                                           \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices,                                                                      \
+    "boxes of objects that have a mask: as in the annotations, or around the masks",                                   \
+    .needs = MODEL_DETECTOR)                                                                                           \
+  X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes",                                                              \
+    "rotate images by their EXIF orientation; auto: if the annotations are for upright images; classifiers: no",       \
+    .first = true, .key = "exif", .identify = identify_exif)                                                           \
   X(STRING, range, "auto", "LOW,HIGH|auto|type",                                                                       \
     "16-bit images: values that become black and white; auto: measured on the training data; type: the "               \
     "full range, 0,65535",                                                                                             \
@@ -232,14 +247,16 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
 // Made once, in main, and constant after that. All values are resolved, including defaults that depend on model, data
 // or conventions; `from` has their sources.
 typedef struct TrainSpec {
-  OPTION_FIELDS(TRAIN_OPTIONS)
-  ModelConfig config;        // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
-  OptionSource range_from;   // of `range`, if it was not given
-  Sizes shorter_sides;       // from `sizes`; none: one size
-  Phases phase_list;         // from `phases`
-  double rate;               // from `lr`, with all its digits
-  bool made_up;              // --benchmark uses random images
-  BatchList batch_sizes;     // from `batches`
-  int64_t per_epoch;         // steps; 0: the data is not open yet
-  char *command, *own_sizes; // the command line, quoted for a shell; the value of `sizes` if it was not given; owned
-} TrainSpec;
+      OPTION_FIELDS(TRAIN_OPTIONS)
+      ModelConfig config; // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
+      bool upright;       // images are rotated by their EXIF orientation
+      OptionSource range_from; // of `range`, if it was not given
+      Sizes shorter_sides;     // from `sizes`; none: one size
+      Phases phase_list;       // from `phases`
+      double rate;             // from `lr`, with all its digits
+      bool made_up;            // --benchmark uses random images
+      BatchList batch_sizes;   // from `batches`
+      int64_t per_epoch;       // steps; 0: the data is not open yet
+      char *command,
+          *own_sizes; // the command line, quoted for a shell; the value of `sizes` if it was not given; owned
+    } TrainSpec;

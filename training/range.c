@@ -74,6 +74,7 @@ void train_choose_range(TrainSpec *o, const Job *job, Dataset *train, Dataset *v
   o->config.range_high = sample_range_high(c.range);
   train->range = c.range;
   if (val) val->range = c.range;
+  o->upright = train->upright;
   o->range_from = c.from;
   if (c.from == FROM_GIVEN) return;
   sample_range_text(c.range, text);

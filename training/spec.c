@@ -78,6 +78,9 @@ static void check_together(TrainSpec *o) {
   if (o->same_images && !o->benchmark)
     die(EXIT_USAGE, "--same-images needs --benchmark, because it changes the training");
   resolve_benchmark(o);
+  if (o->train_images && !o->train_json) die(EXIT_USAGE, "--train-images needs --train-json FILE");
+  if (o->val_images && !o->val_json) die(EXIT_USAGE, "--val-images needs --val-json FILE");
+  if (!o->data) o->data = o->train_json; // the name of the data
   if (!o->data && !o->made_up) o->data = data_default();
   SampleRange range;
   if (strcmp(o->range, "auto") && !sample_range_parse(&range, o->range, &err))

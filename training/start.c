@@ -53,10 +53,10 @@ static void load(Engine *e, const Checkpoint *c, const char *path, const LoadOpt
 
 static void note_exif(const TrainSpec *o, const Checkpoint *c) {
   bool exif;
-  if (!state_exif(c, &exif) || exif == o->exif) return;
+  if (!state_exif(c, &exif) || exif == o->upright) return;
   line_print(stderr, "note: %s was trained on images %s; this run %s", o->weights,
              exif ? "rotated by their EXIF orientation" : "as stored",
-             exif ? "reads them as stored, without --exif" : "rotates them by their EXIF orientation");
+             exif ? "reads them as stored" : "rotates them by their EXIF orientation");
 }
 
 // Loads initial weights; their outputs are matched to the data's categories.

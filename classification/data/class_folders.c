@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/name_key.h"
 #include "base/utf8.h"
-#include "classification/data/class_name.h"
 
 enum { MOST_DEPTH = 16 };
 
@@ -85,7 +85,7 @@ static bool tell_apart(const ClassFolders *f, const char *dir, Err *err) {
     char *path = xasprintf("%s/%s", dir, f->name[i]);
     struct stat s = {0};
     stat(path, &s);
-    known[i] = (Known){class_name_key(f->name[i]), i, s.st_dev, s.st_ino};
+    known[i] = (Known){name_key(f->name[i], true), i, s.st_dev, s.st_ino};
     free(path);
   }
   qsort(known, (size_t)f->classes, sizeof *known, compare_keys);

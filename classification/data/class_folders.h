@@ -16,7 +16,7 @@ typedef struct ClassFolders {
 
 // Lists the classes and their files: names that end in .jpg, .jpeg or .png in any case, in the class's folder and
 // below. Names that begin with a dot are skipped. False if the folder cannot be read, holds no folder, a folder's name
-// is not UTF-8, or two folders have the same name (class_name_key) or are the same folder.
+// is not UTF-8, or two folders have the same name (name_key) or are the same folder.
 bool class_folders_list(ClassFolders *f, const char *dir, Err *err);
 void class_folders_free(ClassFolders *f);
 // Whether a folder holds another one.

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "classification/data/class_folders.h"
 #include "classification/data/idx.h"
-#include "data/coco/coco.h"
+#include "data/coco/layout.h"
 
 static const char *const of_train[] = {"train", "training", NULL};
 static const char *const of_val[] = {"val", "valid", "validation", "t10k", "test", NULL};

@@ -43,7 +43,7 @@ static bool open_set(Dataset *d, const char *dir, const char *split, const Sourc
                                       .val_fraction = o->val_fraction,
                                       .seed = o->split_seed,
                                       .strict = set->strict,
-                                      .upright = set->upright,
+                                      .upright = set->exif == EXIF_YES,
                                       .patience = set->patience,
                                       .limit = set->limit,
                                       .like = o->train ? &known : NULL},

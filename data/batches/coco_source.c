@@ -1,14 +1,13 @@
 // Detection data sets in COCO's layout (DIR/annotations and folders of images) as a Source.
 #include <stdlib.h>
 #include "data/batches/source.h"
+#include "data/coco/layout.h"
 
 static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
-  char *annotations, *images;
-  (void)o;
-  if (!coco_find_split(dir, split, &annotations, &images, err)) return false;
-  free(annotations);
-  free(images);
-  return true;
+  CocoLayout layout;
+  const bool is = coco_layout_find(&layout, dir, split, o ? o->set.json : NULL, o ? o->set.images : NULL, err);
+  if (is) coco_layout_free(&layout);
+  return is;
 }
 
 static bool find(const char *dir, const char *train_split, const char *val_split, Err *err) {
@@ -19,6 +18,7 @@ static bool find(const char *dir, const char *train_split, const char *val_split
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
   DatasetOptions options = o->set;
   options.train = o->train ? &o->train->coco : NULL;
+  options.upright_otherwise = o->train && o->train->upright;
   if (!dataset_open(d, dir, split, &options, err)) return false;
   const CategoryList known = o->train ? dataset_categories(o->train) : (CategoryList){0};
   const bool ok = o->train ? dataset_take_categories(d, &known, err) : coco_has_categories(&d->coco, err);

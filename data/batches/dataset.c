@@ -3,15 +3,22 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/output.h"
+#include "data/batches/upright.h"
 
 // ---- images and their objects ---------------------------------------------------------------------------------------
 
+static const char *other_path(const Dataset *d, int i) { return d->file ? d->file[d->image[i]] : NULL; }
+
 size_t dataset_path_size(const Dataset *d, int i) {
+  if (other_path(d, i)) return strlen(other_path(d, i)) + 1;
   return strlen(d->folder) + strlen(d->coco.images[d->image[i]].file_name) + sizeof "/";
 }
 
 char *dataset_path_to(const Dataset *d, int i, char *path) {
-  sprintf(path, "%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
+  if (other_path(d, i))
+    strcpy(path, other_path(d, i));
+  else
+    sprintf(path, "%s/%s", d->folder, d->coco.images[d->image[i]].file_name);
   return path;
 }
 
@@ -48,9 +55,10 @@ bool dataset_fits(const Dataset *d, int i, const char *path, int h, int w, int o
   const bool exchanges = orientation >= IMAGE_TURNED, exchanged = exchanges && d->upright;
   const int read_h = exchanged ? w : h, read_w = exchanged ? h : w;
   if (read_h == want->h && read_w == want->w) return true;
-  const char *hint = !exchanges || read_h != want->w || read_w != want->h ? ""
-                     : d->upright ? "; it would match without the rotation by its EXIF orientation: leave out --exif"
-                                  : "; it would match if rotated by its EXIF orientation: use --exif";
+  const char *hint = upright_is_resized(want, read_h, read_w)               ? "; it was resized after annotation"
+                     : !exchanges || read_h != want->w || read_w != want->h ? ""
+                     : d->upright ? "; it would match without the rotation by its EXIF orientation: --exif no"
+                                  : "; it would match if rotated by its EXIF orientation: --exif yes";
   return err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, read_w, read_h, want->w, want->h,
                  d->coco.path, hint);
 }
@@ -140,6 +148,9 @@ void dataset_tell_bad(const Dataset *d, int i, const char *how, const char *reas
 void dataset_close(Dataset *d) {
   for (int i = 0; d->why && i < d->coco.num_images; i++) free(d->why[i]);
   free(d->why);
+  for (int i = 0; d->file && i < d->coco.num_images; i++) free(d->file[i]);
+  free(d->file);
+  free(d->layout);
   bad_images_close(d->bad);
   coco_free(&d->coco);
   notes_free(&d->notes);

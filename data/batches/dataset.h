@@ -8,6 +8,7 @@
 #include "data/batches/object_type.h"
 #include "data/coco/categories_match.h"
 #include "data/coco/crowds.h"
+#include "data/coco/from_masks.h"
 #include "data/images/image.h"
 
 typedef struct Object { // an annotation that can be trained on
@@ -19,10 +20,12 @@ typedef struct Object { // an annotation that can be trained on
 typedef struct Dataset {
   const ObjectType *type; // of its objects
   Coco coco;
-  char *folder;    // of the image files
-  int classes;     // categories, plus the background if there is one
-  Resize resize;   // to the largest of `sizes`
-  Sizes sizes;     // sizes that training draws from
+  char *folder;  // of the image files
+  char *layout;  // where the annotations and images were found: "Roboflow: FILE, images in FOLDER"
+  char **file;   // [coco.num_images] path of an image's file if it is not folder/file_name; NULL: it is, for one or all
+  int classes;   // categories, plus the background if there is one
+  Resize resize; // to the largest of `sizes`
+  Sizes sizes;   // sizes that training draws from
   float box_extra; // as in the options, and below
   bool polygons;
   bool upright;      // apply the EXIF orientation
@@ -58,6 +61,7 @@ typedef struct Dataset {
   int crowds;             // annotations left out because they mark a crowd
   int former_crowds;      // annotations marked as crowds but taken as objects
   int dropped_boxes;      // … because their box has no area inside the image
+  bool box_areas;         // the areas in the file are those of the boxes, and are used
   int unlabelled;         // … because their category is not in the file
   int bad_masks;          // … because their mask cannot be used
 } Dataset;
@@ -66,14 +70,19 @@ typedef struct Dataset {
 enum { MOST_ANNOTATIONS = 10000 };
 enum { STORAGE_PATIENCE = 10 }; // seconds; the default of training runs
 
+// Whether images are rotated by their EXIF orientation: data/batches/upright.h.
+typedef enum ExifChoice { EXIF_AUTO, EXIF_YES, EXIF_NO } ExifChoice;
+
 typedef struct DatasetOptions {
   Resize resize;
-  Sizes sizes;  // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
-                // not depend on what is drawn
-  bool upright; // annotations are for images with the EXIF orientation applied; COCO's are for pixels as stored
-  float box_extra;   // x2 = x + width - box_extra: 1 if corners are pixels
-  bool polygons;     // keep masks as polygons, if they are given as polygons
-  int max_canvases;  // 1 … MAX_CANVASES
+  Sizes sizes; // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
+               // not depend on what is drawn
+  ExifChoice exif;
+  bool upright_otherwise;     // if EXIF_AUTO finds no evidence: as the training set is read
+  MeasureChoice boxes, areas; // of annotations that have a mask
+  float box_extra;            // x2 = x + width - box_extra: 1 if corners are pixels
+  bool polygons;              // keep masks as polygons, if they are given as polygons
+  int max_canvases;           // 1 … MAX_CANVASES
   bool strict;       // a missing file, one of unknown size, or an annotation that has to be left out is an error;
                      // otherwise only if most files are missing
   CrowdChoice crowd; // how to treat crowds that cover one object each
@@ -81,7 +90,8 @@ typedef struct DatasetOptions {
   bool keep_empty;   // keep images without a usable object (evaluation; presets that train on background)
   double patience;   // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
   int limit;         // only the first `limit` usable images by id; 0 = all
-  const char *index; // folder for the annotation index (data/coco/coco_index.h); NULL: none
+  const char *json, *images; // annotation file and folder of images, instead of a split of a folder; may be NULL
+  const char *index;         // folder for the annotation index (data/coco/coco_index.h); NULL: none
 } DatasetOptions;
 
 // Reads the annotations of a split and selects usable objects as in torchvision's reference training

@@ -5,10 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/parallel.h"
 #include "data/batches/bitmap.h"
 #include "data/batches/dataset.h"
+#include "data/batches/image_files.h"
 #include "data/batches/objects.h"
+#include "data/batches/upright.h"
 #include "data/coco/coco_index.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
@@ -94,7 +95,8 @@ static int64_t most_words(const Coco *c, const CocoImage *im, const Object *o) {
 // Ensures that the image's size is known, from the file if the annotations lack it.
 static bool find_size(const Dataset *d, CocoImage *im, Err *err) {
   if (im->h <= 0 || im->w <= 0) {
-    char *path = xasprintf("%s/%s", d->folder, im->file_name);
+    const char *found = d->file ? d->file[im - d->coco.images] : NULL;
+    char *path = found ? xstrdup(found) : xasprintf("%s/%s", d->folder, im->file_name);
     bool ok = image_info(path, d->upright, &im->h, &im->w, err);
     free(path);
     if (!ok) return false;
@@ -137,13 +139,13 @@ static void judge_crowds(Dataset *d, const DatasetOptions *options) {
 // Lists the usable images with their objects. Which crowds are objects has been decided before.
 static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   const Coco *c = &d->coco;
+  const bool takes_masks = options->boxes == MEASURE_MASK || options->areas == MEASURE_MASK;
   judge_crowds(d, options);
+  if (takes_masks) coco_take_all_from_masks(&d->coco, options->boxes == MEASURE_MASK, options->areas == MEASURE_MASK);
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
   d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
   d->object = xmalloc((size_t)c->num_anns * sizeof *d->object);
   d->left_out = xcalloc((size_t)c->num_images, sizeof *d->left_out);
-  d->absent = xcalloc((size_t)c->num_images, sizeof *d->absent);
-  d->file_bytes = xcalloc((size_t)c->num_images, sizeof *d->file_bytes);
   d->first_object[0] = 0;
   for (int i = 0, objects = 0; i < c->num_images && !(options->limit > 0 && d->num_images == options->limit); i++) {
     CocoImage *im = &c->images[i];
@@ -151,10 +153,13 @@ static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
     if (!im->file_name) return err_set(err, "%s: image %lld has no file_name", c->path, (long long)im->id);
     if (!check_annotations(d, im, err)) return false;
     Err bad;
+    const bool was_sized = im->h > 0 && im->w > 0;
     if (!find_size(d, im, &bad)) {
       if (!dataset_leave_out(d, i, options->strict, &bad, err)) return false;
       continue;
     }
+    if (!was_sized && takes_masks)
+      coco_take_from_masks(&d->coco, im, options->boxes == MEASURE_MASK, options->areas == MEASURE_MASK);
     const int before = objects;
     for (int a = im->first_ann; a < im->first_ann + im->anns; a++)
       d->coco.anns[a].left_out = has_invalid_mask(&d->coco.anns[a], im);
@@ -183,31 +188,10 @@ static bool check_complete(const Dataset *d, Err *err) {
                  n > 1 ? ", like the others of this kind" : "");
 }
 
-static void look_for_file(void *of, int i, int thread) {
-  (void)thread;
-  Dataset *d = of;
-  char *path = dataset_path(d, i);
-  const int64_t length = file_length(path);
-  d->absent[d->image[i]] = length < 0;
-  d->file_bytes[d->image[i]] = MAX(length, 0);
-  free(path);
-}
-
-// If file_name has folders but the split's folder holds a file of the bare name, that name; otherwise NULL.
-static const char *bare_name(const Dataset *d, int i) {
-  const char *name = d->coco.images[d->image[i]].file_name, *at = name + strlen(name);
-  while (at > name && at[-1] != '/' && at[-1] != '\\') at--; // Windows' too
-  char *path = xasprintf("%s/%s", d->folder, at);
-  const bool there = at > name && path_is_file(path);
-  free(path);
-  return there ? at : NULL;
-}
-
 // A few missing files are bad images like others; if most are missing, the copy was interrupted or this is the wrong
 // folder, which must be reported before the first step.
 static bool check_files(Dataset *d, bool strict, Err *err) {
   int first = d->num_images;
-  parallel_for(d->num_images, parallel_threads(d->num_images), look_for_file, d);
   for (int i = d->num_images - 1; i >= 0; i--) {
     if (!d->absent[d->image[i]]) continue;
     d->missing++;
@@ -216,10 +200,7 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
-  const char *bare = bare_name(d, first);
-  char *hint = bare ? xasprintf("; %s/%s exists: remove the folders from file_name", d->folder, bare) : xstrdup("");
-  err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path, hint);
-  free(hint);
+  err_set(err, "%s: %s; %d of %d images of %s are missing", path, why, d->missing, d->num_images, d->coco.path);
   free(path);
   return false;
 }
@@ -241,7 +222,8 @@ static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
   int h, w;
   bool holds = !image_info(path, d->upright, &h, &w, err) || (int64_t)h * w >= claim->pixels;
   if (!holds)
-    err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s", path, w, h, im->w, im->h, d->coco.path);
+    err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, w, h, im->w, im->h, d->coco.path,
+            upright_is_resized(im, h, w) ? "; it was resized after annotation" : "");
   free(path);
   return holds;
 }
@@ -304,22 +286,44 @@ static void choose_canvases(Dataset *d, int max) {
   free(size);
 }
 
+static void note_areas(Dataset *d) {
+  int of_boxes, compared;
+  d->box_areas = coco_areas_are_of_boxes(&d->coco, &of_boxes, &compared);
+  if (d->box_areas)
+    notes_add(
+        &d->notes,
+        "%s: the areas are those of the boxes, not of the masks (%d of %d compared); AP of small, medium and large "
+        "objects depends on them: --areas mask recomputes them",
+        d->coco.path, of_boxes, compared);
+}
+
+static bool find_files(Dataset *d, const CocoLayout *layout, const char *split, const DatasetOptions *options,
+                       Err *err) {
+  char *note = coco_layout_note(layout, split);
+  if (note) notes_add(&d->notes, "%s", note);
+  free(note);
+  image_files_find(d, layout);
+  d->layout = xasprintf("%s: %s, images in %s", layout->name, layout->annotations, d->folder);
+  if (options->areas == MEASURE_FILE) note_areas(d);
+  return upright_settle(d, options->exif, options->upright_otherwise, err);
+}
+
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
   *d = (Dataset){.type = &objects_with_masks,
                  .bad = bad_images_open(),
                  .resize = options->resize,
                  .sizes = options->sizes,
-                 .upright = options->upright,
                  .box_extra = options->box_extra,
                  .polygons = options->polygons,
                  .patience = options->patience};
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
-  char *annotations = NULL;
-  bool ok = coco_find_split(dir, split, &annotations, &d->folder, err) &&
-            coco_open(&d->coco, annotations, options->index, err) && list_images(d, options, err) &&
+  CocoLayout layout;
+  bool ok = coco_layout_find(&layout, dir, split, options->json, options->images, err) &&
+            coco_open(&d->coco, layout.annotations, options->index, err) &&
+            find_files(d, &layout, split, options, err) && list_images(d, options, err) &&
             check_files(d, options->strict, err) && check_largest(d, options->strict, err) &&
             (!options->strict || check_complete(d, err));
-  free(annotations);
+  coco_layout_free(&layout);
   if (!ok) {
     dataset_close(d);
     return false;

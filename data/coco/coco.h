@@ -127,14 +127,6 @@ bool coco_ann_rle(const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
 // The same with memory from `scratch`, or the annotation's own runs: must not be freed.
 bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out);
 
-// Finds "annotations/instances_<split>*.json" and the folder "<split>*/" under dir (also "annotations/<split>*.json").
-// Paths are malloc'ed.
-bool coco_find_split(const char *dir, const char *split, char **annotations, char **images, Err *err);
-
-// Finds annotations where other export tools write them and coco_find_split does not look: the first .json in
-// dir/annotations, dir or dir/train that has a key "annotations". NULL: there is none. Caller frees.
-char *coco_elsewhere(const char *dir);
-
 // One detection as COCO result files hold it.
 typedef struct CocoResult {
   int64_t image_id, category_id;

@@ -159,7 +159,7 @@ static void advise_orientation(Advice *a, const Split *t, const Split *v) {
   add_concern(
       a,
       "images with an EXIF orientation, which training ignores as torchvision does: %d in %s%s; if --html shows "
-      "misplaced masks, give --exif to doctor and train",
+      "misplaced masks, give --exif yes to doctor and train",
       train, t->name, of_val);
 }
 
@@ -242,6 +242,13 @@ static const char *suit_range(const Split *t, char flag[32]) {
   return flag;
 }
 
+static int objects_with_masks(const Split *t) {
+  const Dataset *d = &t->data;
+  int n = 0;
+  for (int o = 0; o < d->first_object[d->num_images]; o++) n += d->coco.anns[d->object[o].ann].type != SEG_NONE;
+  return n;
+}
+
 static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empty, int canvases) {
   int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
   a->batch = suit_batch(t, size);
@@ -254,9 +261,11 @@ static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empt
   const int epochs = suit_epochs(&t->data);
   if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
   char detections[32], range[32];
-  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s%s", size, longer, suited, a->batch, length,
-                       suit_detections(t, v, detections), suit_range(t, range), t->data.upright ? " --exif" : "",
-                       empty ? " --keep-empty" : "");
+  const bool takes_boxes = 2 * t->defects.of_type[DEFECT_BOX_APART].count > objects_with_masks(t);
+  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s%s%s%s", size, longer, suited, a->batch, length,
+                       suit_detections(t, v, detections), suit_range(t, range), t->data.upright ? " --exif yes" : "",
+                       empty ? " --keep-empty" : "", takes_boxes ? " --boxes mask" : "",
+                       t->data.box_areas || (v && v->data.box_areas) ? " --areas mask" : "");
 }
 
 void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {

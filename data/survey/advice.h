@@ -15,7 +15,7 @@ typedef struct Split { // a split of a data set, and everything known about it
 } Split;
 
 typedef struct Advice {
-  char *concerns[24]; // one sentence each
+  char *concerns[24 + 2 * MOST_NOTES]; // one sentence each
   int num_concerns;
   char *flags; // for ./train: "--size …"
   int batch;   // batch size in the flags

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/coco/layout.h"
 #include "data/survey/mask_forms.h"
 
 // ---- looking --------------------------------------------------------------------------------------------------------
@@ -10,11 +11,16 @@
 static void split_open(Split *s, const char *name, const CheckupOptions *o, bool keep_empty, const Split *train) {
   *s = (Split){.name = name};
   DatasetOptions options = {.resize = {.size = o->size, .max_size = o->max_size},
-                            .upright = o->exif,
+                            .exif = o->exif,
+                            .upright_otherwise = train && train->open && train->data.upright,
+                            .boxes = o->boxes,
+                            .areas = o->areas,
                             .max_canvases = o->canvases,
                             .crowd = o->crowd,
                             .train = train && train->open ? &train->data.coco : NULL,
-                            .keep_empty = keep_empty};
+                            .keep_empty = keep_empty,
+                            .json = train ? o->val_json : o->train_json,
+                            .images = train ? o->val_images : o->train_images};
   s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
   if (!s->open) return;
   mask_forms_check(&s->data.coco, &s->stop);
@@ -40,11 +46,10 @@ static void split_close(Split *s) {
 }
 
 static bool is_split(const CheckupOptions *o, const char *split) {
-  char *annotations, *images;
+  CocoLayout layout;
   Err err;
-  bool is = coco_find_split(o->data, split, &annotations, &images, &err);
-  free(annotations);
-  free(images);
+  const bool is = coco_layout_find(&layout, o->data, split, NULL, NULL, &err);
+  if (is) coco_layout_free(&layout);
   return is;
 }
 
@@ -53,7 +58,8 @@ static bool split_sound(const Split *s) { return !s->name || (!*s->stop.msg && !
 void checkup_take(Checkup *c, const CheckupOptions *o) {
   *c = (Checkup){0};
   split_open(&c->train, o->train_split, o, o->keep_empty, NULL);
-  if (is_split(o, o->val_split) || strcmp(o->val_split, "val")) split_open(&c->val, o->val_split, o, true, &c->train);
+  if (o->val_json || is_split(o, o->val_split) || strcmp(o->val_split, "val"))
+    split_open(&c->val, o->val_split, o, true, &c->train);
   if (c->train.open && c->val.open) {
     defects_find_shared(&c->val.defects, &c->val.data, &c->train.data);
     defects_find_turned(&c->train.defects, &c->train.data, &c->val.defects);
@@ -98,6 +104,7 @@ static void say_split(DiagnosisSplit *f, const Split *s, int canvases) {
   if (s->data.without_objects) snprintf(without, sizeof without, "; %d without objects", s->data.without_objects);
   diagnosis_add_statistic(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without,
                           v->image50.w, v->image50.h, v->image100.w, v->image100.h);
+  if (s->data.layout) diagnosis_add_statistic(f, "read as", "%s", s->data.layout);
   if (s->ranges.measured) {
     char *range = ranges_text(&s->ranges, s->ranges.range);
     diagnosis_add_statistic(f, "16 bit", "%s", range);
@@ -174,7 +181,10 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {
   *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
   f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s%s%s", o->size, o->max_size,
-                         o->canvases, o->range ? " --range " : "", o->range ? o->range : "", o->exif ? " --exif" : "",
+                         o->canvases, o->range ? " --range " : "", o->range ? o->range : "",
+                         o->exif == EXIF_YES  ? " --exif yes"
+                         : o->exif == EXIF_NO ? " --exif no"
+                                              : "",
                          o->keep_empty ? " --keep-empty" : "");
   if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not checked");
   if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);

@@ -5,11 +5,14 @@
 
 typedef struct CheckupOptions {
   const char *data, *train_split, *val_split;
+  const char *train_json, *train_images, *val_json, *val_images; // instead of splits; may be NULL
   int size, max_size, canvases;
-  bool exif, keep_empty; // as in DatasetOptions
-  const char *range;     // --range LOW,HIGH or type; NULL: as measured
-  CrowdChoice crowd;     // …
-  bool decode;           // also read image files and rasterise masks
+  ExifChoice exif;
+  MeasureChoice boxes, areas; // …
+  bool keep_empty;            // as in DatasetOptions
+  const char *range;          // --range LOW,HIGH or type; NULL: as measured
+  CrowdChoice crowd;          // …
+  bool decode;                // also read image files and rasterise masks
   void (*looked)(int done, int total);
 } CheckupOptions;
 

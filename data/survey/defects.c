@@ -48,7 +48,7 @@ const DefectInfo defect_info[DEFECTS] = {
     [DEFECT_SHARED] = {"shared", "image files that are also in the training split", "used in both splits",
                        "scored too, which makes the scores too high", "image"},
     [DEFECT_TURNED] = {"turned", "images with an EXIF orientation, which no image of the other split has",
-                       "read as stored, as if they had none; --exif rotates them", .of = "image"},
+                       "read as stored, as if they had none; --exif yes rotates them", .of = "image"},
     [DEFECT_MISSING] = {"missing", "missing image files", "replaced by another image; --strict stops",
                         "left out, with their objects", "image"},
     [DEFECT_FILE] = {"file", "image files that cannot be decoded or whose size differs from the annotations",
@@ -420,12 +420,10 @@ int defects_details(const Defects *f, Defect defect, char *detail[DEFECT_DETAILS
   if (defect == DEFECT_BOX_APART && 2 * f->corners > found->count)
     detail[n++] =
         xstrdup("most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height");
+  if (defect == DEFECT_BOX_APART) detail[n++] = xstrdup("--boxes mask takes boxes from the masks instead");
   const int upright = defect == DEFECT_BOX_BEYOND ? boxes_within_upright(f) : 0;
   if (2 * upright > found->count)
-    detail[n++] =
-        xasprintf("%d would fit if their images were rotated by the EXIF orientation; swap width and height of these "
-                  "images in the annotations and use --exif",
-                  upright);
+    detail[n++] = xasprintf("%d would fit if their images were rotated by the EXIF orientation: --exif yes", upright);
   if (defect == DEFECT_CROWD) detail[n++] = crowds_by_category(f->coco);
   if (defect == DEFECT_MASK_BAD) {
     const MaskForms forms = mask_forms(f->coco);

@@ -14,7 +14,7 @@ typedef struct DiagnosisSplit {
   char *stop; // why training would stop; NULL: it would not
   // If the split could be opened:
   const Dataset *data; // NULL: it could not be opened
-  Statistic statistic[8];
+  Statistic statistic[12];
   int num_statistics;
   Histograms histograms;
   const uint32_t *defects; // [data->coco.num_images] bit 1 << index into DefectTypes; NULL: unknown

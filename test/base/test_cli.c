@@ -100,12 +100,15 @@ TEST(cli_values) {
   EXPECT(f.o.before == 1 && f.o.after == 2);
 }
 
-TEST(cli_optional_value_takes_no_argument) {
+TEST(cli_optional_value_takes_only_a_choice) {
   Fixture f;
-  if (!EXPECT(parse(&f, "--amp fp16"))) return;
+  if (!EXPECT(parse(&f, "--amp photo.jpg"))) return;
   EXPECT_INT(f.o.amp, 1);
   EXPECT_INT(f.cli.num_args, 1);
-  EXPECT_STR(f.cli.args[0], "fp16");
+  EXPECT_STR(f.cli.args[0], "photo.jpg");
+  if (!EXPECT(parse(&f, "--amp fp16"))) return;
+  EXPECT_INT(f.o.amp, 2);
+  EXPECT_INT(f.cli.num_args, 0);
 }
 
 // A number can stand apart even where it may be left out: nothing else begins with a digit and is meant for it.

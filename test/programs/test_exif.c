@@ -64,7 +64,7 @@ TEST_TIER(exif_named_images_are_read_upright, 1) {
                      infer_line("exif-named-out"), test_tmp(), test_tmp(), dir),
              0);
   EXPECT(strstr(said, "\nimages with an EXIF orientation (7 of 8) are rotated by it, but training read images as "
-                      "stored; --exif=false reads them as stored\n"));
+                      "stored; --exif no reads them as stored\n"));
   CHECK(!command(&said, "cut -d, -f3- %s | sort | uniq -c", in_tmp("exif-named-out/detections.jsonl")));
   EXPECT(!strncmp(said, "      8 ", 8) && strstr(said, "\"width\":64,\"height\":40,") && strstr(said, "\"bbox\":["));
   for (int o = 2; o <= 8; o++)
@@ -73,7 +73,7 @@ TEST_TIER(exif_named_images_are_read_upright, 1) {
                        "exif-labels/%d.png",
                        test_tmp(), o, o),
                0);
-  EXPECT_INT(command(&said, "%s --format jsonl --exif=false %s/6.png", infer_line("exif-as-stored"), dir), 0);
+  EXPECT_INT(command(&said, "%s --format jsonl --exif no %s/6.png", infer_line("exif-as-stored"), dir), 0);
   EXPECT(strstr(said, "\nimages with an EXIF orientation (1 of 1) are read as stored, as in training\n"));
   EXPECT_INT(command(NULL, "grep -q '\"width\":40,\"height\":64,' %s", in_tmp("exif-as-stored/detections.jsonl")), 0);
   free(dir);
@@ -86,11 +86,11 @@ TEST_TIER(exif_weights_remember, 1) {
   EXPECT_INT(train_on(turned, "exif-run", "--exif", &said), 0);
   EXPECT_INT(train_on(shapes_set(), "exif-plain-run", "", &said), 0);
   char *weights = weights_of("exif-run"), *plain = weights_of("exif-plain-run");
-  char *eval = xasprintf("--eval --data %s", turned), *told = xasprintf("--eval --exif=false --data %s", turned);
+  char *eval = xasprintf("--eval --data %s", turned), *told = xasprintf("--eval --exif no --data %s", turned);
   char *upright = xasprintf("--eval --data %s", shapes_set());
   EXPECT_INT(infer_with(weights, "exif-follows", eval, &said), 0);
   EXPECT(strstr(said, "val: images with an EXIF orientation (6 of 6) are rotated by it, as in training; "
-                      "--exif=false reads them as stored\n"));
+                      "--exif no reads them as stored\n"));
   EXPECT_INT(infer_with(plain, "exif-upright", upright, &said), 0);
   EXPECT(!strstr(said, "EXIF"));
   EXPECT(same_file(in_tmp("exif-follows/detections.json"), in_tmp("exif-upright/detections.json")));
@@ -100,7 +100,7 @@ TEST_TIER(exif_weights_remember, 1) {
   EXPECT(!same_file(in_tmp("exif-told/detections.json"), in_tmp("exif-upright/detections.json")));
   EXPECT_INT(infer_with(plain, "exif-unlike", eval, &said), 0); // val is turned, what it was trained on is not
   EXPECT(strstr(said, "val: images with an EXIF orientation (6 of 6) are read as stored, as in training; --exif "
-                      "rotates them\n"));
+                      "yes rotates them\n"));
   // A run that goes on keeps it; one that begins with the weights says what it does differently.
   EXPECT_INT(train_on(turned, "exif-run", "--resume --iters 3 --amend", &said), 2);
   EXPECT(strstr(said, "\"exif\":true"));

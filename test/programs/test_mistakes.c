@@ -74,7 +74,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   char half[512];
   snprintf(half, sizeof half, "%s", in_tmp("half"));
   CHECK(!command(NULL, "cp -r %s %s", d, half));
-  expect_mistake("evaluation: no ", "%s --data %s --model tiny --val-split elsewhere --out %s", train, half,
+  expect_mistake(" has no annotations of a split elsewhere, only ", "%s --data %s --model tiny --val-split elsewhere --out %s", train, half,
                  in_tmp("m"));
   write_text(in_tmp("half/annotations/instances_val.json"), "[]\n");
   expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
@@ -94,7 +94,7 @@ TEST_TIER(program_mistakes_data_default, 1) {
   CHECK(dirs_make(here, NULL));
   expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
   expect_mistake(nowhere, "cd %s; MASKRCNN_DATA= %s --gpus 2 --batch 4", here, train);
-  expect_mistake("no /nowhere/annotations/instances_train", "cd %s; MASKRCNN_DATA=/nowhere %s", here, train);
+  expect_mistake("no annotations in /nowhere", "cd %s; MASKRCNN_DATA=/nowhere %s", here, train);
   CHECK(dirs_make(in_tmp("data-default/coco/images"), NULL)); // of another program
   expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
   CHECK(!command(NULL, "cd %s; rm -r coco; ln -s %s coco", here, set));
@@ -103,7 +103,7 @@ TEST_TIER(program_mistakes_data_default, 1) {
          strstr(said, "\n  --checkpoint-every=100  (data)\n") && strstr(said, "\n  --max-size=106  (default)\n") &&
          !strstr(said, "--rotate="));
   EXPECT_INT(command(&said, "cd %s; rm coco; MASKRCNN_DATA=%s %s", here, set, plan), 0);
-  expect_mistake("no /nowhere/annotations/instances_train", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set,
+  expect_mistake("no annotations in /nowhere", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set,
                  train);
   expect_mistake("give either images or --data DIR", "MASKRCNN_DATA=%s %s --weights x", set, tool("infer"));
   char *all[] = {train, set, here, plan};
@@ -282,7 +282,7 @@ TEST_TIER(program_doctor, 1) {
   EXPECT(strstr(said, "errors\n  none\n") && strstr(said, "only 24 training images: ") &&
          strstr(said, " --size 64 --canvases ") && strstr(said, " --batch 1 --epochs 60\n"));
   EXPECT_INT(command(&said, "%s --data %s --size 64 --exif", tool("doctor"), shapes_set()), 0);
-  EXPECT(strstr(said, " --canvases 2 --exif\n") && strstr(said, " --epochs 60 --exif\n"));
+  EXPECT(strstr(said, " --canvases 2 --exif yes\n") && strstr(said, " --epochs 60 --exif yes\n"));
   EXPECT(path_is_file(in_tmp("page.html")));
   EXPECT_INT(command(&said, "%s --data %s --size 64 --json", tool("doctor"), shapes_set()), 0);
   Json j;

@@ -148,7 +148,7 @@ TEST(spec_options_that_differ_from_their_defaults) {
                "options: --data nowhere --model tiny --seed 2 --out 'my run' --amp=bf16\n");
   // The default of these depends on the model, the data or each other.
   expect_given((char *[]){"--lr", "0.0025", "--flip", "0.5", "--exif", "--keep-empty=false", NULL}, 80,
-               "options: --data nowhere --exif --flip 0.5 --model tiny --lr 0.0025\n");
+               "options: --data nowhere --exif=yes --flip 0.5 --model tiny --lr 0.0025\n");
   expect_given((char *[]){"--seed", "2", "--out", "a-folder-of-a-run", NULL}, 40,
                "options: --data nowhere --model tiny \\\n  --seed 2 --out a-folder-of-a-run\n");
 }

@@ -218,8 +218,10 @@ TEST(dataset_explains_failures) {
                   "\"width\":60}],\"annotations\":[]}");
   DatasetOptions empty = small_options;
   empty.keep_empty = true;
-  EXPECT(!dataset_open(&d, dir, "train", &empty, &err) && strstr(err.msg, "; 1 of 1 images of "));
-  if (!EXPECT(strstr(err.msg, "gone/train/1.png exists: remove the folders from file_name"))) printf("%s\n", err.msg);
+  if (EXPECT(dataset_open(&d, dir, "train", &empty, &err))) { // by the last part of the name
+    EXPECT_INT(d.missing, 0);
+    dataset_close(&d);
+  }
   dir = small_set("loop");
   snprintf(path, sizeof path, "%s/train/3.png", dir);
   CHECK(unlink(path) == 0);

@@ -240,7 +240,7 @@ static bool open_turned(Dataset *d, const char *jpeg, bool sized, bool upright) 
   snprintf(path, sizeof path, "%s/train/turned.jpg", dir);
   if (!path_is_file(path)) CHECK(symlink(jpeg, path) == 0);
   DatasetOptions options = small_options;
-  options.upright = upright;
+  options.exif = upright ? EXIF_YES : EXIF_NO;
   return open_set(d, dir, &options);
 }
 
@@ -273,7 +273,7 @@ TEST(loader_turns_images_when_asked) {
   if (!open_turned(&d, jpeg, true, false)) return;
   Loader *l = loader_open(&d, &o, &err);
   EXPECT(!loader_next(l, &err) && strstr(err.msg, "turned.jpg") &&
-         strstr(err.msg, "; it would match if rotated by its EXIF orientation: use --exif"));
+         strstr(err.msg, "; it would match if rotated by its EXIF orientation: --exif yes"));
   loader_close(l);
   dataset_close(&d);
   free(jpeg);

@@ -1,6 +1,5 @@
 // Catches annotations that are misread or lost, and malformed ones that crash the reader or pass without a message.
 #include <math.h>
-#include <unistd.h>
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/coco/coco.h"
@@ -591,95 +590,4 @@ TEST(coco_survives_damage) {
     }
   }
   EXPECT(accepted > 0);
-}
-
-// Splits on disk
-
-TEST(coco_find_split_by_prefix) {
-  Err err = {0};
-  char *root = xasprintf("%s/splits", test_tmp());
-  static const char *folders[] = {"annotations", "val2017", "train2014", "train2017", "test"};
-  for (int i = 0; i < COUNT(folders); i++) {
-    char *path = xasprintf("%s/%s", root, folders[i]);
-    EXPECT(dirs_make(path, &err));
-    free(path);
-  }
-  write_file("splits/annotations/instances_val2017.json", "", 0);
-  write_file("splits/annotations/instances_train2014.json", "", 0);
-  write_file("splits/annotations/instances_train2017.json", "", 0);
-  write_file("splits/annotations/test.json", "", 0);
-  write_file("splits/annotations/instances_lost.json", "", 0);
-  static const struct {
-    const char *split, *annotations, *images, *message;
-  } cases[] = {
-      {"val", "annotations/instances_val2017.json", "val2017", NULL},
-      {"val2017", "annotations/instances_val2017.json", "val2017", NULL},
-      {"train2014", "annotations/instances_train2014.json", "train2014", NULL},
-      {"test", "annotations/test.json", "test", NULL},
-      {"train", NULL, NULL, " match; give the split's full name"},
-      {"lost", NULL, NULL, "/splits/lost*/ with the images of "},
-      {"none", NULL, NULL, "/annotations/instances_none*.json; a data set needs its annotations there"},
-  };
-  for (int i = 0; i < COUNT(cases); i++) {
-    char *annotations, *images;
-    bool ok = coco_find_split(root, cases[i].split, &annotations, &images, &err);
-    EXPECT(ok == (cases[i].message == NULL));
-    if (ok) {
-      EXPECT_STR(annotations + strlen(root) + 1, cases[i].annotations);
-      EXPECT_STR(images + strlen(root) + 1, cases[i].images);
-    } else {
-      EXPECT(!annotations && !images);
-      if (!EXPECT(strstr(err.msg, cases[i].message))) printf("  %s\n", err.msg);
-    }
-    free(annotations);
-    free(images);
-  }
-  free(root);
-}
-
-// Annotations as exporters name and place them are not read, but named.
-TEST(coco_find_split_names_what_is_elsewhere) {
-  static const char *const paths[] = {"annotations/default.json", "result.json", "train/_annotations.coco.json"};
-  for (int i = 0; i < COUNT(paths); i++) {
-    Err err = {0};
-    char *root = xasprintf("%s/exported-%d", test_tmp(), i), *train = xasprintf("%s/train", root);
-    char *folder = xasprintf("%s/annotations", root), *name = xasprintf("exported-%d/%s", i, paths[i]);
-    char *want = xasprintf("*.json; if you mean %s/%s, move it there as instances_train.json and its images into ",
-                           root, paths[i]);
-    char *annotations, *images;
-    CHECK(dirs_make(train, &err) && dirs_make(folder, &err));
-    write_file(name, "{\"annotations\":[]}", 18);
-    EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
-    if (!EXPECT(strstr(err.msg, want))) printf("  %s\n", err.msg);
-    EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !strstr(err.msg, "if you mean"));
-    free(root);
-    free(train);
-    free(folder);
-    free(name);
-    free(want);
-  }
-}
-
-TEST(coco_find_split_reads_no_pictures_of_masks) {
-  Err err = {0};
-  char *root = xasprintf("%s/drawn", test_tmp()), *masks = xasprintf("%s/train/masks", root), *annotations, *images;
-  CHECK(dirs_make(masks, &err));
-  EXPECT(!coco_find_split(root, "train", &annotations, &images, &err));
-  EXPECT(
-      strstr(err.msg,
-             "needs its annotations there, with masks as polygons or run-length codes: mask images are not supported"));
-  free(root);
-  free(masks);
-}
-
-// A folder that cannot be read is not one without annotations.
-TEST(coco_find_split_says_what_cannot_be_read) {
-  Err err = {0};
-  char *root = xasprintf("%s/unreadable", test_tmp()), *folder = xasprintf("%s/annotations", root);
-  char *annotations, *images;
-  CHECK(dirs_make(root, &err) && !symlink("annotations", folder)); // to itself
-  EXPECT(!coco_find_split(root, "val", &annotations, &images, &err) && !annotations && !images);
-  EXPECT(strstr(err.msg, "cannot list folder ") && strstr(err.msg, "/annotations: "));
-  free(root);
-  free(folder);
 }

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "data/coco/coco.h"
 #include "data/coco/contour.h"
+#include "data/coco/layout.h"
 #include "data/images/png.h"
 #include "data/shapes/shapes.h"
 #include "test/harness/test.h"
@@ -160,11 +161,11 @@ TEST(shapes_annotations_agree_with_their_masks) {
   snprintf(dir, sizeof dir, "%s/agree", test_tmp());
   ShapesConfig config = {.dir = dir, .train = 60, .val = 1, .size = 64, .seed = 3};
   Err err = {{0}};
-  char *annotations, *images;
-  if (!EXPECT(shapes_write(&config, &err)) || !EXPECT(coco_find_split(dir, "train", &annotations, &images, &err)))
+  CocoLayout layout;
+  if (!EXPECT(shapes_write(&config, &err)) || !EXPECT(coco_layout_find(&layout, dir, "train", NULL, NULL, &err)))
     return;
   Coco coco;
-  if (!EXPECT(coco_load(&coco, annotations, &err))) return;
+  if (!EXPECT(coco_load(&coco, layout.annotations, &err))) return;
   EXPECT_INT(coco.num_images, 60);
   EXPECT_INT(coco.num_categories, SHAPE_CLASSES);
   int polygons = 0, runs = 0, crowds = 0, several = 0;
@@ -189,15 +190,14 @@ TEST(shapes_annotations_agree_with_their_masks) {
   }
   EXPECT(polygons > 100 && runs > 20 && crowds > 0 && several > 0);
   char path[600];
-  snprintf(path, sizeof path, "%s/%s", images, coco.images[0].file_name);
+  snprintf(path, sizeof path, "%s/%s", layout.folder[0], coco.images[0].file_name);
   Image im;
   if (EXPECT(image_load(&im, path, &err))) {
     EXPECT(im.h == 64 && im.w == 64);
     image_free(&im);
   }
   coco_free(&coco);
-  free(annotations);
-  free(images);
+  coco_layout_free(&layout);
 }
 
 TEST(shapes_replace_their_own_and_nothing_else) {

@@ -68,9 +68,10 @@ TEST(checkup_joins_the_categories_of_both_splits) {
   const char *dir = small_set("checkup-both");
   write_val(dir, "{\"id\":8,\"name\":\"b\"}", 8);
   o.decode = false;
-  o.exif = o.keep_empty = true;
+  o.exif = EXIF_YES;
+  o.keep_empty = true;
   look(&c, &f, &o, dir);
-  EXPECT_STR(f.read_as, "as loaded by train with --size 96 --max-size 160 --canvases 2 --exif --keep-empty");
+  EXPECT_STR(f.read_as, "as loaded by train with --size 96 --max-size 160 --canvases 2 --exif yes --keep-empty");
   EXPECT_STR(f.unseen, " in the annotations; image files and masks were not checked");
   EXPECT(!f.absent && !f.split[1].stop && !said(&f.split[1], "decoding"));
   EXPECT_INT(f.categories, 2);
@@ -92,6 +93,6 @@ TEST(checkup_says_why_training_would_stop) {
   forget(&c, &f);
   o.val_split = "test"; // asked for, and not there
   look(&c, &f, &o, dir);
-  EXPECT(!f.sound && !f.absent && f.split[1].stop && strstr(f.split[1].stop, "instances_test"));
+  EXPECT(!f.sound && !f.absent && f.split[1].stop && strstr(f.split[1].stop, "no annotations of a split test"));
   forget(&c, &f);
 }

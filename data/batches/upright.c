@@ -1,0 +1,143 @@
+#include "data/batches/upright.h"
+#include <math.h>
+#include <stdlib.h>
+#include "base/alloc.h"
+#include "base/parallel.h"
+
+const char *const exif_choices[] = {"auto", "yes", "no", NULL};
+
+enum { SAMPLE = 1000 };
+
+typedef struct Header { // of a file; h = 0: it cannot be read
+  int h, w, orientation;
+} Header;
+
+typedef struct Headers {
+  const Dataset *d;
+  int step;
+  Header *of; // [coco.num_images]
+} Headers;
+
+static char *path_of(const Dataset *d, int i) {
+  return d->file && d->file[i] ? xstrdup(d->file[i]) : xasprintf("%s/%s", d->folder, d->coco.images[i].file_name);
+}
+
+static void read_header(void *of, int k, int thread) {
+  (void)thread;
+  const Headers *all = of;
+  const int i = k * all->step;
+  Header *h = &all->of[i];
+  Err err;
+  if (h->h || !all->d->coco.images[i].file_name || all->d->absent[i]) return;
+  char *path = path_of(all->d, i);
+  if (!image_header(path, true, &h->h, &h->w, &h->orientation, &err)) *h = (Header){0};
+  free(path);
+}
+
+static void read_headers(Headers *all, int step) {
+  const int n = (all->d->coco.num_images + step - 1) / step;
+  all->step = step;
+  parallel_for(n, parallel_threads(n), read_header, all);
+}
+
+bool upright_is_resized(const CocoImage *im, int h, int w) {
+  if (im->h <= 0 || im->w <= 0 || h <= 0 || w <= 0 || (im->h == h && im->w == w)) return false;
+  // Each side of the file may be rounded by a pixel.
+  const double by = (double)w / im->w, side = by * im->h;
+  return fabs(side - h) <= 1 + by;
+}
+
+// Where the annotations of an image reach: x2, y2, or 0.
+static void reach_of(const Coco *c, const CocoImage *im, double reach[2]) {
+  reach[0] = reach[1] = 0;
+  for (const CocoAnn *a = c->anns + im->first_ann; a < c->anns + im->first_ann + im->anns; a++)
+    for (int k = 0; k < 2; k++) {
+      if (a->has_bbox) reach[k] = fmax(reach[k], a->bbox[k] + a->bbox[2 + k]);
+      if (a->type == SEG_POLYGONS) reach[k] = fmax(reach[k], a->extent[2 + k]);
+    }
+}
+
+static bool is_within(const double reach[2], int h, int w) { return reach[0] <= w + 1. && reach[1] <= h + 1.; }
+
+typedef enum Evidence { NO_EVIDENCE, SIZE_UPRIGHT, POINTS_UPRIGHT, POINTS_STORED } Evidence;
+
+// What an image with an orientation that exchanges its sides tells.
+static Evidence evidence_of(const Coco *c, const CocoImage *im, const Header *h) {
+  double reach[2];
+  if (h->orientation < IMAGE_TURNED || h->h == h->w) return NO_EVIDENCE;
+  if (im->h == h->w && im->w == h->h) return SIZE_UPRIGHT;
+  if (im->h > 0 && im->w > 0 && (im->h != h->h || im->w != h->w)) return NO_EVIDENCE;
+  reach_of(c, im, reach);
+  const bool stored = is_within(reach, h->h, h->w), upright = is_within(reach, h->w, h->h);
+  return upright && !stored ? POINTS_UPRIGHT : stored && !upright ? POINTS_STORED : NO_EVIDENCE;
+}
+
+// Exchanges the sides of annotated sizes that are the stored ones, of images that will be rotated.
+static int exchange_sides(Dataset *d, const Header *of) {
+  int n = 0;
+  for (int i = 0; i < d->coco.num_images; i++) {
+    CocoImage *im = &d->coco.images[i];
+    const Header *h = &of[i];
+    if (h->orientation < IMAGE_TURNED || h->h == h->w || im->h != h->h || im->w != h->w) continue;
+    if (evidence_of(&d->coco, im, h) == POINTS_STORED) continue;
+    im->h = h->w;
+    im->w = h->h;
+    n++;
+  }
+  return n;
+}
+
+static bool check_resized(const Dataset *d, const Header *of, Err *err) {
+  int looked_at = 0, resized = 0, first = -1;
+  for (int i = 0; i < d->coco.num_images; i++) {
+    const CocoImage *im = &d->coco.images[i];
+    const bool turns = d->upright && of[i].orientation >= IMAGE_TURNED;
+    if (!of[i].h || im->h <= 0 || im->w <= 0) continue;
+    looked_at++;
+    if (!upright_is_resized(im, turns ? of[i].w : of[i].h, turns ? of[i].h : of[i].w)) continue;
+    if (resized++ == 0) first = i;
+  }
+  if (2 * resized <= looked_at) return true;
+  const CocoImage *im = &d->coco.images[first];
+  const bool turns = d->upright && of[first].orientation >= IMAGE_TURNED;
+  const int h = turns ? of[first].w : of[first].h, w = turns ? of[first].h : of[first].w;
+  char *path = path_of(d, first);
+  err_set(err,
+          "%s: %d x %d pixels, but %d x %d in %s: images were resized after annotation (%d of %d looked at; this one "
+          "by the factor %.3g); use the original images, or scale the annotations",
+          path, w, h, im->w, im->h, d->coco.path, resized, looked_at, (double)w / im->w);
+  free(path);
+  return false;
+}
+
+bool upright_settle(Dataset *d, ExifChoice choice, bool otherwise, Err *err) {
+  const int n = d->coco.num_images;
+  Headers all = {.d = d, .of = xcalloc((size_t)n, sizeof *all.of)};
+  int count[POINTS_STORED + 1] = {0}, turned = 0;
+  read_headers(&all, (n + SAMPLE - 1) / SAMPLE);
+  for (int i = 0; i < n; i++) {
+    turned += all.of[i].orientation > 1;
+    count[evidence_of(&d->coco, &d->coco.images[i], &all.of[i])]++;
+  }
+  const int upright = count[SIZE_UPRIGHT] + count[POINTS_UPRIGHT];
+  d->upright = choice == EXIF_YES ||
+               (choice == EXIF_AUTO && (upright == count[POINTS_STORED] ? otherwise : upright > count[POINTS_STORED]));
+  int exchanged = 0;
+  if (d->upright && turned) {
+    read_headers(&all, 1);
+    exchanged = exchange_sides(d, all.of);
+  }
+  if (choice == EXIF_AUTO && d->upright && upright > count[POINTS_STORED])
+    notes_add(&d->notes,
+              "%s: images with an EXIF orientation are rotated by it, because %s; --exif no reads them as stored",
+              d->coco.path,
+              count[SIZE_UPRIGHT] >= count[POINTS_UPRIGHT]
+                  ? "the annotated sizes are those of upright images"
+                  : "the annotated points are those of upright images, although the sizes are those of the files");
+  if (exchanged)
+    notes_add(&d->notes, "%s: width and height are those of the files as stored, and were exchanged, of %d images",
+              d->coco.path, exchanged);
+  const bool ok = check_resized(d, all.of, err);
+  free(all.of);
+  return ok;
+}

@@ -1,0 +1,326 @@
+#include "data/coco/layout.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "base/alloc.h"
+#include "base/basics.h"
+#include "base/file.h"
+
+// ---- the table ------------------------------------------------------------------------------------------------------
+
+// An arrangement: where the annotations of a split are, relative to the data set. '%' stands for the split's name, '*'
+// in the last part for anything; case is ignored, an exact name is preferred.
+typedef struct LayoutRow {
+  const char *name, *annotations;
+  bool single; // there is one file, which is the training split
+} LayoutRow;
+
+static const LayoutRow rows[] = {
+    {"COCO", "annotations/instances_%*.json", false},
+    {"CVAT", "annotations/%_instances_*.json", false},
+    {"COCO", "annotations/%*.json", false},
+    {"LVIS", "annotations/lvis_v1_%.json", false},
+    {"LVIS", "lvis_v1_%.json", false},
+    {"Roboflow", "%/_annotations.coco.json", false},
+    {"COCO, a folder per split", "%/annotations.json", false},
+    {"COCO, a folder per split", "%/instances*.json", false},
+    {"Label Studio, a folder per split", "%/result.json", false},
+    {"COCO", "instances_%*.json", false},
+    {"COCO", "%.json", false},
+    {"COCO", "%_annotations*.json", false},
+    {"COCO", "annotations_%.json", false},
+    {"CVAT", "annotations/instances_default.json", true},
+    {"Roboflow", "_annotations.coco.json", true},
+    {"Label Studio", "result.json", true},
+    {"COCO", "annotations.json", true},
+    {"COCO", "annotations/annotations.json", true},
+};
+
+// Folders of images, relative to the data set; '#' stands for the annotation file's name without "instances_" and
+// ".json", '@' for the file's own folder.
+static const char *const image_folders[] = {
+    "#",      "images/#",       "%/images", "%",        "%*", "images/%",   "images/%*",
+    "images", "images/default", "default",  "@/images", "@",  "JPEGImages", "."};
+
+// Other names of the usual splits.
+static const char *const aliases[][3] = {{"train", "training", NULL}, {"val", "valid", "validation"}};
+
+// ---- matching -------------------------------------------------------------------------------------------------------
+
+typedef struct Matches { // paths, malloc'ed
+  char *path[LAYOUT_FOLDERS];
+  int n;
+  bool exact; // the only one, because its name is exact
+} Matches;
+
+static void matches_free(Matches *m) {
+  for (int i = 0; i < m->n; i++) free(m->path[i]);
+  *m = (Matches){0};
+}
+
+// Adds the entries of `folder` that a part of a pattern, up to `length` bytes, matches: files, or folders if `dirs`.
+static bool match_part(const char *folder, const char *part, size_t length, bool dirs, Matches *m, Err *err) {
+  const char *star = memchr(part, '*', length);
+  const size_t before = star ? (size_t)(star - part) : length, after = star ? length - before - 1 : 0;
+  DIR *dir = opendir(folder);
+  if (!dir && errno == ENOMEM) die(EXIT_RUN, "out of memory: cannot list %s", folder); // the file may exist
+  if (!dir && errno != ENOENT && errno != ENOTDIR)
+    return err_set(err, "cannot list folder %s: %s", folder, strerror(errno));
+  for (struct dirent *entry; dir && (entry = readdir(dir)) && !m->exact;) {
+    const char *name = entry->d_name;
+    const size_t size = strlen(name);
+    if (name[0] == '.' || size < before + after || (!star && size != length)) continue;
+    if (strncasecmp(name, part, before) || strcasecmp(name + size - after, star ? star + 1 : "")) continue;
+    char *path = xasprintf("%s/%s", folder, name);
+    if (!(dirs ? path_is_dir(path) : path_is_file(path))) {
+      free(path);
+      continue;
+    }
+    const bool exact =
+        size == before + after && !memcmp(name, part, before) && !memcmp(name + before, star ? star + 1 : "", after);
+    if (exact) matches_free(m);
+    m->exact = exact;
+    if (m->n < LAYOUT_FOLDERS)
+      m->path[m->n++] = path;
+    else
+      free(path);
+  }
+  if (dir) closedir(dir);
+  return true;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+// All paths below `dir` that a pattern of up to two parts matches, sorted.
+static bool match(const char *dir, const char *pattern, bool dirs, Matches *m, Err *err) {
+  const char *slash = strchr(pattern, '/');
+  *m = (Matches){0};
+  if (!slash) {
+    if (!match_part(dir, pattern, strlen(pattern), dirs, m, err)) return false;
+  } else {
+    Matches folders = {0};
+    bool ok = match_part(dir, pattern, (size_t)(slash - pattern), true, &folders, err);
+    for (int i = 0; ok && i < folders.n; i++)
+      ok = match_part(folders.path[i], slash + 1, strlen(slash + 1), dirs, m, err);
+    matches_free(&folders);
+    if (!ok) {
+      matches_free(m);
+      return false;
+    }
+  }
+  qsort(m->path, (size_t)m->n, sizeof *m->path, by_name);
+  return true;
+}
+
+// A pattern with `value` in place of `sign`. Caller frees.
+static char *substitute(const char *pattern, char sign, const char *value) {
+  const char *at = strchr(pattern, sign);
+  return at ? xasprintf("%.*s%s%s", (int)(at - pattern), pattern, value, at + 1) : xstrdup(pattern);
+}
+
+// The names of a split, itself first. Returns how many.
+static int names_of(const char *split, const char *names[3]) {
+  names[0] = split;
+  for (int i = 0; i < COUNT(aliases); i++) {
+    if (strcmp(split, aliases[i][0])) continue;
+    int n = 0;
+    while (n < 3 && aliases[i][n]) n++;
+    memcpy(names, aliases[i], sizeof aliases[i]);
+    return n;
+  }
+  return 1;
+}
+
+// The annotation file of a row; *found is NULL if there is none. False if several files match, or on an error.
+static bool find_row(const LayoutRow *row, const char *dir, const char *split, char **found, Err *err) {
+  const char *names[3];
+  const int n = names_of(split, names);
+  *found = NULL;
+  if (row->single && strcmp(split, "train")) return true;
+  for (int i = 0; !*found && i < (row->single ? 1 : n); i++) {
+    Matches m;
+    char *pattern = substitute(row->annotations, '%', names[i]);
+    const bool ok = match(dir, pattern, false, &m, err);
+    free(pattern);
+    if (!ok) return false;
+    if (m.n > 1) err_set(err, "both %s and %s match; give the split's full name", m.path[0], m.path[1]);
+    if (m.n == 1) *found = xstrdup(m.path[0]);
+    const bool unique = m.n <= 1;
+    matches_free(&m);
+    if (!unique) return false;
+  }
+  return true;
+}
+
+// ---- folders of images ----------------------------------------------------------------------------------------------
+
+static void add_folder(CocoLayout *l, const char *path) {
+  for (int i = 0; i < l->folders; i++)
+    if (!strcmp(l->folder[i], path)) return;
+  if (l->folders < LAYOUT_FOLDERS) l->folder[l->folders++] = xstrdup(path);
+}
+
+static char *folder_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? xasprintf("%.*s", slash == path ? 1 : (int)(slash - path), path) : xstrdup(".");
+}
+
+static void find_folders(CocoLayout *l, const char *dir, const char *split) {
+  const char *names[3], *file = strrchr(l->annotations, '/') + 1;
+  const int n = names_of(split, names);
+  if (!strncmp(file, "instances_", 10)) file += 10;
+  char *stem = xasprintf("%.*s", (int)(strlen(file) - strlen(".json")), file), *own = folder_of(l->annotations);
+  Err ignored;
+  for (int k = 0; k < COUNT(image_folders); k++)
+    for (int i = 0; i < (strchr(image_folders[k], '%') ? n : 1); i++) {
+      if (image_folders[k][0] == '@' || image_folders[k][0] == '.') {
+        char *path = image_folders[k][0] == '.'   ? xstrdup(dir)
+                     : image_folders[k][1] == '/' ? xasprintf("%s%s", own, image_folders[k] + 1)
+                                                  : xstrdup(own);
+        if (path_is_dir(path)) add_folder(l, path);
+        free(path);
+        continue;
+      }
+      char *with_stem = substitute(image_folders[k], '#', stem), *pattern = substitute(with_stem, '%', names[i]);
+      Matches m;
+      if (match(dir, pattern, true, &m, &ignored))
+        for (int f = 0; f < m.n; f++) add_folder(l, m.path[f]);
+      matches_free(&m);
+      free(with_stem);
+      free(pattern);
+    }
+  free(stem);
+  free(own);
+}
+
+// ---- what is not read -----------------------------------------------------------------------------------------------
+
+// The first .json file by name in DIR/BELOW that has a key "annotations"; NULL: none. Caller frees.
+static char *json_in(const char *dir, const char *below) {
+  char *folder = xasprintf("%s/%s", dir, below), *first = NULL;
+  DIR *d = opendir(folder);
+  for (struct dirent *entry; d && (entry = readdir(d));) {
+    const size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 5, ".json")) continue;
+    char *path = xasprintf("%s%s%s", folder, *below ? "/" : "", entry->d_name);
+    size_t size;
+    char *text = path_is_file(path) && !(first && strcmp(path, first) > 0) ? file_read(path, &size, NULL) : NULL;
+    if (text && strstr(text, "\"annotations\"")) {
+      free(first);
+      first = path;
+    } else {
+      free(path);
+    }
+    free(text);
+  }
+  if (d) closedir(d);
+  free(folder);
+  return first;
+}
+
+char *coco_elsewhere(const char *dir) {
+  static const char *const below[] = {"annotations", "", "train"};
+  char *found = NULL;
+  for (int i = 0; !found && i < COUNT(below); i++) found = json_in(dir, below[i]);
+  return found;
+}
+
+// Whether DIR/masks or DIR/train/masks is a folder, presumably with masks as images.
+static bool has_pictures_of_masks(const char *dir) {
+  char *here = xasprintf("%s/masks", dir), *below = xasprintf("%s/train/masks", dir);
+  const bool has = path_is_dir(here) || path_is_dir(below);
+  free(here);
+  free(below);
+  return has;
+}
+
+// "train" for the split to train on, else "val": the options that name a split's files.
+static const char *option_of(const char *split) { return !strncmp(split, "train", 5) ? "train" : "val"; }
+
+static bool nothing_found(const char *dir, const char *split, Err *err) {
+  const char *option = option_of(split);
+  char *one = NULL, *other = NULL, *images = xasprintf("%s/images", dir);
+  Err ignored;
+  for (int i = 0; !one && strcmp(split, "train") && i < COUNT(rows); i++)
+    if (!find_row(&rows[i], dir, "train", &one, &ignored)) one = NULL;
+  if (!one) other = coco_elsewhere(dir);
+  const char *folder = path_is_dir(images) ? images : dir;
+  if (one)
+    err_set(err, "%s has no annotations of a split %s, only %s; give --%s-json FILE --%s-images DIR for it", dir, split,
+            one, option, option);
+  else if (other)
+    err_set(err,
+            "%s: no annotations of a split %s where COCO, Roboflow, CVAT, Label Studio or LVIS put them; if you mean "
+            "%s, give --%s-json %s --%s-images %s",
+            dir, split, other, option, other, option, folder);
+  else
+    err_set(err, "no annotations in %s, such as %s/annotations/instances_%s.json%s", dir, dir, split,
+            has_pictures_of_masks(dir) ? "; they need masks as polygons or run-length codes: mask images are not "
+                                         "supported"
+                                       : "");
+  free(one);
+  free(other);
+  free(images);
+  return false;
+}
+
+// ---- finding --------------------------------------------------------------------------------------------------------
+
+static bool take_given(CocoLayout *l, const char *json, const char *images, Err *err) {
+  l->name = "as given";
+  l->root = images ? xstrdup(images) : folder_of(json);
+  l->annotations = xstrdup(json);
+  add_folder(l, l->root);
+  if (!path_is_file(json)) return err_set(err, "%s: no such file", json);
+  return path_is_dir(l->root) || err_set(err, "%s: no such folder", l->root);
+}
+
+static bool search(CocoLayout *l, const char *dir, const char *split, Err *err) {
+  l->root = xstrdup(dir);
+  for (int i = 0; i < COUNT(rows) && !l->other; i++) {
+    char *found;
+    Err why;
+    if (!find_row(&rows[i], dir, split, &found, &why)) {
+      if (l->annotations) continue;
+      return err_set(err, "%s", why.msg);
+    }
+    if (!found) continue;
+    if (!l->annotations) {
+      l->annotations = found;
+      l->name = rows[i].name;
+    } else if (strcmp(found, l->annotations)) {
+      l->other = found;
+      l->other_name = rows[i].name;
+    } else {
+      free(found);
+    }
+  }
+  if (!l->annotations) return nothing_found(dir, split, err);
+  find_folders(l, dir, split);
+  return true;
+}
+
+bool coco_layout_find(CocoLayout *l, const char *dir, const char *split, const char *json, const char *images,
+                      Err *err) {
+  *l = (CocoLayout){0};
+  if (json ? take_given(l, json, images, err) : search(l, dir, split, err)) return true;
+  coco_layout_free(l);
+  return false;
+}
+
+char *coco_layout_note(const CocoLayout *l, const char *split) {
+  if (!l->other) return NULL;
+  const char *option = option_of(split);
+  return xasprintf("%s: read %s (%s), not %s (%s); --%s-json %s --%s-images DIR would read that", split, l->annotations,
+                   l->name, l->other, l->other_name, option, l->other, option);
+}
+
+void coco_layout_free(CocoLayout *l) {
+  for (int i = 0; i < l->folders; i++) free(l->folder[i]);
+  free(l->annotations);
+  free(l->root);
+  free(l->other);
+  *l = (CocoLayout){0};
+}
