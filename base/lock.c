@@ -49,7 +49,11 @@ bool folder_lock(const char *folder, Err *err) {
     if (file >= 0) close(file);
     return false;
   }
-  if (flock(file, LOCK_EX | LOCK_NB) == 0) {
+  // Who asks folder_is_locked holds it for an instant.
+  int tries = 10;
+  bool locked;
+  while (!(locked = flock(file, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK && --tries) usleep(10000);
+  if (locked) {
     write_holder(file); // stays open, and locked
     return true;
   }

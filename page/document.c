@@ -1,7 +1,9 @@
 #include "page/document.h"
+#include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "page/page_files.h"
 
@@ -36,9 +38,19 @@ static bool make_nonce(Document *d, Err *err) {
   return true;
 }
 
+// A run and build/report may write the same page at once: who comes second reads newer facts.
+static bool begin_in_turn(AtomicFile *f, const char *path, Err *err) {
+  enum { TRIES = 500, MICROSECONDS = 10000 };
+  for (int i = 1; !file_begin(f, path, err); i++) {
+    if (errno != EWOULDBLOCK || i == TRIES) return false;
+    usleep(MICROSECONDS);
+  }
+  return true;
+}
+
 bool document_begin(Document *d, const char *path, const char *title, Err *err) {
   *d = (Document){0};
-  if (!make_nonce(d, err) || !file_begin(&d->out, path, err)) return false;
+  if (!make_nonce(d, err) || !begin_in_turn(&d->out, path, err)) return false;
   d->f = d->out.f;
   fprintf(d->f,
           "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -13,7 +13,8 @@ typedef struct Document {
 // Whether a page may be written to the path: the name ends in .html or .htm, so that no checkpoint or label file is
 // overwritten by mistake. Paths that are not regular files, such as pipes, may have any name.
 bool document_name_fits(const char *path, Err *err);
-// Writes the page's head and begins its facts, whose JSON the caller writes with document_json.
+// Writes the page's head and begins its facts, whose JSON the caller writes with document_json. Waits up to 5 s for
+// another program that writes the page.
 bool document_begin(Document *d, const char *path, const char *title, Err *err);
 // Writes JSON, or a part of it. "<", which occurs in JSON only within strings, is escaped, so that no string can end
 // the script element.

@@ -1,5 +1,8 @@
-// Catches a lock file that replaces a file of the user's.
+// Catches a lock file that replaces a file of the user's, and a folder refused because of one who asks about it.
+#include <fcntl.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/lock.h"
@@ -29,4 +32,24 @@ TEST(lock_leaves_other_files_alone) {
   free(folder);
   free(path);
   free(other);
+}
+
+static void *close_soon(void *file) {
+  usleep(30000);
+  close(*(int *)file);
+  return NULL;
+}
+
+// folder_is_locked, which report asks, takes the lock itself for an instant.
+TEST(lock_waits_for_who_asks) {
+  Err err;
+  pthread_t thread;
+  char *folder = xasprintf("%s/asked", test_tmp()), *path = xasprintf("%s/lock", folder);
+  CHECK(dirs_make(folder, &err));
+  int file = open(path, O_RDWR | O_CREAT, 0666);
+  CHECK(file >= 0 && flock(file, LOCK_SH) == 0 && !pthread_create(&thread, NULL, close_soon, &file));
+  EXPECT(folder_lock(folder, &err));
+  pthread_join(thread, NULL);
+  free(folder);
+  free(path);
 }
