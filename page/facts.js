@@ -101,8 +101,15 @@ class Run {
     if (!said)
       return {badge: this.facts.log || this.evaluation ? "state unknown" : "no data", look: "odd"};
     if (said === "running" && this.facts.locked === false)
-      return {badge: "interrupted", look: "bad", resume: this.run.command ? commandWithout(`${textOf(this.run.command)} --resume`) : "", why: "The process was killed, or the machine failed. Continue from the newest checkpoint with --resume:"};
+      return {badge: "interrupted", look: "bad", resume: this.resumeCommand(), why: "The process was killed, or the machine failed. Continue from the newest checkpoint with --resume:"};
     return {...(known || {badge: said, look: "odd"}), diverged: said === "diverged", running: said === "running"};
+  }
+
+  // Names the folder where the run is now, if it was moved.
+  resumeCommand() {
+    const command = textOf(this.run.command), out = textOf(objectOf(objectOf(this.run.settings).out).value), {folder, path} = this.facts;
+    const moved = out && path && out !== folder && out !== path;
+    return command ? commandWithout(`${command} --resume${moved ? ` --out ${shellWord(textOf(path))}` : ""}`) : "";
   }
 
   lastStep() {
@@ -201,6 +208,10 @@ class Run {
     return Object.entries(objectOf(this.run.settings)).map(([name, v]) =>
       v && typeof v === "object" ? {name, value: textOf(v.value), from: textOf(v.from)} : {name, value: textOf(v), from: ""});
   }
+}
+
+function shellWord(text) {
+  return /^[\w\/.,:=@%+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`;
 }
 
 // Drops all but the last occurrence of an option in a command, since the last is in force. Options begin with "--"; the

@@ -228,6 +228,10 @@ static void write_name(Document *d, const char *given, const char *path) {
   write_string(d, "name", name);
   fputc(',', d->f);
   write_string(d, "folder", path);
+  char *real = realpath(path, NULL);
+  if (real) fputc(',', d->f);
+  if (real) write_string(d, "path", real);
+  free(real);
   free(name);
 }
 

@@ -9,7 +9,7 @@ typedef struct PageRun {
 } PageRun;
 
 // Writes one JSON object:
-//   name, folder
+//   name, folder, path (folder without links, from the root)
 //   run          run.json unchanged; null: there is none
 //   log          as page/log_facts.h writes it, or null
 //   evaluation   evaluation.json unchanged, or null

@@ -418,6 +418,12 @@ def broken(scene):
     goes_on.run.update(state="running", complete=False, steps=200)
     page = scene.open(scene.drawn(goes_on, "killed"))
     expect(text(page, ".badge") == "interrupted", f"{page.file}: a killed run is called {text(page, '.badge')!r}")
+    # Moved: the command that continues it names the folder where it is.
+    goes_on.run["settings"]["out"] = {"value": "run", "from": "given"}
+    page = scene.open(scene.drawn(goes_on, "moved here"))
+    where = os.path.realpath(scene.path("moved here"))
+    expect(f" --resume --out '{where}'" in text(page),
+           f"{page.file}: the command for a moved run names another folder")
     # Values of unexpected types.
     for at, odd in enumerate(([], {}, None, "x", 1e308, True, [None, {}, "x"])):
         run = Run()
