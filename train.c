@@ -11,6 +11,7 @@
 
 int main(int argc, char **argv) {
   bool stopped = false;
+  LogFacts *log_facts = NULL; // what the page has read of the run's log
   threads_wait_briefly(argv);
   interrupt_by_writing();
   mapped_guard();
@@ -21,7 +22,8 @@ int main(int argc, char **argv) {
   else if (o.made_up)
     benchmark_net(&o);
   else
-    stopped = sessions_run(&o, page_draw);
+    stopped = sessions_run(&o, (DrawFolder){page_draw, &log_facts});
+  log_facts_free(log_facts);
   train_spec_free(&o);
   stdout_close();
   return stopped ? EXIT_RUN : 0;

@@ -3,15 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/log_clock.h"
 
-enum {
-  POINTS = 1024,
-  RECENT = 256,
-  EVALUATIONS = 2000
-}; // points for several records each, and points for one record each
+// Points for several records each, and for one record each: at least RECENT of them, less than twice as many.
+enum { POINTS = 1024, RECENT = 256, MOST_POINTS = POINTS + 3 * RECENT, EVALUATIONS = 2000, REMEMBERED = 64 };
 
 typedef struct Column { // the values of one key; points are added as they come, those without the key are NaN
   char *key;
@@ -30,18 +28,22 @@ typedef struct Records {
   size_t cap;
 } Records;
 
-typedef struct LogFacts {
-  int64_t lines; // lines in the file, at least `records`
-  off_t size;    // bytes that they take: what a run adds meanwhile is not read
+struct LogFacts {
+  // What is read: bytes of which file, and the last of them, by which another one is known.
+  off_t size;
+  dev_t device;
+  ino_t file;
+  char last[REMEMBERED];
   int64_t records, thinned, unread;
   bool cut;
-  double *x;
-  int points, most_points, columns;
+  double x[MOST_POINTS];
+  int64_t held[MOST_POINTS]; // per point: its records
+  int points, old, columns;  // old: points at the beginning that are for up to `thinned` records
   Column *column;
   size_t cap_columns;
   Records evaluations, amendments;
   RunClock clock;
-} LogFacts;
+};
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
@@ -49,11 +51,11 @@ static Column *column_of(LogFacts *l, const char *key, int likely) {
   if (likely < l->columns && !strcmp(l->column[likely].key, key)) return &l->column[likely];
   for (int i = 0; i < l->columns; i++)
     if (!strcmp(l->column[i].key, key)) return &l->column[i];
-  const size_t n = (size_t)l->most_points;
+  enum { N = MOST_POINTS };
   array_reserve((void **)&l->column, &l->cap_columns, (size_t)l->columns + 1, sizeof *l->column);
   Column *c = &l->column[l->columns++];
-  *c = (Column){xstrdup(key), xcalloc(n, sizeof(double)), xcalloc(n, sizeof(double)), xcalloc(n, sizeof(double)),
-                xcalloc(n, sizeof(int))};
+  *c = (Column){xstrdup(key), xcalloc(N, sizeof(double)), xcalloc(N, sizeof(double)), xcalloc(N, sizeof(double)),
+                xcalloc(N, sizeof(int))};
   return c;
 }
 
@@ -64,10 +66,54 @@ static void column_take(Column *c, int point, double value) {
   c->most[point] = first ? value : fmax(c->most[point], value);
 }
 
-// The point that a record belongs to: each of the last RECENT lines has its own.
-static int point_of(const LogFacts *l, int64_t record) {
-  const int64_t old = l->thinned > 1 ? (l->lines - RECENT) / l->thinned : 0; // points for several records
-  return (int)(record < old * l->thinned ? record / l->thinned : old + record - old * l->thinned);
+// Adds point `from` of a column to the point `to` before it, or moves it there where that is empty; `from` is empty then.
+static void column_merge(Column *c, int to, int from) {
+  const int n = c->records[to], m = c->records[from];
+  if (m && from != to) {
+    c->mean[to] = n ? c->mean[to] + (c->mean[from] - c->mean[to]) * m / (n + m) : c->mean[from];
+    c->least[to] = n ? fmin(c->least[to], c->least[from]) : c->least[from];
+    c->most[to] = n ? fmax(c->most[to], c->most[from]) : c->most[from];
+    c->records[to] = n + m;
+    c->records[from] = 0;
+  }
+}
+
+static void points_merge(LogFacts *l, int to, int from) {
+  if (from == to) return;
+  l->x[to] = l->x[from];
+  l->held[to] += l->held[from];
+  l->held[from] = 0;
+  for (int i = 0; i < l->columns; i++) column_merge(&l->column[i], to, from);
+}
+
+// Merges points in their order into points of up to `most` records, from point `first` to before `end`; returns where
+// these end.
+static int points_gather(LogFacts *l, int first, int end, int64_t most) {
+  int to = first;
+  for (int i = first; i < end; i++) {
+    if (i > to && l->held[to] + l->held[i] > most) to++;
+    points_merge(l, to, i);
+  }
+  return to + 1;
+}
+
+// The older half of the points for one record each joins those for several.
+static void age(LogFacts *l) {
+  const int n = l->old + RECENT;
+  l->old = points_gather(l, MAX(l->old - 1, 0), n, l->thinned);
+  while (l->old > POINTS) {
+    l->thinned *= 2;
+    l->old = points_gather(l, 0, l->old, l->thinned);
+  }
+  for (int i = n; i < l->points; i++) points_merge(l, l->old + i - n, i);
+  l->points += l->old - n;
+}
+
+// The point of one more record.
+static int point_add(LogFacts *l) {
+  if (l->points - l->old == 2 * RECENT) age(l);
+  l->held[l->points] = 1;
+  return l->points++;
 }
 
 typedef enum RecordType { OF_STEP, OF_EVALUATION, OF_AMENDMENT, OF_NOTHING } RecordType;
@@ -115,59 +161,71 @@ static void records_add(Records *s, off_t at, size_t size) {
 }
 
 static void take_step(LogFacts *l, Json *j, const ClockRecord *clock) {
-  const int point = point_of(l, l->records++);
+  const int point = point_add(l);
+  l->records++;
   read_numbers(j, l, point);
   l->x[point] = (double)clock->step;
-  l->points = point + 1;
   column_take(column_of(l, "elapsed", 0), point, run_clock_now(&l->clock));
 }
 
-static void take_line(LogFacts *l, const char *path, const char *line, off_t at, size_t size, bool last) {
+// False for a last line that is incomplete.
+static bool take_line(LogFacts *l, const char *path, const char *line, off_t at, size_t size, bool last) {
   Json j;
   ClockRecord clock = CLOCK_RECORD_NONE;
   RecordType type;
   json_open(&j, path, line, size);
   const bool ok = read_head(&j, &clock, &type);
   json_close(&j);
-  if (!ok) {
-    l->cut |= last;
-    l->unread += !last;
-    return;
-  }
+  if (!ok && last) return false;
+  l->unread += !ok;
+  if (!ok) return true;
   run_clock_take(&l->clock, &clock);
   if (type == OF_EVALUATION) records_add(&l->evaluations, at, size);
   if (type == OF_AMENDMENT) records_add(&l->amendments, at, size);
-  if (type != OF_STEP) return;
+  if (type != OF_STEP) return true;
   json_open(&j, path, line, size);
   take_step(l, &j, &clock);
   json_close(&j);
+  return true;
 }
 
-static void count_lines(LogFacts *l, FILE *log) {
-  char block[1 << 16];
-  for (size_t n; (n = fread(block, 1, sizeof block, log)) > 0; l->size += (off_t)n)
-    for (size_t i = 0; i < n; i++) l->lines += block[i] == '\n';
-  l->lines++; // an incomplete line
+// Whether the file begins with what was read before. Takes no file that is new to it.
+static bool goes_on(const LogFacts *l, FILE *log) {
+  struct stat st;
+  char last[REMEMBERED];
+  const size_t n = (size_t)MIN(l->size, REMEMBERED);
+  return fstat(fileno(log), &st) == 0 && st.st_dev == l->device && st.st_ino == l->file && st.st_size >= l->size &&
+         fseeko(log, l->size - (off_t)n, SEEK_SET) == 0 && fread(last, 1, n, log) == n && !memcmp(last, l->last, n);
 }
 
-// Twice from the beginning, line by line: what is in memory at a time does not grow with the log. False with the reason
-// in errno.
+static void remember(LogFacts *l, FILE *log) {
+  struct stat st = {0};
+  const size_t n = (size_t)MIN(l->size, REMEMBERED);
+  if (fstat(fileno(log), &st) != 0 || fseeko(log, l->size - (off_t)n, SEEK_SET) != 0) st.st_ino = 0;
+  l->device = st.st_dev;
+  l->file = st.st_ino;
+  if (fread(l->last, 1, n, log) != n) l->file = 0;
+}
+
+// What was added, line by line: what is in memory at a time does not grow with the log. False with the reason in errno.
 static bool read_log(LogFacts *l, const char *path, FILE *log) {
-  count_lines(l, log);
-  l->thinned = l->lines <= POINTS + RECENT ? 1 : (l->lines + POINTS - 1) / POINTS;
-  l->most_points = POINTS + 2 * RECENT + (int)l->thinned;
-  l->x = xcalloc((size_t)l->most_points, sizeof *l->x);
   char *line = NULL;
   size_t cap = 0;
   ssize_t n = 0;
-  rewind(log);
-  for (off_t at = 0; at < l->size && (n = getline(&line, &cap, log)) > 0; at += n) {
-    const size_t bytes = (size_t)MIN(n, l->size - at);
-    const bool ended = line[bytes - 1] == '\n';
-    if (bytes > ended) take_line(l, path, line, at, bytes - ended, !ended);
+  l->cut = false;
+  if (fseeko(log, l->size, SEEK_SET) != 0) return false;
+  while (!l->cut && (n = getline(&line, &cap, log)) > 0) {
+    const bool ended = line[n - 1] == '\n';
+    l->cut = n > ended && !take_line(l, path, line, l->size, (size_t)n - ended, !ended);
+    if (!l->cut) l->size += n;
   }
   free(line);
-  return n >= 0 || feof(log); // there is no memory for a line
+  const bool ok = (n >= 0 || feof(log)) && !ferror(log); // or there is no memory for a line
+  const int reason = errno;
+  clearerr(log);
+  remember(l, log);
+  errno = reason;
+  return ok;
 }
 
 // ---- writing --------------------------------------------------------------------------------------------------------
@@ -208,8 +266,7 @@ static void write_records(Document *d, FILE *log, const char *name, const Record
 
 static void write_facts(Document *d, FILE *log, const LogFacts *l) {
   FILE *f = d->f;
-  int several = 0, every = 1; // points for several records
-  while (l->thinned > 1 && several < l->points && several < (l->lines - RECENT) / l->thinned) several++;
+  int several = l->thinned > 1 ? l->old : 0, every = 1; // points for several records
   while (l->evaluations.n / every > EVALUATIONS) every *= 2;
   fprintf(f, "{\"records\":%lld,\"thinned\":%lld,\"unread\":%lld,\"cut\":%s,\n\"x\":[", (long long)l->records,
           (long long)l->thinned, (long long)l->unread, l->cut ? "true" : "false");
@@ -233,28 +290,40 @@ static void write_facts(Document *d, FILE *log, const LogFacts *l) {
   fputc('}', f);
 }
 
-static void facts_free(LogFacts *l) {
-  for (int i = 0; i < l->columns; i++) {
+void log_facts_free(LogFacts *l) {
+  for (int i = 0; l && i < l->columns; i++) {
     free(l->column[i].key);
     free(l->column[i].mean);
     free(l->column[i].least);
     free(l->column[i].most);
     free(l->column[i].records);
   }
+  if (!l) return;
   free(l->column);
-  free(l->x);
   free(l->evaluations.item);
   free(l->amendments.item);
+  free(l);
 }
 
-bool log_facts_write(Document *d, const char *path, Err *err) {
-  LogFacts l = {0};
+static LogFacts *facts_new(void) {
+  LogFacts *l = xcalloc(1, sizeof *l);
+  l->thinned = 1;
+  return l;
+}
+
+bool log_facts_write(Document *d, const char *path, LogFacts **read, Err *err) {
+  LogFacts *l = read ? *read : NULL;
   FILE *log = fopen(path, "rb");
   if (!log) return err_set(err, "cannot open %s: %s", path, strerror(errno));
-  const bool ok =
-      (read_log(&l, path, log) && !ferror(log)) || err_set(err, "cannot read %s: %s", path, strerror(errno));
-  if (ok) write_facts(d, log, &l);
-  facts_free(&l);
+  if (l && !goes_on(l, log)) {
+    log_facts_free(l);
+    l = NULL;
+  }
+  if (!l) l = facts_new();
+  const bool ok = read_log(l, path, log) || err_set(err, "cannot read %s: %s", path, strerror(errno));
+  if (ok) write_facts(d, log, l);
   fclose(log);
+  if (!read || !ok) log_facts_free(l);
+  if (read) *read = ok ? l : NULL;
   return ok;
 }

@@ -36,9 +36,9 @@ bool page_of_runs(const char *path, const PageRun *run, int n, bool single_file,
   return end_facts(&d, err);
 }
 
-bool page_draw(const char *folder, Err *err) {
+bool page_draw(void *log_facts, const char *folder, Err *err) {
   char *path = xasprintf("%s/" PAGE_FILE, folder);
-  const bool ok = page_of_runs(path, &(PageRun){.folder = folder}, 1, false, err);
+  const bool ok = page_of_runs(path, &(PageRun){.folder = folder, .read = log_facts}, 1, false, err);
   free(path);
   return ok;
 }

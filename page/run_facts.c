@@ -9,7 +9,6 @@
 #include "base/record.h"
 #include "base/run_folder.h"
 #include "page/data_uri.h"
-#include "page/log_facts.h"
 
 typedef struct Faults {
   char **text;
@@ -201,10 +200,10 @@ static void write_evaluation(Document *d, const char *folder, char *path, const 
   free(path);
 }
 
-static void write_log(Document *d, const char *path, Faults *faults) {
+static void write_log(Document *d, const char *path, LogFacts **read, Faults *faults) {
   Err err;
   fputs(",\n\"log\":", d->f);
-  if (path_is_file(path) && log_facts_write(d, path, &err)) return;
+  if (path_is_file(path) && log_facts_write(d, path, read, &err)) return;
   if (path_is_file(path)) fault_add(faults, err.msg);
   fputs("null", d->f);
 }
@@ -258,7 +257,7 @@ void run_facts_write(Document *d, const PageRun *run, const char *page, bool sin
   char *log = run->log ? xstrdup(run->log) : xasprintf("%s/" RUN_LOG, run->folder);
   write_name(d, run->name, run->folder ? run->folder : run->log);
   if (run->folder) write_folder(d, run->folder, page, single_file, &faults);
-  write_log(d, log, &faults);
+  write_log(d, log, run->read, &faults);
   write_faults(d, &faults);
   free(log);
 }

@@ -1,11 +1,12 @@
 // The contents of a run's folder as facts for its page.
 #pragma once
-#include "page/document.h"
+#include "page/log_facts.h"
 
 typedef struct PageRun {
   const char *folder; // NULL: there is only a log
   const char *log;    // NULL: the folder's
   const char *name;   // NULL: the folder's last part
+  LogFacts **read;    // what is kept of the log for the next page: page/log_facts.h; NULL: nothing
 } PageRun;
 
 // Writes one JSON object:

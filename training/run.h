@@ -14,7 +14,7 @@
 typedef struct TrainingRun {
   const TrainSpec o; // its strings belong to main
   SessionStart start;
-  DrawFolder *draw;
+  DrawFolder page;
   int rollbacks; // number of rollbacks before this session
   double left;   // the rate of the previous session, which diverged
   Job *job;

@@ -248,7 +248,7 @@ bool files_score(RunFiles *f, const Task *task, const Dataset *d, void *results,
                  const Metrics *before, Err *err) {
   bool ok = end_scoring(f, PATIENCE, err);
   if (ok)
-    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->trained_on, f->least_score, f->draw}, cores,
+    scoring_start(&f->scoring, task, d, results, (ReportTo){f->folder, f->trained_on, f->least_score, f->page}, cores,
                   &f->log, step, start, before);
   else
     task->release(results);

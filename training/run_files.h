@@ -14,7 +14,7 @@ typedef struct RunFiles { // zero-initialise
   const char *run, *trained_on;        // for RunState
   int64_t warmup;                      // for best_open
   double least_score;                  // for ReportTo
-  DrawFolder *draw;                    // …
+  DrawFolder page;                     // …
   Log log;
   Scoring scoring;
   Saver saver;

@@ -6,13 +6,16 @@
 #include "evaluation/task.h"
 
 // Draws the page from the facts in a run's folder; false with a message on failure.
-typedef bool DrawFolder(const char *folder, Err *err);
+typedef struct DrawFolder {
+  bool (*draw)(void *context, const char *folder, Err *err); // NULL: nothing is drawn
+  void *context;
+} DrawFolder;
 
 typedef struct ReportTo {
   const char *folder;     // the run's folder; NULL: nothing is written
   const char *trained_on; // data/batches/data_identity.h; NULL: unknown
   double score;           // detections with at least that score count in precision and recall, and are drawn
-  DrawFolder *draw;       // called in the scoring thread when an evaluation's facts have been written; NULL: not called
+  DrawFolder page;        // drawn in the scoring thread when an evaluation's facts have been written
 } ReportTo;
 
 typedef struct Scoring { // zero-initialise; one at a time

@@ -155,7 +155,7 @@ static Outcome session(TrainingRun *r) {
   files_name(&r->files, o->out);
   r->files.keep = o->keep;
   r->files.least_score = float_decimal(o->report_score);
-  r->files.draw = r->draw;
+  r->files.page = r->page;
   if (o->plan && run_leads(r)) {
     printf("settings:\n");
     settings_print(o, true, stdout);
@@ -232,7 +232,7 @@ static TrainSpec session_spec(const TrainSpec *o, const SessionStart *start) {
 }
 
 // Runs sessions; after one that diverges the next has half the rate, if --on-divergence says so.
-static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFolder *draw) {
+static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFolder page) {
   SessionStart start = {.resume = job->attempt ? RESUME_LAST : o->resume, .amend = o->amend};
   double left = 0;
   int rollbacks = 0;
@@ -240,7 +240,7 @@ static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFold
   for (;; rollbacks++) {
     TrainingRun r = {.o = session_spec(o, &start),
                      .start = start,
-                     .draw = draw,
+                     .page = page,
                      .job = job,
                      .comm = job->comm,
                      .train = &data->train,
@@ -267,7 +267,7 @@ static void keep_text(void *spec, char *text, size_t room) {
   files_free(&f);
 }
 
-bool sessions_run(const TrainSpec *o, DrawFolder *draw) {
+bool sessions_run(const TrainSpec *o, DrawFolder page) {
   Err err;
   Job job;
   TrainingData data = {0};
@@ -292,7 +292,7 @@ bool sessions_run(const TrainSpec *o, DrawFolder *draw) {
   const int ranks = job.comm ? job.launch.world : job.ranks;
   TrainSpec spec = train_spec_complete(&opened, ranks, run_steps_per_epoch(o, ranks, &data.train));
   spec.device = job.device;
-  train_all(&spec, &job, &data, draw);
+  train_all(&spec, &job, &data, page);
   close_data(&data);
   bool stopped = interrupted() || comm_stop_asked(job.comm);
   comm_broadcast_bytes(job.comm, &stopped, sizeof stopped);

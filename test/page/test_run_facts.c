@@ -23,7 +23,7 @@ static void write_file(const char *folder, const char *name, const char *text) {
 static char *draw(const char *folder) {
   char *path = xasprintf("%s/%s", test_tmp(), folder), *page = path_in(folder, PAGE_FILE);
   Err err;
-  if (!EXPECT(page_draw(path, &err))) printf("    %s\n", err.msg);
+  if (!EXPECT(page_draw(NULL, path, &err))) printf("    %s\n", err.msg);
   char *text = file_read(page, &(size_t){0}, NULL);
   CHECK(text);
   free(path);
