@@ -19,6 +19,7 @@ float train_view(const TrainSpec *o, const ModelConfig *c) { return train_on_gra
 static void refuse_other(const TrainSpec *o, const Source *own) {
   for (int i = 0; models[i]; i++) {
     const Source *other = models[i]->source;
+    if (i > 0 && other == models[i - 1]->source) continue;
     const char *what = other != own && other->contents ? other->contents(o->data) : NULL;
     if (what)
       die(EXIT_USAGE, "%s contains %s, which %s cannot train on: choose %s as --model, or give %s", o->data, what,

@@ -23,12 +23,17 @@ static int compare_files(const void *a, const void *b) {
   return p->label != q->label ? compare_int(&p->label, &q->label) : strcmp(p->path, q->path);
 }
 
+// Asks for the file itself only where the folder does not say what it is: there may be a million files.
+static bool is_folder(const struct dirent *e, const char *path) {
+  return e->d_type == DT_DIR || ((e->d_type == DT_LNK || e->d_type == DT_UNKNOWN) && path_is_dir(path));
+}
+
 bool class_folders_in(const char *dir) {
   DIR *d = opendir(dir);
   bool found = false;
   for (struct dirent *e; d && !found && (e = readdir(d));) {
     char *path = xasprintf("%s/%s", dir, e->d_name);
-    found = e->d_name[0] != '.' && path_is_dir(path);
+    found = e->d_name[0] != '.' && is_folder(e, path);
     free(path);
   }
   if (d) closedir(d);
@@ -42,7 +47,7 @@ static bool list_names(ClassFolders *f, const char *dir, Err *err) {
   bool ok = true;
   for (struct dirent *e; ok && (e = readdir(d));) {
     char *path = xasprintf("%s/%s", dir, e->d_name);
-    if (e->d_name[0] != '.' && path_is_dir(path)) {
+    if (e->d_name[0] != '.' && is_folder(e, path)) {
       ok = ok && (utf8_is(e->d_name) || err_set(err, "%s: the folder's name is not UTF-8; rename it", path));
       array_reserve((void **)&f->name, &room, (size_t)f->classes + 1, sizeof *f->name);
       f->name[f->classes++] = xstrdup(e->d_name);
@@ -123,7 +128,7 @@ static bool list_files(Listing *l, char *below, int label, int depth, Err *err) 
   for (struct dirent *e; ok && (e = readdir(d));) {
     if (e->d_name[0] == '.') continue;
     char *path = xasprintf("%s/%s", below, e->d_name), *whole = xasprintf("%s/%s", folder, e->d_name);
-    if (path_is_dir(whole)) {
+    if (is_folder(e, whole)) {
       ok = list_files(l, path, label, depth + 1, err);
     } else if (!is_image(e->d_name)) {
       f->others++;
