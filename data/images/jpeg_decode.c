@@ -77,9 +77,10 @@ static bool stb_takes(Decoder *d, int marker) { return stbi__process_marker(d->s
 
 // ---- segments -------------------------------------------------------------------------------------------------------
 
-// stb_image 2.27 writes past its own tables if there are more than 256 symbols.
+// stb_image 2.27 writes past its own tables if there are more than 256 symbols. A DC symbol is a number of bits, of which
+// it notices those that are too large only in pixels.
 static bool take_codes(Decoder *d, const JpegSegment *s) {
-  enum { LENGTHS = 16, SYMBOLS = 256 };
+  enum { LENGTHS = 16, SYMBOLS = 256, MOST_BITS = 15 };
   for (size_t left = s->size; left > 0;) {
     const uint8_t *table = s->body + s->size - left; // class and number, how many codes of each length, symbols
     size_t symbols = 0;
@@ -88,6 +89,9 @@ static bool take_codes(Decoder *d, const JpegSegment *s) {
     if (symbols > SYMBOLS || 1 + LENGTHS + symbols > left) return CORRUPT("a Huffman table with %zu symbols", symbols);
     if (table[0] >> 4 > 1 || (table[0] & 15) >= TABLES)
       return CORRUPT("a Huffman table has the invalid number %d", table[0]);
+    for (size_t i = 0; i < symbols && table[0] >> 4 == 0; i++)
+      if (table[1 + LENGTHS + i] > MOST_BITS)
+        return CORRUPT("a DC Huffman table has the invalid symbol %d", table[1 + LENGTHS + i]);
     d->has_codes[table[0] >> 4][table[0] & 15] = true;
     left -= 1 + LENGTHS + symbols;
   }

@@ -205,6 +205,19 @@ TEST(jpeg_decode_refuses_scans_out_of_order) {
   free(bytes);
 }
 
+// A flipped bit in a symbol that no pixel uses would otherwise stay.
+TEST(jpeg_decode_refuses_dc_symbols_beyond_15) {
+  size_t size, length;
+  uint8_t *bytes = read_bytes(FOLDER "/gray.jpg", &size), *table = find_segment(bytes, size, JPEG_DHT, &length);
+  CHECK(table != NULL && table[4] == 0x00 && length == 33);
+  for (uint8_t *symbol = table + 4 + 17; symbol < table + length; symbol++) {
+    *symbol ^= 0x40;
+    expect_refused(bytes, size, "corrupt (a DC Huffman table has the invalid symbol ");
+    *symbol ^= 0x40;
+  }
+  free(bytes);
+}
+
 // Without some of its scans a progressive file has its picture, but less sharp than it was.
 TEST(jpeg_decode_refuses_missing_scans) {
   enum { MOST = 16 };
