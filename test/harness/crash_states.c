@@ -130,10 +130,16 @@ typedef struct Known { // contents met before, by the calls that made them
   size_t n, cap;
 } Known;
 
-static uint64_t digest_of(Known *k, const CrashState *s, const FileCalls *c, const bool *made, int file) {
+// Of the calls that made the file.
+static uint64_t calls_digest(const CrashState *s, const FileCalls *c, const bool *made, int file) {
   uint64_t calls = digest_word(1, (uint64_t)file);
   for (size_t i = 0; i < end_of(s); i++)
     if (is_on(s, c, made, i, file)) calls = digest_word(digest_word(calls, i), (uint64_t)bytes_of(s, c, i));
+  return calls;
+}
+
+static uint64_t digest_of(Known *k, const CrashState *s, const FileCalls *c, const bool *made, int file) {
+  const uint64_t calls = calls_digest(s, c, made, file);
   for (size_t i = 0; i < k->n; i++)
     if (k->of[i].calls == calls) return k->of[i].digest;
   size_t size;
@@ -208,17 +214,16 @@ static bool is_weights(const char *name) {
 // In place of what has that name.
 static void make_file(const CrashState *s, const FileCalls *c, const bool *made, const Entry *e, const char *path,
                       const char *cache) {
-  size_t size;
-  char *bytes = contents(s, c, made, e->file, &size);
-  if (is_weights(e->name)) {
-    char *kept = xasprintf("%s/%016llx", cache, (unsigned long long)digest_bytes(2, bytes, size));
-    if (!path_is_file(kept)) write_bytes(kept, bytes, size);
-    CHECK(link(kept, path) == 0);
-    free(kept);
-  } else {
-    write_bytes(path, bytes, size);
+  const bool is_kept = is_weights(e->name);
+  char *kept = xasprintf("%s/%016llx", cache, (unsigned long long)calls_digest(s, c, made, e->file));
+  if (!is_kept || !path_is_file(kept)) {
+    size_t size;
+    char *bytes = contents(s, c, made, e->file, &size);
+    write_bytes(is_kept ? kept : path, bytes, size);
+    free(bytes);
   }
-  free(bytes);
+  CHECK(!is_kept || link(kept, path) == 0);
+  free(kept);
 }
 
 void crash_state_make(const CrashState *s, const FileCalls *c, const char *folder, const char *cache) {

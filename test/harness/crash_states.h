@@ -21,6 +21,6 @@ typedef struct CrashStates {
 // it. An fsync of a file puts its bytes on disk and not its names, that of a folder the names in it; until then every
 // subset of calls may be on disk. States with the folder of an earlier one of this call are left out.
 void crash_states_add(CrashStates *s, const FileCalls *c, size_t from, size_t to);
-// Makes the folder. Weights that are complete are linked from the folder `cache`, so nobody may write into them.
+// Makes the folder. Weights are linked from the folder `cache`, so nobody may write into them.
 void crash_state_make(const CrashState *s, const FileCalls *c, const char *folder, const char *cache);
 void crash_state_print(const CrashState *s, const FileCalls *c);
