@@ -15,7 +15,6 @@ with its authors' code where that is given. Exits 1 when a figure differs by mor
 """
 import argparse
 import contextlib
-import copy
 import io
 import json
 import math
@@ -209,9 +208,13 @@ def confusion_figures(run, gt):
     return {f"{c} {what}": of[c] for c in right for what, of in (("right", right), ("detected", detected))}
 
 
+def copy_of(value):
+    return json.loads(json.dumps(value))  # every number as it was; copy.deepcopy takes ten times as long
+
+
 def coco_of(dataset, new_coco=COCO):
     coco = new_coco()
-    coco.dataset = copy.deepcopy(dataset)
+    coco.dataset = copy_of(dataset)
     coco.createIndex()
     return coco
 
@@ -221,7 +224,7 @@ def run_of(gt, dt, iou_type, limits=LIMITS[0], api=None):
     new_coco, new_run = api or (COCO, Boundary if iou_type == "boundary" else COCOeval)
     with contextlib.redirect_stdout(io.StringIO()):
         coco = coco_of(gt, new_coco)
-        found = coco.loadRes(copy.deepcopy(dt)) if dt else coco_of(dict(gt, annotations=[]), new_coco)
+        found = coco.loadRes(copy_of(dt)) if dt else coco_of(dict(gt, annotations=[]), new_coco)
         run = new_run(coco, found, "segm" if iou_type == "boundary" else iou_type)
         run.params.maxDets = list(limits)
         run.evaluate()
@@ -234,6 +237,13 @@ def curves_of(run):
     """By category, and of "all", precision [threshold, recall, categories] for objects of every size."""
     precision = run.eval["precision"][:, :, :, 0, 2]
     return {"all": precision, **{category: precision[:, :, k:k + 1] for k, category in enumerate(run.params.catIds)}}
+
+
+def curve_of(points):
+    """At each recall the mean over thresholds and categories of the points [threshold, recall, categories] above -1."""
+    there = points > -1
+    n = there.sum(axis=(0, 2))
+    return np.where(n > 0, np.where(there, points, 0).sum(axis=(0, 2)) / np.maximum(n, 1), -1).tolist()
 
 
 def categories_of(run, limits=LIMITS[0]):
@@ -266,11 +276,10 @@ def write_cases(folder, cases, seed):
         for iou_type in ("bbox", "segm"):
             run = run_of(gt, dt, iou_type)
             figures[iou_type] = {"stats": dict(zip(STATS, map(float, run.stats))), "per_category": categories_of(run),
-                             "curves": {str(owner): [mean(points[:, r]) for r in range(101)]
-                                        for owner, points in curves_of(run).items()}}
+                             "curves": {str(owner): curve_of(points) for owner, points in curves_of(run).items()}}
         for name, value in (("gt", gt), ("dt", dt), ("expected", figures)):
             with open(os.path.join(folder, f"{case}-{name}.json"), "w") as f:
-                json.dump(value, f)
+                f.write(json.dumps(value))  # json.dump(value, f) is three times as slow
 
 
 def ours(tool, gt, dt, iou_type, folder, limits=LIMITS[0]):
