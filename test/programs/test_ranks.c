@@ -250,10 +250,10 @@ TEST_TIER(ranks_of_others_have_the_same_data, 1) {
   }
 }
 
-// A rate of 0.04 sends this run off before the checkpoint of step 20, which is of half that rate. A restart goes on
+// A rate of 0.045 sends this run off before the checkpoint of step 16, which is of half that rate. A restart goes on
 // with the rate to which the run was rolled back, not with that of the command.
-static const char rolls_back[] = "--gpus 2 --resume --warmup 0 --clip-grad 0 --eval-every never --iters 60 --lr 0.04 "
-                                 "--checkpoint-every 20 --on-divergence rollback --restarts 1";
+static const char rolls_back[] = "--gpus 2 --resume --warmup 0 --clip-grad 0 --eval-every never --iters 26 --lr 0.045 "
+                                 "--checkpoint-every 16 --on-divergence rollback --restarts 1";
 
 static void begin_to_roll_back(const char *out) {
   const char *said;
@@ -269,7 +269,7 @@ TEST_TIER(ranks_start_again_where_they_were_rolled_back_to, 1) {
   if (!EXPECT_INT(rank_job_run("train", "", whole, rolls_back, &said), 0)) printf("    %s\n", said);
   EXPECT_INT(text_count(said, "\nrolling back, "), 1);
   const pid_t pid = rank_job_start("train", "", out, rolls_back);
-  if (EXPECT(rank_job_reaches(out, 3, 20))) kill_one(out, pid, 2, SIGKILL);
+  if (EXPECT(rank_job_reaches(out, 3, 16))) kill_one(out, pid, 2, SIGKILL);
   EXPECT_INT(rank_job_end(pid), 0);
   expect_no_process(out);
   expect_same_run(out, whole);
