@@ -74,8 +74,8 @@ const char *in_tmp(const char *file) {
 int train_shapes(const char *env, const char *out, const char *more) {
   const char *said;
   int status = command(&said,
-                       "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 "
-                       "--checkpoint-every 3 --seed 5 --eval-every never %s",
+                       "%s %s --data %s --out %s/%s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 "
+                       "--checkpoint-every 3 --seed 5 --eval-every never --detections 20 %s",
                        env, tool("train"), shapes_set(), test_tmp(), out, more);
   if (status) fprintf(stderr, "%s\n", said);
   return status;

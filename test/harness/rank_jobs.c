@@ -29,7 +29,7 @@ static char *job_line(const char *program, const char *env, const char *out, con
   char *line =
       xasprintf("env %s OMP_NUM_THREADS=1 MASKRCNN_NCCL=%s FAULTY_GPUS=4 %s %s --data %s --out %s --model tiny "
                 "--size 64 --batch 2 --iters 8 --lr 0.01 --checkpoint-every 2 --seed 5 --eval-every 3 "
-                "--val-limit 4 --detections 20 --threads 1 --device %s %s",
+                "--val-limit 2 --detections 10 --threads 1 --device %s %s",
                 mark_of(out), path ? path : stub, env, tool(program), shapes_set(), in_tmp(out),
                 strcmp(program, "train") ? "cuda" : "cpu", more);
   free(path);

@@ -70,7 +70,8 @@ TEST_TIER(program_maps_categories_by_name, 1) {
   free(same);
   free(other);
   free(swapped);
-  snprintf(train, sizeof train, "%s --device cpu --model tiny --size 64 --batch 4 --iters 1", tool("train"));
+  snprintf(train, sizeof train, "%s --device cpu --model tiny --size 64 --batch 2 --iters 1 --detections 20",
+           tool("train"));
   EXPECT_INT(command(&said, "%s --data %s --out %s", train, turned, in_tmp("on-turned")), 0);
   EXPECT(strstr(said, "categories are mapped by name: 1 ring to 6, 2 disc to 1, 3 square to 2"));
   EXPECT_INT(command(&said, "%s --model tiny --data %s", tool("doctor"), turned), 0);

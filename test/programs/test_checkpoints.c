@@ -5,9 +5,10 @@
 #include "test/harness/test.h"
 
 static int train(const char *out, const char *more, const char **said) {
-  return command(
-      said, "%s --data %s --model tiny --size 64 --batch 2 --lr 0.01 --seed 5 --device cpu --threads 1 --out %s %s",
-      tool("train"), shapes_set(), in_tmp(out), more);
+  return command(said,
+                 "%s --data %s --model tiny --size 64 --batch 2 --detections 10 --lr 0.01 --seed 5 --device cpu "
+                 "--threads 1 --out %s %s",
+                 tool("train"), shapes_set(), in_tmp(out), more);
 }
 
 static bool is_file(const char *out, const char *name) {

@@ -30,7 +30,7 @@ static const char *train_line(const char *out, const char *more) {
     CHECK(!command(&said, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
   snprintf(line, sizeof line,
            "exec env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 "
-           "--checkpoint-every 2 --seed 5 --eval-every 3 --detections 20 --threads 1 --device cpu "
+           "--checkpoint-every 2 --seed 5 --eval-every 3 --detections 10 --threads 1 --device cpu "
            "--resume %s",
            tool("train"), set, path_of(out, ""), more);
   return line;

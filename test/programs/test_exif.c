@@ -32,7 +32,8 @@ static char *weights_of(const char *run) { return xasprintf("%s/%s/checkpoint.sa
 // ./train for a few steps; its exit status, and all that it said.
 static int train_on(const char *dir, const char *out, const char *more, const char **said) {
   return command(said,
-                 "env OMP_NUM_THREADS=1 %s --data %s --model tiny --size 64 --batch 4 --iters 2 --eval-every never "
+                 "env OMP_NUM_THREADS=1 %s --data %s --model tiny --size 64 --batch 2 --iters 2 --detections 20 "
+                 "--eval-every never "
                  "--device cpu --out %s/%s %s",
                  tool("train"), dir, test_tmp(), out, more);
 }
@@ -134,7 +135,8 @@ TEST_TIER(exif_one_split_is_turned, 1) {
     EXPECT(!strstr(said, says));
     char *out = xasprintf("exif-split-%d", val);
     EXPECT_INT(command(&said,
-                       "env OMP_NUM_THREADS=1 %s --data %s --model tiny --size 64 --iters 1 --device cpu --out %s/%s",
+                       "env OMP_NUM_THREADS=1 %s --data %s --model tiny --size 64 --iters 1 --detections 10 --device "
+                       "cpu --out %s/%s",
                        tool("train"), dir, test_tmp(), out),
                0);
     EXPECT(strstr(said, line));

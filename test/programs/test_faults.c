@@ -10,7 +10,7 @@
 static int train_with(const char *fault, const char *out, const char *more, const char **said) {
   return command(
       said,
-      "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 6 --lr 0.01 "
+      "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 1 --iters 6 --lr 0.01 "
       "--checkpoint-every 2 --seed 5 --eval-every never --threads 1 --resume %s",
       fault, tool("faulty/train"), shapes_set(), in_tmp(out), more);
 }

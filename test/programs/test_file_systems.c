@@ -24,6 +24,7 @@ static int train(const char *refuse, const char *out, const char *more, const ch
       command(said,
               "env OMP_NUM_THREADS=1 REFUSE=%s LD_PRELOAD=%s %s --data %s --out %s/%s --model tiny --size 64 "
               "--batch 2 --iters 4 --limit 8 --val-limit 2 --eval-every 2 --checkpoint-every 2 --keep 2 --seed 5 "
+              "--detections 10 "
               "--threads 1 --device cpu %s",
               refuse, shim, tool("train"), shapes_set(), test_tmp(), out, more);
   free(shim);

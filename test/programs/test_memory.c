@@ -196,8 +196,8 @@ static Victim victim(const char *program) {
   const char *said, *set = path_in("memory-set", "");
   char base[1024];
   snprintf(base, sizeof base,
-           "%s --data %s --model tiny --size 64 --batch 2 --iters 4 --checkpoint-every 2 --eval-every 3 --seed 5 "
-           "--detections 20 --threads 1 --resume",
+           "%s --data %s --model tiny --size 64 --batch 1 --iters 4 --checkpoint-every 2 --eval-every 3 --seed 5 "
+           "--detections 10 --threads 1 --resume",
            tool("train"), set);
   if (!path_is_dir(path_in("memory-base", ""))) {
     CHECK(!command(&said, "%s --out %s --train 6 --val 2 --size 64 --seed 3", tool("shapes"), set));

@@ -212,7 +212,8 @@ TEST_TIER(program_mistakes_about_categories, 1) {
        *numbered =
            relabelled("renumbered", "s/\"id\":6,\"name\"/\"id\":7,\"name\"/; s/\"category_id\":6,/\"category_id\":7,/");
   snprintf(train, sizeof train,
-           "%s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every never",
+           "%s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 --checkpoint-every 3 --seed 5 --eval-every never "
+           "--detections 20",
            tool("train"));
   expect_mistake(": 1 circle (there it is 1 disc); rename or remove it; or use --reset-heads to train",
                  "%s --data %s --weights %s/checkpoint.safetensors --out %s", train, named, run, in_tmp("m2"));

@@ -59,8 +59,8 @@ TEST_TIER(program_resume_equals_uninterrupted_with_sizes, 1) {
   const char *said; // other sizes are another run
   EXPECT_INT(
       command(&said,
-              "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 --eval-every never "
-              "--resume --sizes 48,64",
+              "%s --data %s --out %s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 --seed 5 --eval-every never "
+              "--detections 20 --resume --sizes 48,64",
               tool("train"), shapes_set(), in_tmp("sizes-parts")),
       2);
   EXPECT(strstr(said, "it was made with \"sizes\":\"48 64 80\", but this run has \"sizes\":\"48 64\": "));
@@ -303,11 +303,11 @@ static void check_conventions(const Convention *c) {
   char options[64], whole[32], parts[32], model[512], other[512], found[2][512];
   snprintf(whole, sizeof whole, "%s-whole", c->conventions);
   snprintf(parts, sizeof parts, "%s-parts", c->conventions);
-  snprintf(options, sizeof options, "--conventions %s", c->conventions);
+  snprintf(options, sizeof options, "--iters 5 --conventions %s", c->conventions);
   if (!EXPECT_INT(train_shapes("", whole, options), 0)) return;
-  snprintf(options, sizeof options, "--conventions %s --stop-after 3", c->conventions);
+  snprintf(options, sizeof options, "--iters 5 --conventions %s --stop-after 3", c->conventions);
   if (!EXPECT_INT(train_shapes("OMP_NUM_THREADS=1", parts, options), 0)) return;
-  snprintf(options, sizeof options, "--conventions %s --resume", c->conventions);
+  snprintf(options, sizeof options, "--iters 5 --conventions %s --resume", c->conventions);
   if (!EXPECT_INT(train_shapes("", parts, options), 0)) return;
   snprintf(model, sizeof model, "%s/%s/model.safetensors", test_tmp(), whole);
   snprintf(other, sizeof other, "%s/%s/model.safetensors", test_tmp(), parts);
@@ -330,8 +330,8 @@ TEST_TIER(program_conventions, 1) {
   // A run goes on by its own conventions only.
   const char *said;
   int status = command(&said,
-                       "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 8 --lr 0.01 --seed 5 "
-                       "--eval-every never --conventions mlperf --resume",
+                       "%s --data %s --out %s --model tiny --size 64 --batch 2 --iters 5 --lr 0.01 --seed 5 "
+                       "--eval-every never --detections 20 --conventions mlperf --resume",
                        tool("train"), shapes_set(), in_tmp("detectron2-whole"));
   EXPECT_INT(status, 2);
   EXPECT(strstr(said, "its model has train_size_min = 51, but this run's has "));
@@ -373,11 +373,13 @@ TEST_TIER(program_trains_around_bad_images, 1) {
   FILE *f = fopen(in_tmp("spoilt/train/000004.png"), "wb");
   CHECK(f && fwrite(huge, 1, sizeof huge, f) == sizeof huge && !fclose(f));
   const char *said;
-  EXPECT_INT(command(&said,
-                     "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every 7 --profile "
-                     "--trace %s",
-                     tool("train"), dir, in_tmp("spoilt-run"), in_tmp("spoilt-trace.json")),
-             0);
+  EXPECT_INT(
+      command(
+          &said,
+          "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 13 --eval-every 7 --detections 10 --profile "
+          "--trace %s",
+          tool("train"), dir, in_tmp("spoilt-run"), in_tmp("spoilt-trace.json")),
+      0);
   static const char *const lines[] = {
       "train: missing image files: 1; replaced by another image; --strict stops; first: image 2, file 000002",
       "000002.png: No such file",
@@ -434,8 +436,8 @@ TEST_TIER(program_never_overwrites_a_run, 1) {
                      in_tmp("kept")),
              2);
   EXPECT(strstr(said, " already contains a run: continue it with --resume, or choose another --out\n") != NULL);
-  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 4 --iters 9 --resume", tool("train"),
-                     shapes_set(), in_tmp("kept")),
+  EXPECT_INT(command(&said, "%s --data %s --out %s --model tiny --size 64 --batch 2 --iters 9 --detections 20 --resume",
+                     tool("train"), shapes_set(), in_tmp("kept")),
              2);
   EXPECT(strstr(said, "it was made with \"seed\":5, but this run has \"seed\":1: give the same options") != NULL);
   size_t size_after;

@@ -34,7 +34,8 @@ TEST_TIER(program_resumes_on_the_same_data_only, 1) {
   char train[512], *set = xstrdup(in_tmp("same-data"));
   CHECK(!command(NULL, "cp -r %s %s", shapes_set(), set));
   snprintf(train, sizeof train,
-           "%s --data %s --model tiny --size 64 --batch 4 --iters 4 --eval-every never --device cpu --out %s",
+           "%s --data %s --model tiny --size 64 --detections 20 --batch 2 --iters 4 --eval-every never --device cpu "
+           "--out %s",
            tool("train"), set, in_tmp("same-data-run"));
   if (!EXPECT_INT(command(&said, "%s --stop-after 2", train), 0)) return;
   for (int i = 0; i < COUNT(cases); i++) {
@@ -57,7 +58,8 @@ TEST_TIER(program_compares_scores_of_the_same_set, 1) {
   const char *said;
   char train[512];
   snprintf(train, sizeof train,
-           "%s --data %s --model tiny --size 64 --batch 4 --iters 8 --eval-every 2 --lr 0.01 --device cpu --out %s",
+           "%s --data %s --model tiny --size 64 --detections 20 --batch 2 --iters 8 --eval-every 2 --lr 0.01 --device "
+           "cpu --out %s",
            tool("train"), shapes_set(), in_tmp("two-sets"));
   if (!EXPECT_INT(command(&said, "%s --stop-after 4", train), 0)) return;
   char *best = text_of(in_tmp("two-sets"), "best.json");
@@ -84,11 +86,13 @@ TEST_TIER(program_tells_scores_of_images_trained_on, 1) {
   EXPECT_INT(command(&said, "%s %s", infer, in_tmp("scored-val")), 0);
   EXPECT(strstr(said, " on 6 images\n") && says(in_tmp("scored-val"), "scores.json", "_training_images\":0,"));
   // Weights of a run that began with these know of both.
-  EXPECT_INT(command(NULL,
-                     "%s --data %s --train-split val --val-split train --model tiny --size 64 --batch 4 --iters 1 "
-                     "--eval-every never --device cpu --weights %s/model.safetensors --out %s",
-                     tool("train"), shapes_set(), in_tmp("learnt-from"), in_tmp("learnt-on")),
-             0);
+  EXPECT_INT(
+      command(
+          NULL,
+          "%s --data %s --train-split val --val-split train --model tiny --size 64 --detections 20 --batch 2 --iters 1 "
+          "--eval-every never --device cpu --weights %s/model.safetensors --out %s",
+          tool("train"), shapes_set(), in_tmp("learnt-from"), in_tmp("learnt-on")),
+      0);
   EXPECT_INT(command(&said,
                      "%s --eval --device cpu --weights %s/learnt-on/model.safetensors --data %s --out %s "
                      "--split train --limit 5",

@@ -48,16 +48,16 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
                  in_tmp("truth-strict"));
   EXPECT(!path_is_dir(in_tmp("truth-strict")));
 
-  EXPECT_INT(command(&said, "%s --device cpu --data %s --model tiny --size 64 --iters 1 --out %s", tool("train"), set,
-                     in_tmp("truth-trained")),
+  EXPECT_INT(command(&said, "%s --device cpu --data %s --model tiny --size 64 --iters 1 --detections 10 --out %s",
+                     tool("train"), set, in_tmp("truth-trained")),
              0);
   expect_said(said, line);
   char *record = file_read(in_tmp("truth-trained/run.json"), &(size_t){0}, NULL);
   EXPECT(record && strstr(record, "evaluation: boxes with no area inside their image: "));
   free(record);
   expect_mistake("; correct the file, or leave out --strict",
-                 "%s --device cpu --data %s --model tiny --size 64 --iters 1 --strict --out %s", tool("train"), set,
-                 in_tmp("truth-strict"));
+                 "%s --device cpu --data %s --model tiny --size 64 --iters 1 --detections 10 --strict --out %s",
+                 tool("train"), set, in_tmp("truth-strict"));
 
   char *eval = xasprintf("%s --gt %s/annotations/instances_val.json --dt %s", tool("cocoeval"), set,
                          in_tmp("truth-found/detections.json"));
@@ -85,8 +85,8 @@ TEST_TIER(program_tells_defects_of_the_truth, 1) {
   // Images of the training split under other names.
   set = altered("truth-shared", "val", "");
   CHECK(!command(NULL, "cp %s/train/000003.png %s/val/000002.png", set, set));
-  EXPECT_INT(command(&said, "%s --device cpu --data %s --model tiny --size 64 --iters 1 --out %s", tool("train"), set,
-                     in_tmp("truth-shared-run")),
+  EXPECT_INT(command(&said, "%s --device cpu --data %s --model tiny --size 64 --iters 1 --detections 10 --out %s",
+                     tool("train"), set, in_tmp("truth-shared-run")),
              0);
   expect_said(said, "val: image files that are also in the training split: 1; scored too, which makes the scores too "
                     "high; first: image ");
@@ -104,7 +104,7 @@ TEST_TIER(program_lists_bad_images, 1) {
                  set));
   EXPECT_INT(
       command(&said,
-              "%s --device cpu --data %s --model tiny --size 64 --batch 4 --iters 12 --eval-every never --out %s",
+              "%s --device cpu --data %s --model tiny --size 64 --batch 2 --iters 12 --eval-every never --out %s",
               tool("train"), set, in_tmp("truth-bad-run")),
       0);
   int lines = 0, rows = 0;
