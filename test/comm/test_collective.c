@@ -29,10 +29,14 @@ static void close_device(Comm *c, Device *dev) {
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
+static uint64_t key_of(int rank) { return rng_key(rng_key(19, RNG_TEST), (uint64_t)rank); }
+
 // Element i of a rank's buffer, of all magnitudes in 2^±8, so that the order of a sum shows.
-static double value_of(int rank, size_t i) {
-  const uint64_t key = rng_key(rng_key(19, RNG_TEST), (uint64_t)rank);
-  return ldexp((double)rng_u32(key, 2 * i) - 0x1p31, (int)(rng_u32(key, 2 * i + 1) % 17) - 39);
+static double value_of(uint64_t key, size_t i) {
+  static const double magnitudes[] = {0x1p-39, 0x1p-38, 0x1p-37, 0x1p-36, 0x1p-35, 0x1p-34, 0x1p-33, 0x1p-32, 0x1p-31,
+                                      0x1p-30, 0x1p-29, 0x1p-28, 0x1p-27, 0x1p-26, 0x1p-25, 0x1p-24, 0x1p-23};
+  const uint32_t bits = rng_u32(key, i);
+  return ((double)bits - 0x1p31) * magnitudes[bits % COUNT(magnitudes)];
 }
 
 static float from_bf16(uint16_t h) {
@@ -63,7 +67,8 @@ static double load(const void *p, size_t i, DType dtype) {
 }
 
 static void fill(void *p, int rank, size_t n, DType dtype) {
-  for (size_t i = 0; i < n; i++) store(p, i, dtype, value_of(rank, i));
+  const uint64_t key = key_of(rank);
+  for (size_t i = 0; i < n; i++) store(p, i, dtype, value_of(key, i));
 }
 
 // ((r0 + r1) + r2 + …) / world, in the type's arithmetic; of bfloat16 in float.
