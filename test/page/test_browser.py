@@ -493,10 +493,10 @@ def odd_values(scene):
 
 @case
 def long(scene):
-    run = Run(steps=100000, every=1000)
+    run = Run(steps=20000, every=200)
     at = scene.drawn(run, "long")
-    size = os.path.getsize(at)
-    expect(size < 5e6, f"{at}: {size} bytes")
+    size, log = os.path.getsize(at), os.path.getsize(scene.path("long", "log.jsonl"))
+    expect(size < log / 4, f"{at}: {size} bytes, made of a log of {log}")
     page = scene.open(at)
     print(f"{run.steps} records: {size} bytes, ready in {page.seconds:.2f} s")
     expect(0 < line_of(page, "loss")["points"] <= run.steps, f"{at}: no loss")
