@@ -174,8 +174,9 @@ static int train_on(const char *fault, const char **said) {
 }
 
 static int infer_with(const char *fault, const char **said) {
-  return command(said, "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --weights %s --out %s --batch 2 --threads 1", fault,
-                 tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"), in_tmp("no-memory"));
+  return command(said, "FAULT=%s OMP_NUM_THREADS=1 %s --data %s --weights %s --out %s --limit 2 --batch 2 --threads 1",
+                 fault, tool("faulty/infer"), shapes_set(), file_of("unfaulted", "model.safetensors"),
+                 in_tmp("no-memory"));
 }
 
 // The first, the second, … allocation of a program finds no memory, until the program makes none that could. Each ends

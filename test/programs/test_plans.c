@@ -46,7 +46,7 @@ TEST_TIER(plans_are_plans, 1) {
   int files = 0;
   if (!has_python()) return;
   for (int i = 0; i < COUNT(plans); i++)
-    if (!EXPECT_INT(command(&said, "python3 lab/study.py plans/%s.plan --list --out %s", plans[i], in_tmp("listed")),
+    if (!EXPECT_INT(command(&said, "python3 -S lab/study.py plans/%s.plan --list --out %s", plans[i], in_tmp("listed")),
                     0))
       printf("    %s\n", said);
   CHECK(!command(&said, "ls plans/*.plan | wc -l"));
@@ -227,7 +227,7 @@ TEST_TIER(plans_sustained_on_shapes, 1) {
   EXPECT_INT(command(&said, "%s", weights), 0);
   CHECK(!command(
       &said,
-      "sed -e 's|^run: {bin}/train|run: OMP_NUM_THREADS=1 %s --device cpu --threads 1 --val-limit 4|' "
+      "sed -e 's|^run: {bin}/train|run: OMP_NUM_THREADS=1 %s --device cpu --threads 1 --val-limit 4 --detections 10|' "
       "-e 's/--amp//' -e 's/values: 4, 12/values: 2/' -e 's/log.jsonl --batch {batch}/& --warmup 2 --window 3/' "
       "plans/sustained.plan >%s",
       tool("train"), plan));

@@ -66,13 +66,13 @@ TEST_TIER(program_trains_on_16_bits_as_on_8, 1) {
     snprintf(folder, sizeof folder, "%s/%s", deep, v ? "val" : "train");
     deepen(folder);
   }
-  EXPECT_INT(train(&said, flat, "range-run-8", "--model tiny"), 0);
+  EXPECT_INT(train(&said, flat, "range-run-8", "--model tiny --detections 10"), 0);
   EXPECT(!strstr(said, "16-bit"));
-  EXPECT_INT(train(&said, deep, "range-run-16", "--model tiny --range 0,4095"), 0);
+  EXPECT_INT(train(&said, deep, "range-run-16", "--model tiny --detections 10 --range 0,4095"), 0);
   EXPECT(!strstr(said, "note: 16-bit"));
   char *of_8 = tensor("range-run-8", name), *of_16 = tensor("range-run-16", name);
   EXPECT_STR(of_16, of_8);
-  EXPECT_INT(train(&said, deep, "range-run-type", "--model tiny --range type"), 0);
+  EXPECT_INT(train(&said, deep, "range-run-type", "--model tiny --detections 10 --range type"), 0);
   EXPECT(strstr(said, "at most 1/16 of the range 0 to 65535: 12 of 12 (") &&
          strstr(said, "at most 1/16 of the range 0 to 65535: 6 of 6 ("));
   char *of_type = tensor("range-run-type", name);
@@ -114,12 +114,13 @@ TEST_TIER(program_measures_and_keeps_the_range, 1) {
   EXPECT(low % FACTOR == 0 && high % FACTOR == 0 && low < high && high <= 255 * FACTOR);
   snprintf(option, sizeof option, " --range %d,%d", low, high);
   EXPECT(strstr(said, option));
-  EXPECT_INT(train(&said, deep, "range-auto", "--model tiny --stop-after 2"), 0);
+  EXPECT_INT(train(&said, deep, "range-auto", "--model tiny --detections 10 --stop-after 2"), 0);
   snprintf(line, sizeof line, "note: train: range %d to %d, measured on 12 of 12 16-bit images\n", low, high);
   EXPECT(strstr(said, line));
-  EXPECT_INT(train(&said, deep, "range-auto", "--model tiny --resume --range 0,4095"), 2);
+  EXPECT_INT(train(&said, deep, "range-auto", "--model tiny --detections 10 --resume --range 0,4095"), 2);
   deepen(folder); // 16 times as dark: the bytes that are left of the 12 bits
-  EXPECT_INT(train(&said, deep, "range-auto", "--model tiny --resume --amend"), 0); // the run keeps its range
+  EXPECT_INT(train(&said, deep, "range-auto", "--model tiny --detections 10 --resume --amend"),
+             0); // the run keeps its range
   EXPECT_INT(command(&said, "%s %s/model.safetensors", tool("inspect"), in_tmp("range-auto")), 0);
   snprintf(line, sizeof line, "config.range_low = %d\nconfig.range_high = %d\n", low, high);
   EXPECT(strstr(said, line));
@@ -138,7 +139,7 @@ TEST_TIER(program_measures_and_keeps_the_range, 1) {
   char *more = xasprintf("--weights %s/model.safetensors --range 0,4095", in_tmp("range-auto"));
   EXPECT_INT(train(&said, deep, "range-tuned", more), 0);
   EXPECT(strstr(said, line));
-  EXPECT_INT(train(&said, deep, "range-wrong", "--model tiny --range 9,8"), 2);
+  EXPECT_INT(train(&said, deep, "range-wrong", "--model tiny --detections 10 --range 9,8"), 2);
   EXPECT_STR(said,
              "train: --range 9,8: give type, or LOW,HIGH with 0 <= LOW < HIGH <= 65535, such as 0,4095; or auto\n");
   char *all[] = {more, flat, deep};

@@ -11,7 +11,7 @@ static const char *file_of(const char *out, const char *file) {
 
 static int run_of(const char *set, const char *out, const char *more, const char **said) {
   return command(said,
-                 "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --gpus 2 --iters 8 "
+                 "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --gpus 2 --iters 6 "
                  "--lr 0.01 --seed 5 --strict --threads 1 --device cpu --eval-every never %s",
                  tool("train"), set, in_tmp(out), more);
 }

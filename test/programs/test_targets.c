@@ -9,7 +9,7 @@
 static int train(const char *out, const char *more, const char **record, const char **said) {
   const int status = command(record,
                              "{ %s --data %s --model tiny --size 64 --batch 2 --seed 5 --device cpu --threads 1 "
-                             "--val-limit 6 --out %s %s 2>%s; }",
+                             "--val-limit 2 --out %s %s 2>%s; }",
                              tool("train"), shapes_set(), in_tmp(out), more, in_tmp("said.txt"));
   static char *text;
   free(text);
