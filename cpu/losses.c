@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cpu/reference.h"
 #include "cpu/softmax.h"
+#include "exact/mask_bins.h"
 
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
 
@@ -153,6 +154,13 @@ void OP(box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, c
 
 // ---- mask head ------------------------------------------------------------------------------------------------------
 
+// How many of `count` objects have a mask.
+static int masks_of(const Tensor *target, int count) {
+  int masks = 0;
+  for (int r = 0; r < count; r++) masks += target_counts(*at(target, r, 0, 0));
+  return masks;
+}
+
 void OP(mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
                    const Tensor *loss) {
   double *parts = device_workspace(dev, (size_t)targets->objects.capacity * sizeof *parts);
@@ -161,11 +169,11 @@ void OP(mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits,
 #pragma omp parallel for schedule(static)
   for (int r = 0; r < count; r++) {
     parts[r] = 0;
-    for (int y = 0; y < logits->h; y++)
+    for (int y = 0; target_counts(*at(target, r, 0, 0)) && y < logits->h; y++)
       for (int x = 0; x < logits->w; x++)
         parts[r] += bce(at(logits, r, y, x)[targets->object_label[r]], *at(target, r, y, x));
   }
-  write_loss(loss, 0, sum_in_order(parts, count), (double)count * logits->h * logits->w);
+  write_loss(loss, 0, sum_in_order(parts, count), (double)masks_of(target, count) * logits->h * logits->w);
 }
 
 void OP(mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
@@ -173,11 +181,11 @@ void OP(mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor
   if (dev->measuring) return;
   zero_rows(dlogits);
   int count = *targets->objects.count;
-  real factor = gradient_factor(scale, (double)count * logits->h * logits->w);
+  real factor = gradient_factor(scale, (double)masks_of(target, count) * logits->h * logits->w);
 #pragma omp parallel for schedule(static)
   for (int r = 0; r < count; r++) {
     int label = targets->object_label[r];
-    for (int y = 0; y < logits->h; y++)
+    for (int y = 0; target_counts(*at(target, r, 0, 0)) && y < logits->h; y++)
       for (int x = 0; x < logits->w; x++)
         at(dlogits, r, y, x)[label] = factor * (sigmoid(at(logits, r, y, x)[label]) - *at(target, r, y, x));
   }

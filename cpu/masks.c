@@ -52,6 +52,11 @@ static void target_of_bitmap(const MaskTarget *p, const Mask *mask, Box box, con
       write_pixel(target, r, y, x, target_value(p, ys, xs, bin_sum(mask, ys, xs, y, x)));
 }
 
+static void target_of_none(const MaskTarget *p, const Tensor *target, int r) {
+  for (int y = 0; y < p->size; y++)
+    for (int x = 0; x < p->size; x++) write_pixel(target, r, y, x, -1);
+}
+
 void OP(mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                      const RoiTargets *targets, const Tensor *target) {
   if (dev->measuring) return;
@@ -62,7 +67,9 @@ void OP(mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, 
   for (int r = 0; r < *objects->count; r++) {
     Mask mask = instance_mask(p, truth, targets->object_truth[r], &images[objects->image[r]]);
     Box box = box_rows(&objects->box)[r];
-    if (mask.bitmap->parts > 0)
+    if (mask.bitmap->parts == NO_MASK)
+      target_of_none(p, target, r);
+    else if (mask.bitmap->parts > 0)
       target_of_polygons(p, mask.bitmap, truth->bits, box, target, r);
     else
       target_of_bitmap(p, &mask, box, target, r);

@@ -4,6 +4,7 @@
 // bound by the latency of their loads (mask_loss at 0.0 % of the memory ceiling in results/profile-b4-h200.txt), but
 // for the fills of the gradients.
 #include "cuda/softmax.cuh"
+#include "exact/mask_bins.h"
 
 enum {
   THREADS = 256,
@@ -205,10 +206,30 @@ template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits,
   const T *x = pixel<T>(logits, r, 0, 0) + t.object_label[r];
   const float *wanted = pixel<float>(target, r, 0, 0);
   double sum = 0;
-  for (int i = threadIdx.x; i < pixels; i += blockDim.x)
+  for (int i = threadIdx.x; target_counts(*wanted) && i < pixels; i += blockDim.x)
     sum += bce(to_float(x[(size_t)i * logits.ldc]), wanted[(size_t)i * target.ldc]);
   sum = block_sum(sum);
   if (threadIdx.x == 0) parts[r] = sum;
+}
+
+// How many of `count` objects have a mask, for all threads of a block, which must all call it.
+static __device__ int masks_of(const Tensor &target, int count) {
+  int masks = 0;
+  for (int first = 0; first < count; first += blockDim.x) {
+    const int r = first + threadIdx.x;
+    masks += __syncthreads_count(r < count && target_counts(*pixel<float>(target, r, 0, 0)));
+  }
+  return masks;
+}
+
+// Second pass: the mean over the pixels of objects that have a mask. One threadblock.
+__global__ void mask_loss_mean_kernel(const double *parts, const int *rows, Tensor target, double per_row,
+                                      float *loss) {
+  const int count = *rows, masks = masks_of(target, count);
+  double sum = 0;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *loss = mean(sum, masks * per_row);
 }
 
 // dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A thread per
@@ -217,15 +238,15 @@ template <class T>
 __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
                                           Tensor dlogits, unsigned eights) {
   unsigned i = thread_index();
+  const int count = *t.objects.count, masks = masks_of(target, count);
   if (i >= eights) return;
   VectorPosition p = position_of(dlogits, i);
-  int count = *t.objects.count;
   if (p.n >= count) return;
   Eight g = {};
   int own = t.object_label[p.n] - p.c;
-  if (own >= 0 && own < 8) {
+  if (own >= 0 && own < 8 && target_counts(*pixel<float>(target, p.n, 0, 0))) {
     float x = to_float(pixel<T>(logits, p.n, p.y, p.x)[p.c + own]), wanted = *pixel<float>(target, p.n, p.y, p.x);
-    float factor = gradient_factor(scale, (double)count * logits.h * logits.w);
+    float factor = gradient_factor(scale, (double)masks * logits.h * logits.w);
 #pragma unroll
     for (int k = 0; k < 8; k++) g.v[k] = k == own ? factor * (bce_sigmoid(x) - wanted) : 0;
   }
@@ -323,8 +344,8 @@ extern "C" void cuda_mask_loss(Device *dev, const RoiTargets *targets, const Ten
     mask_loss_kernel<T><<<capacity, THREADS, 0, stream_of(dev)>>>(*targets, *logits, *target, parts);
     LAUNCH_CHECK();
   })
-  loss_mean_kernel<<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, capacity, targets->objects.count,
-                                                             (double)logits->h * logits->w, (float *)loss->data);
+  mask_loss_mean_kernel<<<1, REDUCE_THREADS, 0, stream_of(dev)>>>(parts, targets->objects.count, *target,
+                                                                  (double)logits->h * logits->w, (float *)loss->data);
   LAUNCH_CHECK();
 }
 

@@ -94,9 +94,14 @@ __global__ void __launch_bounds__(BLOCK)
   if (r >= min(*objects.count, target.n)) return;
   Mask mask = instance_mask(&p, &truth, targets.object_truth[r], &images[objects.image[r]]);
   if (mask.bitmap->parts > 0) return; // polygon_target_kernel's
+  const int first = blockIdx.x % parts * TARGET_ROWS, last = min(first + TARGET_ROWS, p.size);
+  if (mask.bitmap->parts == NO_MASK) {
+    for (int i = first * p.size + threadIdx.x; i < last * p.size; i += BLOCK)
+      *pixel<float>(target, r, i / p.size, i % p.size) = -1;
+    return;
+  }
   Box box = box_rows(&objects.box)[r];
   const RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
-  const int first = blockIdx.x % parts * TARGET_ROWS, last = min(first + TARGET_ROWS, p.size);
   const bool in_shared = xs.samples <= MOST_COLUMNS / p.size && ys.samples <= MOST_ROWS / TARGET_ROWS;
   for (int i = threadIdx.x; in_shared && i < p.size * xs.samples; i += BLOCK)
     columns[i] = column_tap(mask, xs, i / xs.samples, i % xs.samples);
@@ -135,7 +140,7 @@ __global__ void __launch_bounds__(POLYGON_THREADS)
   int r = blockIdx.x;
   if (r >= min(*objects.count, target.n)) return;
   const Bitmap &bitmap = truth.bitmap[targets.object_truth[r]];
-  if (bitmap.parts == 0) return;
+  if (bitmap.parts <= 0) return;
   PolygonGrid grid = polygon_grid(&p, box_rows(&objects.box)[r]);
   if (threadIdx.x < 64) {
     all[threadIdx.x] = 0;

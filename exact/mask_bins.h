@@ -90,6 +90,9 @@ static inline HD real target_value(const MaskTarget *p, RoiAxis ys, RoiAxis xs, 
   return p->source == MASK_SOFT ? value : value >= (real)0.5;
 }
 
+// The target of an object without a mask is negative, and does not count. !(< 0) so that NaN counts.
+static inline HD bool target_counts(real first) { return !(first < 0); }
+
 typedef struct PolygonGrid { // from canvas pixels to the fine grid over a box of size × size target pixels
   real x, y, scale_x, scale_y;
   int size;

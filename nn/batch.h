@@ -18,11 +18,12 @@ enum { USUAL_DETECTIONS = 100, MOST_DETECTIONS = 10000 };
 // How images are resized, to whose pixel: each rounds in its own way.
 typedef enum ResizeRule { RESIZE_TORCHVISION, RESIZE_DETECTRON2, RESIZE_BENCHMARK } ResizeRule;
 
+enum { NO_MASK = -1 };
 typedef struct Bitmap { // an instance's mask, cropped, in the decoded image's pixels (not flipped)
   int64_t offset;       // of its first word in the batch's bits; rows of (w + 31) / 32 words, bit x % 32 of word x / 32
   int x, y, w, h;       // crop window in the image; outside it the mask is 0
   // > 0: no bits, but so many polygons in canvas pixels (resized, flipped): of each the number of points, then their x
-  // and y as floats, a word each.
+  // and y as floats, a word each. NO_MASK: the object has a box alone, and no part in the mask loss.
   int parts;
 } Bitmap;
 

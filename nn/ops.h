@@ -452,11 +452,12 @@ struct Ops {
 
   // target [objects, size, size, 1] real, ldc 1: the instance's mask, mirrored as its image, over the object's box.
   // From a bitmap: resized by nearest and RoIAligned with adaptive sampling. From polygons (size ≤ 64): the union of
-  // its parts, moved and scaled into size × size pixels and rasterised there as COCO's maskApi does it.
+  // its parts, moved and scaled into size × size pixels and rasterised there as COCO's maskApi does it. Without a mask:
+  // negative everywhere.
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);
   // logits [objects, m, m, classes], target [objects, m, m, 1]. loss [1]: mean binary cross-entropy over the objects'
-  // own class channel; 0 without objects.
+  // own class channel, of objects whose target is not negative; 0 without any.
   void (*mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
                     const Tensor *loss);
   void (*mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,

@@ -32,6 +32,11 @@ Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o) 
   return rle_from_bbox_in(scratch, bbox, im->h, im->w);
 }
 
+bool dataset_has_mask(const Dataset *d, int i, const Object *o) {
+  const CocoImage *im = &d->coco.images[d->image[i]];
+  return coco_ann_has_mask(&d->coco.anns[o->ann], im->h, im->w);
+}
+
 int dataset_polygons(const Dataset *d, const Object *o) {
   const CocoAnn *a = &d->coco.anns[o->ann];
   return d->polygons && a->type == SEG_POLYGONS ? a->parts : 0;

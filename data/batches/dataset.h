@@ -133,6 +133,8 @@ bool dataset_header(const Dataset *d, int i, int *orientation, Err *err);
 Rle dataset_mask(const Dataset *d, int i, const Object *o);
 // The same in memory from `scratch`, or the annotation's own runs: must not be freed.
 Rle dataset_mask_in(Scratch *scratch, const Dataset *d, int i, const Object *o);
+// Whether an object of usable image i has a mask of its own, rather than its box in place of one.
+bool dataset_has_mask(const Dataset *d, int i, const Object *o);
 // Height and width of usable image i as the loader resizes it.
 Size dataset_size(const Dataset *d, int i);
 // RGB [h, w, 3] of usable image i, for images in memory: grey, three times.

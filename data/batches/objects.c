@@ -62,6 +62,10 @@ static int64_t write_objects(const Dataset *d, const ImageSlot *p) {
     Bitmap *mask = &b->bitmap[first + o];
     uint32_t *to = b->bits + position * d->max_words + words;
     int64_t room = d->max_words - words;
+    if (!dataset_has_mask(d, i, &object[o])) {
+      *mask = (Bitmap){.parts = NO_MASK};
+      continue;
+    }
     int parts = dataset_polygons(d, &object[o]);
     int64_t used = parts ? write_polygons(d, &object[o], info, to, room)
                          : write_bitmap(d, i, &object[o], p->scratch, mask, to, room);

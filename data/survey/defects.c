@@ -29,7 +29,7 @@ const DefectInfo defect_info[DEFECTS] = {
                           .of = "annotation"},
     [DEFECT_TWICE] = {"twice", "objects that are annotated twice", "all are used for training",
                       "all are scored, but a detection matches only one", "annotation"},
-    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "the box is used as the mask",
+    [DEFECT_MASK_NONE] = {"mask-none", "objects without a mask", "trained on for their boxes only",
                           "scored for their boxes only; mask AP ignores detections in these boxes", "annotation"},
     [DEFECT_MASK_BAD] =
         {"mask-bad", "masks that are invalid in whole or in part",

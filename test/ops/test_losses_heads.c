@@ -7,8 +7,9 @@
 typedef struct HeadCase {
   int capacity, count, objects_capacity, objects, classes, mask;
   double spread; // of logits
+  int maskless;  // so many objects, from the second on, have no mask
 } HeadCase;
-static const HeadCase usual = {7, 7, 5, 5, 5, 4, 3};
+static const HeadCase usual = {7, 7, 5, 5, 5, 4, 3, 0};
 
 typedef struct HeadArgs {
   Device *dev;
@@ -43,6 +44,8 @@ static HeadArgs heads_make(Fixture *f, const HeadCase *k, float beta) {
   test_fill(&h.mask, 4, -k->spread, k->spread);
   for (size_t i = 0; i < tensor_elements(&h.target); i++)
     set_at(&h.target, i, i % 3 == 0 ? (double)(i / 3 % 2) : (double)rng_uniform(5, i));
+  for (int r = 1; r <= k->maskless; r++)
+    for (int i = 0; i < k->mask * k->mask; i++) put(&h.target, r, i / k->mask, i % k->mask, 0, -1);
   return h;
 }
 static void add_losses(Fixture *f, HeadArgs *h) {
@@ -110,10 +113,11 @@ static void check_box(Fixture *f, const HeadCase *k, HeadArgs *h, const void *sc
 
 static void check_mask(Fixture *f, const HeadCase *k, HeadArgs *h, const void *scale, double factor) {
   ExpectedGradient dlogits = gradient_make(f, &h->mask);
-  const double u = unit_roundoff(f->type), pixels = k->objects * k->mask * k->mask, of = factor / pixels;
+  const double u = unit_roundoff(f->type), masks = k->objects - k->maskless;
+  const double pixels = masks * k->mask * k->mask, of = masks ? factor / pixels : 0;
   ExpectedLoss want = {0};
   for (int r = 0; r < k->objects; r++)
-    for (int y = 0; y < k->mask; y++)
+    for (int y = 0; (r < 1 || r > k->maskless) && y < k->mask; y++)
       for (int x = 0; x < k->mask; x++) {
         int label = h->targets.object_label[r];
         double logit = get(&h->mask, r, y, x, label), t = get(&h->target, r, y, x, 0);
@@ -143,14 +147,18 @@ static void check_heads(Fixture *f, const HeadCase *k, float beta) {
 }
 
 TEST_TYPES(head_losses_equal_definition) {
-  const HeadCase cases[] = {
-      usual, {7, 4, 5, 1, 5, 4, 3}, {7, 5, 5, 3, 9, 4, 2000}, {7, 0, 5, 0, 5, 4, 3}, {1, 1, 1, 1, 2, 1, 3}};
+  const HeadCase cases[] = {usual,
+                            {7, 4, 5, 1, 5, 4, 3, 0},
+                            {7, 5, 5, 3, 9, 4, 2000, 0},
+                            {7, 0, 5, 0, 5, 4, 3, 0},
+                            {1, 1, 1, 1, 2, 1, 3, 0},
+                            {7, 7, 5, 5, 5, 4, 3, 2}};
   for (int b = 0; b < COUNT(loss_betas); b++)
     for (int i = 0; i < COUNT(cases); i++) check_heads(f, &cases[i], loss_betas[b]);
 }
 
 TEST_GPU_TYPES(cuda_head_losses_of_many_rois_and_classes) {
-  const HeadCase cases[] = {{300, 257, 40, 37, 91, 28, 3}, {20, 20, 9, 9, 300, 3, 3}};
+  const HeadCase cases[] = {{300, 257, 40, 37, 91, 28, 3, 9}, {20, 20, 9, 9, 300, 3, 3, 0}};
   for (int b = 0; b < COUNT(loss_betas); b++)
     for (int i = 0; i < COUNT(cases); i++) check_heads(f, &cases[i], loss_betas[b]);
 }

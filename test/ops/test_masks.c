@@ -247,6 +247,30 @@ TEST_OP(mask_target_without_polygons) {
   EXPECT(!memcmp(target[0].data, target[1].data, tensor_bytes(&target[0])));
 }
 
+// An object without a mask has a negative target, the others keep theirs.
+TEST_OP(mask_target_of_no_mask) {
+  Draw r = draw_begin(201);
+  MaskScene s;
+  scene_random(&s, f, &r, 9);
+  for (int source = MASK_SOFT; source <= MASK_POLYGON; source++) {
+    MaskTarget p = {.size = 14, .source = (MaskSource)source, .least_side = 1};
+    const int row = s.targets.object_truth[0], was = s.truth.bitmap[row].parts;
+    Tensor target[2];
+    for (int i = 0; i < 2; i++) {
+      ((Bitmap *)s.truth.bitmap)[row].parts = i ? NO_MASK : was;
+      target[i] = fixture_single(f, 11, 14, 14);
+      RUN(f, mask_target, &p, s.images, &s.truth, &s.targets, &target[i]);
+    }
+    ((Bitmap *)s.truth.bitmap)[row].parts = was;
+    for (int o = 0; o < *s.targets.objects.count; o++)
+      for (int i = 0; i < 14 * 14; i++) {
+        const double got = get(&target[1], o, i / 14, i % 14, 0);
+        const bool lacks = s.targets.object_truth[o] == row;
+        EXPECT(lacks ? got == -1 : got == get(&target[0], o, i / 14, i % 14, 0));
+      }
+  }
+}
+
 // ---- predictions ----------------------------------------------------------------------------------------------------
 
 TEST_OP(mask_select_takes_the_class) {

@@ -299,7 +299,7 @@ TEST_TIER(program_doctor, 1) {
   EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
   EXPECT(strstr(
       said,
-      "train: objects without a mask: 1; the box is used as the mask\n    first: annotation 5, file 000001.png\n"));
+      "train: objects without a mask: 1; trained on for their boxes only\n    first: annotation 5, file 000001.png\n"));
   EXPECT(strstr(said, "no split val to evaluate on"));
   write_split(dir, "val",
               "{\"categories\":[{\"id\":2,\"name\":\"b\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
