@@ -92,7 +92,7 @@ static bool allocate(Engine *e, Err *err) {
   return true;
 }
 
-// Masks that were pasted on the host have memory of their own.
+// Masks whose runs were made on the host have memory of their own.
 static void slot_empty(DetectorSlot *s) {
   for (int i = 0; i < s->n; i++)
     if (!s->rows.runs[i]) rle_free(&s->items[i].mask);
@@ -186,26 +186,28 @@ static double real_at(const Device *dev, const void *p, size_t i) {
   return dev->real == F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-// Pastes a mask that was copied as probabilities, with the reference, whose results equal the device's.
-static Rle paste_here(const Engine *e, const Detector *d, const DetectorSlot *s, int row, int image, float threshold) {
+// The runs of a mask that was copied as probabilities, from the reference, whose results equal the device's.
+static Rle runs_here(const Engine *e, const Detector *d, const DetectorSlot *s, int row, int image, float threshold) {
   const Device *dev = e->dev;
-  const size_t real = dtype_size(dev->real);
+  const size_t real = dtype_size(dev->real), bytes = (size_t)(d->size * d->size) * real;
   const ImageInfo *info = &s->info[image];
-  const int64_t words = ((int64_t)info->h * info->w + 31) / 32;
   Device host = {.ops = dev->gpu ? &ops_cpu : dev->ops, .real = dev->real};
   Tensor map = tensor_packed(dev->real, 1, 1), box = tensor_packed(dev->real, 1, 4);
-  Boxes one = {.groups = 1, .capacity = 1, .box = box, .count = &(int){1}};
-  const size_t bytes = (size_t)(d->size * d->size) * real;
+  double score = 0;
+  int64_t first;
+  DetectionRows to = {&(int){0}, &(int){0}, (double[4]){0}, &score, &(int){0}, &first, NULL};
+  Boxes one = {.groups = 1, .capacity = 1, .box = box, .score = map, .index = &(int){0}, .count = &(int){1}};
   map.h = map.w = d->size;
   map.data = memcpy(xmalloc(bytes), s->rows.words + s->rows.first[row], bytes);
   one.box.data = (char *)s->rows.box + 4 * (size_t)row * real;
-  uint32_t *bits = xmalloc((size_t)words * sizeof *bits);
+  one.score.data = &score;
+  const MaskRuns runs = {.room = INT64_MAX, .count = &(int){0}, .first = &first};
   const MaskPaste paste = paste_at(e, threshold);
-  host.ops->mask_paste(&host, &paste, info, &one, &map, bits, words);
-  Rle mask = rle_from_bits(bits, info->h, info->w);
-  free(bits);
+  host.ops->mask_runs(&host, &paste, info, &one, &map, &runs);
+  to.words = xmalloc((size_t)*runs.count * sizeof *to.words);
+  host.ops->detections_write(&host, &paste, info, &one, &map, &runs, &to);
   free(map.data);
-  return mask;
+  return (Rle){info->h, info->w, *runs.count, to.words};
 }
 
 static Detection detection_of(const Engine *e, const DetectorSlot *s, int row, int image, float threshold) {
@@ -217,7 +219,7 @@ static Detection detection_of(const Engine *e, const DetectorSlot *s, int row, i
                   .score = (float)real_at(e->dev, r->score, (size_t)row)};
   for (size_t k = 0; k < 4; k++) to.box[k] = (float)(real_at(e->dev, r->box, 4 * (size_t)row + k) * ratio[k % 2]);
   to.mask = r->runs[row] ? (Rle){info->h, info->w, r->runs[row], r->words + r->first[row]}
-                         : paste_here(e, e->results, s, row, image, threshold);
+                         : runs_here(e, e->results, s, row, image, threshold);
   return to;
 }
 

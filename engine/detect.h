@@ -29,7 +29,7 @@ typedef struct BatchDetections {
 
 // Inference as a pipeline: a batch is copied to the device while the one before is computed, and its detections are
 // made while the next one is computed. Nothing is allocated, except for masks without room for their runs (MaskRuns),
-// which are pasted on the host.
+// whose runs are made on the host.
 //
 // Starts a batch of the inference shapes. At most BATCHES_UNDER_WAY may be started and not yet handed out, and the
 // batch must not change until its results are.

@@ -15,11 +15,11 @@
 #include "test/harness/op_fixture.h"
 
 // Detections whose masks are hard to paste as runs, for the tests of mask_runs and detections_write: images of one
-// pixel, of one row or column, as high as a word of bits and a pixel more or less, wider than all slices of a warp;
-// boxes over the whole image, thin, partly and wholly outside, without area; masks empty, full, in checks, at the
-// threshold, next to it, and NaN.
+// pixel, of one row or column, as high as a word of bits and a pixel more or less, thousands of pixels high, wider than
+// all slices of a warp; boxes over the whole image, thin, partly and wholly outside, without area; masks empty, full, in
+// checks, at the threshold, next to it, and NaN.
 
-enum { SCENE_IMAGES = 10, SCENE_CAPACITY = 12, SCENE_SLOTS = SCENE_IMAGES * SCENE_CAPACITY, SCENE_LARGEST = 28 };
+enum { SCENE_IMAGES = 11, SCENE_CAPACITY = 12, SCENE_SLOTS = SCENE_IMAGES * SCENE_CAPACITY, SCENE_LARGEST = 28 };
 
 typedef struct RunScene {
   ImageInfo info[SCENE_IMAGES];
@@ -47,6 +47,7 @@ static inline float scene_pixel(SceneDraw *d, int pattern, int y, int x, int siz
   case 5: return y + x < size;
   case 6: return scene_draw(d, 0, 1) < .1f ? NAN : scene_draw(d, 0, 1);
   case 7: return (float)(y % 2);
+  case 8: return threshold + (float)(y - size / 2) * 1e-5f; // pixels on both sides are within rounding of it
   default: return scene_draw(d, 0, 1);
   }
 }
@@ -69,8 +70,8 @@ static inline void scene_box(SceneDraw *d, int type, float h, float w, float box
 
 // Masks of size × size, at most SCENE_LARGEST; `variant` draws others of the same types.
 static inline RunScene *run_scene(int variant, int size, float threshold) {
-  static const int sizes[SCENE_IMAGES][2] = {{1, 1},  {31, 40}, {32, 33}, {33, 32},   {64, 1},
-                                             {65, 7}, {1, 50},  {0, 0},   {90, 1300}, {700, 60}};
+  static const int sizes[SCENE_IMAGES][2] = {{1, 1},  {31, 40}, {32, 33},   {33, 32},  {64, 1},  {65, 7},
+                                             {1, 50}, {0, 0},   {90, 1300}, {700, 60}, {9001, 4}};
   static RunScene s;
   SceneDraw d = {rng_key(31, (uint64_t)variant), 0};
   memset(&s, 0, sizeof s);
