@@ -42,7 +42,7 @@ static void set_colour(RunWriter *w, uint32_t at, bool set) {
 // ---- bands ----------------------------------------------------------------------------------------------------------
 
 // One detection's mask over its image.
-typedef struct PastedMask {
+typedef struct BandedMask {
   MaskMap map;
   Paste ys, xs;
   int left, right, top, bottom; // the pixels that it covers
@@ -52,10 +52,10 @@ typedef struct PastedMask {
   int source;                           // the column of the mask that `low` is, of which `high` is the next
   real low[MOST_ROWS], high[MOST_ROWS]; // [ys.size]
   real value[MOST_ROWS];                // of the mask's rows in a column of the image
-} PastedMask;
+} BandedMask;
 
 // The first pixel whose lower neighbour is this row or a later one.
-static int band_first(const PastedMask *m, int row) {
+static int band_first(const BandedMask *m, int row) {
   int from = m->top, to = m->bottom;
   while (from < to) {
     const int middle = from + (to - from) / 2;
@@ -67,8 +67,8 @@ static int band_first(const PastedMask *m, int row) {
   return from;
 }
 
-static PastedMask pasted_mask(const MaskPaste *p, const ImageInfo *info, Box box, const MaskMap *map) {
-  PastedMask m;
+static BandedMask banded_mask(const MaskPaste *p, const ImageInfo *info, Box box, const MaskMap *map) {
+  BandedMask m;
   m.map = *map;
   m.ys = paste_axis(p->exact, box.y1, box.y2, info->rh, info->h, map->h);
   m.xs = paste_axis(p->exact, box.x1, box.x2, info->rw, info->w, map->w);
@@ -86,7 +86,7 @@ static PastedMask pasted_mask(const MaskPaste *p, const ImageInfo *info, Box box
 }
 
 // The mask's rows where this column of the image is. Many columns lie between the same two of the mask.
-static void take_column(PastedMask *m, Tap column) {
+static void take_column(BandedMask *m, Tap column) {
   if (column.low != m->source)
     for (int row = 0; row < m->ys.size; row++) {
       m->low[row] = mask_bordered(&m->map, row, column.low);
@@ -100,7 +100,7 @@ static bool is_sound(real value) { return value >= 0 && value <= 1; } // not so 
 
 // Where pixels [y, end) of a band change from one colour to the other, `end` where they do not; -1: that is not
 // certain. The pixel before the change and the one behind it show that all of them do as the mean does.
-static int band_change(const PastedMask *m, int band, real upper, real lower, int y, int end) {
+static int band_change(const BandedMask *m, int band, real upper, real lower, int y, int end) {
   const bool rising = lower > upper;
   const real low = m->threshold - MARGIN, high = m->threshold + MARGIN;
   const real at = (real)band + (m->threshold - upper) / (lower - upper);
@@ -120,7 +120,7 @@ static int band_change(const PastedMask *m, int band, real upper, real lower, in
 }
 
 // Pixels [y, end) of a band, in the column that begins at `base`.
-static void walk_band(const PastedMask *m, int band, uint32_t base, RunWriter *runs) {
+static void walk_band(const BandedMask *m, int band, uint32_t base, RunWriter *runs) {
   const int y = m->first[band], end = m->first[band + 1];
   const real upper = m->value[band], lower = m->value[MIN(band + 1, m->ys.size - 1)];
   if (m->plain && is_sound(upper) && is_sound(lower)) {
@@ -139,7 +139,7 @@ static void walk_band(const PastedMask *m, int band, uint32_t base, RunWriter *r
 // The runs of one mask; returns how many. What the box does not cover is background.
 static int walk_mask(const MaskPaste *p, const ImageInfo *info, Box box, const MaskMap *map, uint32_t *to) {
   const uint32_t h = (uint32_t)info->h, pixels = h * (uint32_t)info->w;
-  PastedMask m = pasted_mask(p, info, box, map);
+  BandedMask m = banded_mask(p, info, box, map);
   const bool whole = m.top == 0 && m.bottom == info->h; // behind a column's last pixel is the next one's first
   RunWriter runs = {.to = to};
   for (int x = m.left; x < m.right; x++) {

@@ -46,29 +46,89 @@ static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, si
 
 // Writes each row as its filter's number and the filtered bytes; filters are chosen by the specification's heuristic
 // (12.8).
-static uint8_t *filter_image(const PngPixels *im, size_t *size) {
+static void filter_rows(const PngPixels *im, int first, int end, uint8_t *out) {
   const size_t bpp = (size_t)im->channels * (size_t)im->sample_bytes, stride = (size_t)im->w * bpp;
-  uint8_t *out = xmalloc((stride + 1) * im->h), *trial = xmalloc(stride), *zeros = xcalloc(stride, 1);
-  for (int y = 0; y < im->h; y++) {
-    const uint8_t *row = im->bytes + y * stride, *up = y > 0 ? row - stride : zeros;
-    uint8_t *best = out + y * (stride + 1);
+  uint8_t *trial = xmalloc(stride), *zeros = xcalloc(stride, 1);
+  for (int y = first; y < end; y++, out += stride + 1) {
+    const uint8_t *row = im->bytes + (size_t)y * stride, *up = y > 0 ? row - stride : zeros;
     uint64_t least = UINT64_MAX;
     for (int filter = 0; filter < FILTERS; filter++) {
       uint64_t sum = filter_row(filter, row, up, stride, bpp, trial);
       if (sum >= least) continue;
       least = sum;
-      best[0] = (uint8_t)filter;
-      memcpy(best + 1, trial, stride);
+      out[0] = (uint8_t)filter;
+      memcpy(out + 1, trial, stride);
     }
   }
   free(trial);
   free(zeros);
-  *size = (stride + 1) * im->h;
-  return out;
 }
 
+// ---- compression --------------------------------------------------------------------------------------------------
+
+enum { BAND_BYTES = 1 << 20 };
+enum { DEFLATE_BYTES = 268 << 10 }; // memory of a zlib compressor, from its manual
+
+// Rows that are compressed by themselves, so that several threads share an image. The bands of an image depend on its
+// size alone.
+typedef struct Band {
+  uint8_t *packed;       // after room for the stream's header and before room for its checksum; owned
+  size_t size, filtered; // bytes
+  uLong adler;           // checksum of the filtered bytes
+} Band;
+enum { STREAM_HEADER = 2, STREAM_CHECKSUM = 4 };
+
+static Band pack_band(const PngPixels *im, int first, int end, int level) {
+  const size_t stride = (size_t)im->w * (size_t)(im->channels * im->sample_bytes);
+  const size_t size = (stride + 1) * (size_t)(end - first);
+  uint8_t *filtered = xmalloc(size);
+  filter_rows(im, first, end, filtered);
+  z_stream z = {0};
+  int status = deflateInit2(&z, level, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY); // -15: no header, window of 32 KB
+  if (status == Z_MEM_ERROR) die_of_memory(DEFLATE_BYTES, HERE);
+  CHECK(status == Z_OK);
+  Band band = {.filtered = size, .adler = adler32(adler32(0, NULL, 0), filtered, (uInt)size)};
+  const size_t room = deflateBound(&z, (uLong)size) + 16; // a flush ends with an empty block
+  band.packed = xmalloc(STREAM_HEADER + room + STREAM_CHECKSUM);
+  z.next_in = filtered;
+  z.avail_in = (uInt)size;
+  z.next_out = band.packed + STREAM_HEADER;
+  z.avail_out = (uInt)room;
+  status = deflate(&z, end == im->h ? Z_FINISH : Z_SYNC_FLUSH);
+  CHECK(status == (end == im->h ? Z_STREAM_END : Z_OK) && z.avail_in == 0 && z.avail_out > 0);
+  band.size = room - z.avail_out;
+  deflateEnd(&z);
+  free(filtered);
+  return band;
+}
+
+// The pixels as a zlib stream, in a chunk per band.
+static void write_pixels(FILE *f, const PngPixels *im, int level) {
+  const size_t row = (size_t)im->w * (size_t)(im->channels * im->sample_bytes) + 1;
+  const int rows = (int)MAX(BAND_BYTES / row, 1), bands = (im->h + rows - 1) / rows;
+  Band *band = xcalloc((size_t)bands, sizeof *band);
+#pragma omp parallel for schedule(dynamic)
+  for (int i = 0; i < bands; i++) band[i] = pack_band(im, i * rows, MIN((i + 1) * rows, im->h), level);
+  uLong adler = adler32(0, NULL, 0);
+  for (int i = 0; i < bands; i++) {
+    const size_t head = i == 0 ? STREAM_HEADER : 0;
+    uint8_t *packed = band[i].packed + STREAM_HEADER - head;
+    size_t size = head + band[i].size;
+    adler = adler32_combine(adler, band[i].adler, (z_off_t)band[i].filtered);
+    if (head) memcpy(packed, (const uint8_t[]){0x78, 0x01}, STREAM_HEADER); // deflate, a window of 32 KB
+    if (i == bands - 1) {
+      put_u32(packed + size, (uint32_t)adler);
+      size += STREAM_CHECKSUM;
+    }
+    write_chunk(f, "IDAT", packed, size);
+    free(band[i].packed);
+  }
+  free(band);
+}
+
+// ---- files --------------------------------------------------------------------------------------------------------
+
 enum { SIGNATURE = 8, HEADER = 13, CHUNK = 12 }; // bytes; CHUNK: of a chunk without its data
-enum { DEFLATE_BYTES = 268 << 10 };              // memory of a zlib compressor, from its manual
 static const char keyword[] = "Software";        // its NUL separates it from the text
 
 static void write_image(FILE *f, const PngPixels *im, int level, const char *software) {
@@ -77,13 +137,6 @@ static void write_image(FILE *f, const PngPixels *im, int level, const char *sof
   uint8_t header[HEADER] = {[8] = (uint8_t)(8 * im->sample_bytes), [9] = color[im->channels]}; // not interlaced
   put_u32(header, (uint32_t)im->w);
   put_u32(header + 4, (uint32_t)im->h);
-  size_t size;
-  uint8_t *filtered = filter_image(im, &size);
-  uLongf packed_size = compressBound((uLong)size);
-  uint8_t *packed = xmalloc(packed_size);
-  const int status = compress2(packed, &packed_size, filtered, (uLong)size, level);
-  if (status == Z_MEM_ERROR) die_of_memory(DEFLATE_BYTES, HERE);
-  CHECK(status == Z_OK);
   fwrite(signature, 1, sizeof signature, f);
   write_chunk(f, "IHDR", header, sizeof header);
   if (software) {
@@ -92,10 +145,8 @@ static void write_image(FILE *f, const PngPixels *im, int level, const char *sof
     write_chunk(f, "tEXt", (const uint8_t *)text, sizeof keyword + strlen(software));
     free(text);
   }
-  write_chunk(f, "IDAT", packed, packed_size);
+  write_pixels(f, im, level);
   write_chunk(f, "IEND", header, 0);
-  free(packed);
-  free(filtered);
 }
 
 bool png_write(const char *path, const Image *im, int level, Err *err) {

@@ -1,8 +1,8 @@
-// Writes PNG files with zlib. W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
+// Writes PNG files with zlib, large images with several threads; the bytes do not depend on how many. W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
 #pragma once
 #include "data/images/image.h"
 
-// zlib's levels: 1 for thousands of files, 6 for files to be downloaded.
+// zlib's levels: 1 for thousands of files, 6 for small files to be downloaded.
 enum { PNG_FAST = 1, PNG_SMALL = 6 };
 
 // Writes the image, replacing the file. False if the file cannot be written.

@@ -16,8 +16,8 @@
 
 // Detections whose masks are hard to paste as runs, for the tests of mask_runs and detections_write: images of one
 // pixel, of one row or column, as high as a word of bits and a pixel more or less, thousands of pixels high, wider than
-// all slices of a warp; boxes over the whole image, thin, partly and wholly outside, without area; masks empty, full, in
-// checks, at the threshold, next to it, and NaN.
+// all slices of a warp; boxes over the whole image, thin, partly and wholly outside, without area; masks empty, full,
+// in checks, at the threshold, next to it, and NaN.
 
 enum { SCENE_IMAGES = 11, SCENE_CAPACITY = 12, SCENE_SLOTS = SCENE_IMAGES * SCENE_CAPACITY, SCENE_LARGEST = 28 };
 
