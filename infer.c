@@ -41,7 +41,7 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   const InferTask *task = model_of(config)->infer;
   task->fit(o, config);
   *scored_from = config->min_score;
-  config->min_score = o->eval ? MIN(o->score, *scored_from) : o->score;
+  config->min_score = o->eval ? MIN(infer_reported_from(o), *scored_from) : infer_reported_from(o);
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
   if (o->detections) config->detections = o->detections;

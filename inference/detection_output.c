@@ -7,14 +7,18 @@
 
 static const double PROGRESS_SECONDS = 2;
 
-bool detection_output_open(DetectionOutput *f, const char *json, const char *folder, int pictures,
+bool detection_output_open(DetectionOutput *f, const char *json, const char *folder, int pictures, double shown_from,
                            const char *const *files, int n, FileSet *inputs, Err *err) {
-  *f = (DetectionOutput){.json = json, .pictures = pictures, .total = n};
+  *f = (DetectionOutput){.json = json, .pictures = pictures, .shown_from = shown_from, .total = n};
   overlays_open(&f->overlays, folder, files, n);
-  char *partial = xasprintf("%s.partial", json);
+  char *partial = xasprintf("%s.partial", json), *objects = xasprintf("%s/" CSV_OBJECTS, folder);
+  char *counts = xasprintf("%s/" CSV_COUNTS, folder);
   bool ok = file_set_spares(inputs, json, err) && file_set_spares(inputs, partial, err) &&
+            file_set_spares(inputs, objects, err) && file_set_spares(inputs, counts, err) &&
             (pictures == 0 || overlays_spare(&f->overlays, inputs, err));
   free(partial);
+  free(objects);
+  free(counts);
   return ok;
 }
 
@@ -75,12 +79,21 @@ static void leave_out(DetectionOutput *f, const Err *err, int reason) {
 
 static void show_progress(DetectionOutput *f) {
   const double now = now_seconds();
-  if (f->total == 1 || now - f->shown < PROGRESS_SECONDS) return;
+  if (f->total == 1 || now - f->told < PROGRESS_SECONDS) return;
   fprintf(stderr, "image %d", f->images);
   if (f->total) fprintf(stderr, " of %d", f->total);
-  if (f->shown > 0) fprintf(stderr, ", %.3g images/s", f->images / (now - f->begun));
+  if (f->told > 0) fprintf(stderr, ", %.3g images/s", f->images / (now - f->begun));
   fputc('\n', stderr);
-  f->shown = now;
+  f->told = now;
+}
+
+// Tables are begun with the first image, so that results are not lost where the tables have no room.
+static void add_to_tables(DetectionOutput *f, const ResultImage *image, const CocoResult *found, int n) {
+  Err err;
+  const bool begun = f->tables.header || csv_open(&f->tables, f->overlays.folder, &f->results.classes, &err);
+  if (begun && (!image || csv_add(&f->tables, image, found, n, &err))) return;
+  const bool full = errno == ENOSPC || errno == EDQUOT;
+  die_unforeseen("%s%s", err.msg, full ? ": free space there, or choose another folder" : "");
 }
 
 void detection_output_record(DetectionOutput *f, const ResultImage *image, const CocoResult *found, int n) {
@@ -91,6 +104,7 @@ void detection_output_record(DetectionOutput *f, const ResultImage *image, const
   }
   f->images++;
   detection_output_context(f, "");
+  add_to_tables(f, image, found, detection_output_shown(f, found, n));
   show_progress(f);
 }
 
@@ -100,7 +114,7 @@ void detection_output_draw(DetectionOutput *f, int i, const Image *image, const 
   Err err;
   detection_output_context(f, f->overlays.path[i]);
   errno = 0;
-  const bool ok = overlays_write(&f->overlays, i, image, items, detection_output_shown(items, n), &err);
+  const bool ok = overlays_write(&f->overlays, i, image, items, n, &err);
   const int reason = errno;
   detection_output_context(f, "");
   if (!ok) leave_out(f, &err, reason);
@@ -115,24 +129,28 @@ void detection_output_picture(DetectionOutput *f, const char *file, int64_t numb
     leave_out(f, &err, 0);
 }
 
-int detection_output_shown(const DrawItem *items, int n) {
+int detection_output_shown(const DetectionOutput *f, const CocoResult *found, int n) {
   int k = 0;
-  while (k < n && items[k].score * 100 >= SHOWN_PERCENT) k++;
+  while (k < n && found[k].score >= f->shown_from) k++;
   return k;
 }
 
 void detection_output_commit(DetectionOutput *f) {
   Err err;
-  int64_t n = f->results.n;
+  const int64_t n = f->results.n, shown = f->tables.n;
   detection_output_context(f, "");
-  if (!results_commit(&f->results, &err)) die_unforeseen("%s", err.msg);
+  add_to_tables(f, NULL, NULL, 0); // of no images
+  if (!results_commit(&f->results, &err) || !csv_commit(&f->tables, &err)) die_unforeseen("%s", err.msg);
   line_print(stderr, "done: %lld detections in %s, overlays in %s", (long long)n, f->json, f->overlays.folder);
+  line_print(stderr, "%lld with a score of at least %.2f are drawn and counted in %s/" CSV_COUNTS " and " CSV_OBJECTS,
+             (long long)shown, f->shown_from, f->overlays.folder);
   if (f->failed) fprintf(stderr, "%d overlays could not be written\n", f->failed);
   detection_output_leave(f);
 }
 
 void detection_output_abort(DetectionOutput *f) {
   results_abort(&f->results);
+  if (f->tables.header) csv_abort(&f->tables);
   detection_output_leave(f);
 }
 
@@ -144,5 +162,6 @@ void detection_output_keep(DetectionOutput *f) {
   }
   line_print(stderr, "stopped: %s holds the detections of %s", results_partial(&f->results), share(f).text);
   results_keep(&f->results);
+  csv_keep(&f->tables);
   detection_output_leave(f);
 }

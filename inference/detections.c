@@ -128,7 +128,8 @@ static Sink *open_sink(const InferRun *run) {
   s->classes = xcalloc((size_t)n, sizeof *s->classes);
   for (int i = 0; i < n; i++) s->classes[i] = (ResultClass){run->category[i].id, run->category[i].name};
   s->form = (ResultForm){.format = (ResultFormat)o->format, .polygons = o->polygons, .classes = {s->classes, n}};
-  if (!choice_open(&s->choice, o->classes, o->top, o->score, &s->form.classes, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!choice_open(&s->choice, o->classes, o->top, infer_reported_from(o), &s->form.classes, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   return &s->sink;
 }
 
@@ -141,7 +142,8 @@ static void plan(Sink *sink) {
   const int pictures = o->overlays >= 0 ? o->overlays : images->each_named ? images->n : OF_MANY;
   if (o->eval && !score_file_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (images->set && !defect_list_spares(o, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
-  if (!detection_output_open(&s->output, o->json, o->out, pictures, images->file, images->n, &images->inputs, &err))
+  if (!detection_output_open(&s->output, o->json, o->out, pictures, infer_shown_from(o), images->file, images->n,
+                             &images->inputs, &err))
     die(EXIT_USAGE, "%s", err.msg);
   file_set_add(&images->outputs, o->json);
 }
@@ -230,19 +232,22 @@ static CocoResult *results_of(const Sink *sink, int64_t image_id, const maskrcnn
   return result;
 }
 
-// The detections as overlays show them. The caller frees them.
+// The first n detections as overlays show them. With a single class its name says nothing. The caller frees them.
 static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n) {
   DrawItem *item = xcalloc((size_t)n, sizeof *item);
+  const ResultClasses *classes = &s->form.classes;
   const double extra = (double)s->sink.run->config->box_extra;
   for (int i = 0; i < n; i++) {
     const CocoResult *r = &found[i];
-    item[i] = (DrawItem){.x1 = (float)r->bbox[0],
-                         .y1 = (float)r->bbox[1],
-                         .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
-                         .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
-                         .label = result_class_name(&s->form.classes, r->category_id),
-                         .score = (float)r->score,
-                         .mask = &r->rle};
+    item[i] = (DrawItem){
+        .x1 = (float)r->bbox[0],
+        .y1 = (float)r->bbox[1],
+        .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
+        .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
+        .label = classes->n > 1 ? result_class_name(classes, r->category_id) : "",
+        .score = (float)r->score,
+        .mask = &r->rle,
+        .colour = s->sink.run->o->colour == COLOUR_CLASS ? MAX(result_class_index(classes, r->category_id), 0) : i};
   }
   return item;
 }
@@ -250,7 +255,7 @@ static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n
 // Whether an image's n detections, by descending score, reach the limit. If the last one is below --score, no requested
 // detection is cut off.
 static bool reaches_limit(const Sink *sink, const CocoResult *found, int n) {
-  return n >= sink->run->config->detections && found[n - 1].score >= (double)sink->run->o->score;
+  return n >= sink->run->config->detections && found[n - 1].score >= (double)infer_reported_from(sink->run->o);
 }
 
 static void count_image(DetectionSink *s, bool at_limit) {
@@ -305,15 +310,15 @@ static void write_extras(DetectionSink *s, const Decoded *image, const CocoResul
 // Writes the requested detections of an image.
 static void write_detections(DetectionSink *s, const Decoded *image, const CocoResult *found, int n) {
   DetectionOutput *f = &s->output;
-  DrawItem *item = items_of(s, found, n);
-  line_print(stdout, "%s: %d detections, %d above %.2f", image->path, n, detection_output_shown(item, n),
-             SHOWN_PERCENT / 100.0);
+  const int shown = detection_output_shown(f, found, n);
+  DrawItem *item = items_of(s, found, shown);
+  line_print(stdout, "%s: %d detections, %d above %.2f", image->path, n, shown, f->shown_from);
   const bool drawn = detection_output_pictures(f, f->images);
   const ResultImage as_result = {
       .id = image->number + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
   if (drawn && is_listed(&s->sink)) file_set_add(&s->sink.images->inputs, image->path);
   detection_output_record(f, &as_result, found, n);
-  if (drawn) draw_image(s, image, item, n);
+  if (drawn) draw_image(s, image, item, shown);
   if (s->extras.maps || s->extras.cuts) write_extras(s, image, found, n);
   free(item);
 }
@@ -385,7 +390,7 @@ static void draw(Sink *sink, int image, const Image *pixels, const maskrcnn_resu
   DetectionSink *s = of(sink);
   if (!detection_output_pictures(&s->output, before)) return;
   CocoResult *found = results_of(sink, 0, result->detections);
-  const int n = choice_apply(&s->choice, found, result->detections->n);
+  const int n = detection_output_shown(&s->output, found, choice_apply(&s->choice, found, result->detections->n));
   DrawItem *item = items_of(s, found, n);
   detection_output_draw(&s->output, image, pixels, item, n);
   free(item);

@@ -7,7 +7,7 @@ static bool refuse(const char *option, const Err *why, Err *err) { return err_se
 
 bool extras_open(Extras *e, const InferOptions *o, const ResultClasses *classes, Err *err) {
   Err why;
-  *e = (Extras){0};
+  *e = (Extras){.shown_from = infer_shown_from(o)};
   if (o->labels) {
     if (!labels_open(&e->labels, o->labels, (LabelValues)o->label_values, classes, 0, &why))
       return refuse("--labels", &why, err);
@@ -27,7 +27,7 @@ static void leave_out(Extras *e, const char *what, const Err *err) {
 
 void extras_write(Extras *e, const char *name, const Image *image, const CocoResult *found, int n) {
   Err err;
-  const double least = SHOWN_PERCENT / 100.0;
+  const double least = e->shown_from;
   errno = 0;
   if (e->maps && !labels_write(e->maps, name, image->h, image->w, found, n, least, &err))
     leave_out(e, "label map", &err);

@@ -9,7 +9,8 @@ typedef struct Extras {
   const Crops *cuts;  // NULL: not requested
   Labels labels;
   Crops crops;
-  int failed; // pictures that could not be written
+  double shown_from; // least score of the detections in them
+  int failed;        // pictures that could not be written
 } Extras;
 
 // Makes the folders named by the options. The classes are not copied. False with a message.

@@ -5,6 +5,7 @@
 #include "data/batches/upright.h"
 #include "data/coco/crowds.h"
 #include "data/coco/results.h"
+#include "data/pictures/draw.h"
 #include "data/pictures/labels.h"
 #include "engine/engine.h"
 
@@ -39,6 +40,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(STRING, out, "out", "DIR", "folder for results and pictures; only one run at a time may use it", .first = true)    \
   X(INT, overlays, -1, 0, INT32_MAX, "N", "maximum number of overlay pictures to draw", .first = true,                 \
     .usual = "16; all for images named as files")                                                                      \
+  X(CHOICE, colour, COLOUR_CLASS, draw_colours, "colours of overlays: one per class or one per object")                \
   X(STRING, json, NULL, "FILE", "results file; it is called FILE.partial until it is complete", .first = true,         \
     .usual = "OUT/detections.json, OUT/detections.jsonl or OUT/classes.jsonl")                                         \
   X(CHOICE, format, RESULTS_COCO, result_formats, "format of the results: COCO's JSON array, or a line of JSON per "   \
@@ -56,18 +58,18 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(FLOAT, overlap, 0.2f, 0, 0.9, "P",                                                                                 \
     "with --tile: minimum overlap of neighbouring tiles, as a fraction of their side")                                 \
   X(STRING, labels, NULL, "DIR",                                                                                       \
-    "write a label map (grayscale PNG) per named image, from detections with a score of at least 0.5")                 \
+    "write a label map (grayscale PNG) per named image, from the detections that are drawn")                 \
   X(CHOICE, label_values, LABELS_INSTANCES, label_values,                                                              \
     "with --labels: pixel values are detections, counted from 1 in the order of the results, or category ids")         \
   X(STRING, crops, NULL, "DIR",                                                                                        \
-    "write a PNG per detection with a score of at least 0.5, for named images; DIR must be new or empty")              \
+    "write a PNG per detection that is drawn, for named images; DIR must be new or empty")              \
   X(FLAG, crop_alpha, false, "with --crops: make pixels outside the mask transparent")                                 \
   X(FLAG, eval, false,                                                                                                 \
     "evaluate against the annotations of --data and write OUT/evaluation.html (always on for classifiers)",            \
     .first = true)                                                                                                     \
   X(FLAG, strict, false, "stop at an image that cannot be read; with --eval also at a defect of the annotations")      \
-  X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection to report; --eval uses that of training",            \
-    .first = true)                                                                                                     \
+  X(FLOAT, score, -1, 0, 1, "P", "minimum score of a detection to report, draw and count; --eval uses that of training", .first = true,      \
+    .usual = "0.05 for results; 0.5 for pictures and CSV")                                                                                                     \
   X(INT, detections, 0, 1, MOST_DETECTIONS, "N", "maximum number of detections per image", .usual = "as trained")      \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained", .first = true)       \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
@@ -108,5 +110,8 @@ typedef struct InferOptions {
 
 // Exits with one line if the options contradict each other.
 InferOptions infer_options(int argc, char **argv);
+// Scores from which detections are reported, and from which they are drawn and counted.
+static inline float infer_reported_from(const InferOptions *o) { return o->score >= 0 ? o->score : 0.05f; }
+static inline float infer_shown_from(const InferOptions *o) { return o->score >= 0 ? o->score : 0.5f; }
 // Exits if --out is the folder of input images.
 void infer_spare_folder(const InferOptions *o, const char *images);

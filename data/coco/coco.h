@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/growing.h"
+#include "data/coco/result_classes.h"
 #include "data/coco/rle.h"
 
 typedef struct CocoCategory {
@@ -153,7 +154,10 @@ void coco_results_free(CocoResults *r);
 typedef struct CocoWriter {
   GrowingFile grown;
   int64_t n;     // detections written so far
-  bool polygons; // may be set after opening: writes masks as "polygons" (data/coco/polygons.h) in addition to runs
+  // May be set after opening:
+  bool polygons;                // writes masks as "polygons" (data/coco/polygons.h) in addition to runs
+  const ResultClasses *classes; // writes their names as "category"; NULL: none
+  const char *file_name;        // of the next image, written as "file_name"; NULL: none
 } CocoWriter;
 bool coco_writer_open(CocoWriter *w, const char *path, Err *err);
 // Adds all detections or none. False if they cannot be written, or if a bbox or score is not finite, because JSON has
@@ -163,7 +167,7 @@ bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err);
 bool coco_writer_commit(CocoWriter *w, Err *err);
 void coco_writer_keep(CocoWriter *w);  // keeps the partial file
 void coco_writer_abort(CocoWriter *w); // removes it
-// The members of a detection's object, except image_id; polygons: also writes the mask as polygons.
+// The members of a detection's object, except image_id and names; polygons: also writes the mask as polygons.
 void coco_result_write(FILE *f, const CocoResult *r, bool polygons);
 // False, naming the first detection with a value that is not finite, because JSON has no NaN. `before` detections are
 // already in the file at `path`.

@@ -1,4 +1,5 @@
-// Reads and writes detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}.
+// Reads and writes detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}, and
+// the names of file and category where they are known.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,14 +175,20 @@ bool coco_writer_add(CocoWriter *w, const CocoResult *results, int n, Err *err) 
   if (n == 0) return true;
   char *text = NULL;
   size_t size;
+  Record names = {0};
   FILE *f = text_open(&text, &size);
   for (int i = 0; i < n; i++) {
-    fputs(w->n + i == 0 ? "\n{" : ",\n{", f);
-    fprintf(f, "\"image_id\":%lld,", (long long)results[i].image_id);
+    fputs(w->n + i == 0 ? "\n" : ",\n", f);
+    record_begin(&names);
+    record_int(&names, "image_id", results[i].image_id);
+    if (w->file_name) record_str(&names, "file_name", w->file_name);
+    if (w->classes) record_str(&names, "category", result_class_name(w->classes, results[i].category_id));
+    fprintf(f, "%s,", names.text);
     coco_result_write(f, &results[i], w->polygons);
     fputc('}', f);
   }
   text_close(f);
+  record_free(&names);
   const bool ok = growing_add(&w->grown, text, size, err);
   free(text);
   if (ok) w->n += n;

@@ -5,18 +5,13 @@
 
 const char *const result_formats[] = {"coco", "jsonl", NULL};
 
-const char *result_class_name(const ResultClasses *classes, int64_t id) {
-  for (int i = 0; i < classes->n; i++)
-    if (classes->items[i].id == id && classes->items[i].name) return classes->items[i].name;
-  return "";
-}
-
 bool results_open(ResultWriter *w, const char *path, ResultFormat format, bool polygons, const ResultClasses *classes,
                   Err *err) {
   *w = (ResultWriter){.format = format, .polygons = polygons, .classes = *classes};
   if (format == RESULTS_JSONL) return growing_open(&w->lines, path, "", "", err);
   if (!coco_writer_open(&w->coco, path, err)) return false;
   w->coco.polygons = polygons;
+  w->coco.classes = &w->classes;
   return true;
 }
 
@@ -58,6 +53,7 @@ static bool add_line(ResultWriter *w, const ResultImage *image, const CocoResult
 }
 
 bool results_add(ResultWriter *w, const ResultImage *image, const CocoResult *found, int n, Err *err) {
+  w->coco.file_name = image->file_name;
   const bool ok =
       w->format == RESULTS_JSONL ? add_line(w, image, found, n, err) : coco_writer_add(&w->coco, found, n, err);
   if (ok) w->n += n;

@@ -1,6 +1,7 @@
 // Writes the detections of images, one image after another, in one of two formats:
 //
-//   coco   an array of detections, {image_id, category_id, bbox, score, segmentation}, as COCO's evaluation reads it
+//   coco   an array of detections, {image_id, file_name, category, category_id, bbox, score, segmentation}, as COCO's
+//          evaluation reads it, which ignores the two names
 //   jsonl  a line per image: {"image_id", "file_name", "width", "height", "detections": [{category, category_id, bbox,
 //          score, segmentation}, …]}; an image without detections has a line too
 //
@@ -9,21 +10,10 @@
 // finished. In jsonl every line that ends in a newline is complete, however the program ended.
 #pragma once
 #include "data/coco/coco.h"
+#include "data/coco/result_classes.h"
 
 typedef enum ResultFormat { RESULTS_COCO, RESULTS_JSONL } ResultFormat;
 extern const char *const result_formats[]; // for base/cli.h
-
-// A class of the model.
-typedef struct ResultClass {
-  int64_t id;       // category_id
-  const char *name; // NULL or "": no name
-} ResultClass;
-typedef struct ResultClasses {
-  const ResultClass *items;
-  int n;
-} ResultClasses;
-// "" if the id is unknown or the class has no name.
-const char *result_class_name(const ResultClasses *classes, int64_t id);
 
 typedef struct ResultImage {
   int64_t id;

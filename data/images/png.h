@@ -1,4 +1,5 @@
-// Writes PNG files with zlib, large images with several threads; the bytes do not depend on how many. W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
+// Writes PNG files with zlib, large images with several threads; the bytes do not depend on how many.
+// W3C, Portable Network Graphics (second edition), ISO/IEC 15948.
 #pragma once
 #include "data/images/image.h"
 

@@ -149,7 +149,7 @@ typedef struct Pen {
 } Pen;
 
 // Coverage of a glyph's pixels, collected before blending so that pixels where strokes meet are not blended twice.
-enum { PATCH = 128 };
+enum { PATCH = 256 };
 typedef struct Patch {
   int x, y, h, w; // pixels of the image
   float cover[PATCH * PATCH];

@@ -15,7 +15,7 @@ static inline void image_blend(Image *im, int y, int x, Colour c, float alpha) {
 }
 
 // Maximum height of capitals in pixels; larger ones are cut off at the right.
-enum { FONT_MAX = 80 };
+enum { FONT_MAX = 160 };
 // Width in pixels of a line of text whose capitals are `size` pixels tall.
 float font_width(const char *text, float size);
 // Writes the text from pen position (x, baseline) rightwards, clipped to the image. UTF-8; characters other than ASCII

@@ -141,7 +141,7 @@ TEST_TIER(program_train_infer_score, 1) {
   }
   Image overlay;
   if (EXPECT(image_load(&overlay, in_tmp("found/000001.png"), &err))) {
-    EXPECT(overlay.w >= 256 && overlay.h == overlay.w); // enlarged so that labels are legible
+    EXPECT(overlay.w == 64 && overlay.h == 64);
     image_free(&overlay);
   }
 }

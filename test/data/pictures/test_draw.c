@@ -1,9 +1,12 @@
 // Catches overlays that draw outside the image, or leave out a mask or a label.
-#include "base/file.h"
-#include "base/text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+#include "base/rng.h"
 #include "data/pictures/draw.h"
+#include "data/pictures/draw_masks.h"
 #include "data/pictures/font.h"
-#include "test/harness/command.h"
 #include "test/harness/test.h"
 
 static Image gray_image(int h, int w, uint8_t level) {
@@ -65,14 +68,14 @@ TEST(font_clips_to_the_image) {
   EXPECT(true);
 }
 
-// A square of mask in the middle of a large image, so that nothing is enlarged.
+// A square of mask, which fills its box: that is not drawn.
 TEST(overlay_fills_mask_and_leaves_the_rest) {
   enum { SIDE = 480, A = 160, B = 320 };
   uint8_t *bytes = xcalloc(SIDE, SIDE);
   for (int y = A; y < B; y++) memset(bytes + y * SIDE + A, 1, B - A);
   Rle mask = rle_from_bytes(bytes, SIDE, SIDE);
   Image im = gray_image(SIDE, SIDE, 100);
-  DrawItem item = {A, A, B, B, NULL, -1, &mask};
+  DrawItem item = {A, A, B, B, NULL, -1, &mask, 0};
   draw_overlay(&im, &item, 1);
   EXPECT_INT(im.h, SIDE);
   EXPECT_INT(changed_pixels(&im, 100, A, A, B, B), (B - A) * (B - A));
@@ -87,7 +90,7 @@ TEST(overlay_fills_mask_and_leaves_the_rest) {
 
 TEST(overlay_label_changes_pixels_inside_only) {
   Image plain = gray_image(480, 480, 50), labelled = gray_image(480, 480, 50);
-  DrawItem item = {470, 0, 480, 8, "fire hydrant", 0.875f, NULL}; // in the corner, where a label fits only by moving
+  DrawItem item = {470, 0, 480, 8, "fire hydrant", 0.875f, NULL, 0}; // in the corner, where a label fits only by moving
   draw_overlay(&labelled, &item, 1);
   item.label = NULL;
   draw_overlay(&plain, &item, 1);
@@ -97,13 +100,85 @@ TEST(overlay_label_changes_pixels_inside_only) {
   image_free(&labelled);
 }
 
-TEST(overlay_enlarges_small_images) {
+TEST(overlay_has_the_pictures_size) {
   Image im = gray_image(128, 96, 77);
-  draw_overlay(&im, NULL, 0);
-  EXPECT_INT(im.h, 5 * 128);
-  EXPECT_INT(im.w, 5 * 96);
-  EXPECT_INT(changed_pixels(&im, 77, 0, 0, im.h, im.w), 0); // a constant stays constant: weights sum to one
+  DrawItem item = {40, 40, 60, 60, "x", 0.5f, NULL, 0};
+  draw_overlay(&im, &item, 1);
+  EXPECT(im.h == 128 && im.w == 96);
+  EXPECT(changed_pixels(&im, 77, 0, 0, im.h, im.w) > 0);
   image_free(&im);
+}
+
+// The pixels of a box's right side, which the mask does not reach.
+static int side_drawn(int mask_width, const char *label, int number) {
+  enum { SIDE = 200 };
+  uint8_t bytes[SIDE * SIDE] = {0};
+  for (int y = 50; y < 150; y++) memset(bytes + y * SIDE + 50, 1, (size_t)mask_width);
+  Rle mask = rle_from_bytes(bytes, SIDE, SIDE);
+  Image im = gray_image(SIDE, SIDE, 90);
+  DrawItem item = {50, 50, 150, 150, label, -1, &mask, number};
+  draw_overlay(&im, &item, 1);
+  const int changed = changed_pixels(&im, 90, 60, 149, 140, 150);
+  rle_free(&mask);
+  image_free(&im);
+  return changed;
+}
+
+TEST(overlay_draws_a_box_unless_its_mask_fills_it) {
+  EXPECT_INT(side_drawn(45, NULL, 0), 80);
+  EXPECT_INT(side_drawn(55, NULL, 0), 0);
+}
+
+static void fill_colour(int number, uint8_t rgb[3]) {
+  enum { SIDE = 60 };
+  uint8_t bytes[SIDE * SIDE];
+  memset(bytes, 1, sizeof bytes);
+  Rle mask = rle_from_bytes(bytes, SIDE, SIDE);
+  Image im = gray_image(SIDE, SIDE, 0);
+  DrawItem item = {0, 0, SIDE, SIDE, NULL, -1, &mask, number};
+  draw_overlay(&im, &item, 1);
+  memcpy(rgb, im.rgb + 3 * (SIDE / 2 * SIDE + SIDE / 2), 3);
+  rle_free(&mask);
+  image_free(&im);
+}
+
+// As many as COCO has classes: each has a colour of its own, and the same wherever it is drawn.
+TEST(overlay_colours_go_by_number) {
+  enum { CLASSES = 80 };
+  uint8_t rgb[CLASSES][3], again[3];
+  for (int i = 0; i < CLASSES; i++) fill_colour(i, rgb[i]);
+  for (int i = 0; i < CLASSES; i++)
+    for (int k = 0; k < i; k++)
+      if (!EXPECT(memcmp(rgb[i], rgb[k], 3) != 0)) printf("    %d and %d\n", i, k);
+  fill_colour(5, again);
+  EXPECT(!memcmp(rgb[5], again, 3));
+}
+
+// Rows are drawn in bands by several threads: a mask looks the same wherever they cut it.
+TEST(overlay_masks_do_not_depend_on_bands) {
+  enum { H = 400, W = 70, TALL = 120, SHIFT = 75 };
+  uint8_t *bytes[2] = {xcalloc(H, W), xcalloc(H, W)};
+  uint64_t key = rng_key(3, RNG_TEST);
+  for (int y = 0; y < TALL; y++)
+    for (int x = 0; x < W; x++) {
+      const bool set = hypot(y - 60, x - 35) < 34 && rng_u32(key, (uint32_t)(y / 9 * W + x / 7)) % 4;
+      for (int k = 0; k < 2; k++) bytes[k][(20 + k * SHIFT + y) * W + x] = set;
+    }
+  Image im[2];
+  for (int k = 0; k < 2; k++) {
+    im[k] = gray_image(H, W, 120);
+    const Rle mask = rle_from_bytes(bytes[k], H, W);
+    DrawMask m = {spans_of(&mask, 0, 0), {250, 20, 90}};
+    draw_masks(&im[k], &m, 1, 6.5f);
+    spans_free(&m.spans);
+    rle_free((Rle *)&mask);
+  }
+  EXPECT(!memcmp(im[0].rgb, im[1].rgb + 3 * SHIFT * W, 3 * (H - SHIFT) * W));
+  EXPECT(changed_pixels(&im[0], 120, 0, 0, H, W) > 1000);
+  for (int k = 0; k < 2; k++) {
+    image_free(&im[k]);
+    free(bytes[k]);
+  }
 }
 
 TEST(overlay_survives_odd_items) {
@@ -115,16 +190,16 @@ TEST(overlay_survives_odd_items) {
     memset(bytes, 1, (size_t)h * w);
     Rle full = rle_from_bytes(bytes, h, w);
     DrawItem items[] = {
-        {NAN, NAN, NAN, NAN, "nan", NAN, &empty},
-        {-1e30f, -1e30f, 1e30f, 1e30f, "huge", 1, &full},
-        {INFINITY, 0, -INFINITY, 3, "inf", 2, NULL},
-        {5, 5, 2, 2, "turned", 0.5f, &full},
-        {0, 0, 0, 0, "", 0, NULL},
-        {0, 0, 1, 1, NULL, -1, &full},
+        {NAN, NAN, NAN, NAN, "nan", NAN, &empty, 3},
+        {-1e30f, -1e30f, 1e30f, 1e30f, "huge", 1, &full, 3},
+        {INFINITY, 0, -INFINITY, 3, "inf", 2, NULL, 3},
+        {5, 5, 2, 2, "turned", 0.5f, &full, 3},
+        {0, 0, 0, 0, "", 0, NULL, 3},
+        {0, 0, 1, 1, NULL, -1, &full, 3},
     };
     Image im = gray_image(h, w, 10);
     draw_overlay(&im, items, COUNT(items));
-    EXPECT(im.h >= h && im.w >= w);
+    EXPECT(im.h == h && im.w == w);
     image_free(&im);
     rle_free(&empty);
     rle_free(&full);

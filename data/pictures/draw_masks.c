@@ -1,0 +1,128 @@
+#include "data/pictures/draw_masks.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/alloc.h"
+
+static const float FILL = 0.4f; // opacity
+enum { BAND = 128 };            // rows that a thread draws at a time
+
+// A mask's part of some rows, and what surrounds it.
+typedef struct Part {
+  PixelRect rect;    // of the image
+  int w;             // its columns
+  uint8_t *mask;     // [rows, w] 1 inside
+  uint8_t *distance; // [rows, w] to the nearest pixel of the column that is outside, at most reach + 1
+  uint8_t *around;   // [w + 2] of a row: whether the mask has a pixel above, here or below; 0 at both ends
+  int reach;         // of the outline, in pixels
+} Part;
+
+// Pixels beyond the image do not count as outside, so that no outline runs along the image's edge.
+static void measure_columns(const Part *p) {
+  const int h = p->rect.y2 - p->rect.y1, far = p->reach + 1;
+  for (int y = 0; y < h; y++) {
+    const uint8_t *mask = p->mask + (size_t)y * (size_t)p->w;
+    uint8_t *to = p->distance + (size_t)y * (size_t)p->w;
+    const uint8_t *above = y ? to - p->w : NULL;
+    for (int x = 0; x < p->w; x++) {
+      const int d = above ? MIN(above[x] + 1, far) : far;
+      to[x] = mask[x] ? (uint8_t)d : 0;
+    }
+  }
+  for (int y = h - 2; y >= 0; y--) {
+    uint8_t *to = p->distance + (size_t)y * (size_t)p->w;
+    const uint8_t *below = to + p->w;
+    for (int x = 0; x < p->w; x++) to[x] = MIN(to[x], (uint8_t)(below[x] + 1));
+  }
+}
+
+// How much of the outline covers a pixel inside: it fades with the distance to the nearest pixel outside.
+static float outline_inside(const Part *p, const uint8_t *distance, int x, float line) {
+  int nearest = (p->reach + 1) * (p->reach + 1); // squared
+  for (int step = 0; step <= p->reach && step * step < nearest; step++)
+    for (int side = -1; side <= 1; side += 2) {
+      const int at = x + side * step;
+      if (at < 0 || at >= p->w) continue;
+      nearest = MIN(nearest, distance[at] * distance[at] + step * step);
+    }
+  return fminf(fmaxf(line + 1 - sqrtf((float)nearest), 0), 1);
+}
+
+// The fraction of a pixel's neighbourhood that the mask covers, with weights 1 2 1 along both axes: pixels just outside
+// take their share of the line, which smooths it.
+static float outline_outside(const Part *p, int y, int x) {
+  float sum = 0;
+  const int h = p->rect.y2 - p->rect.y1;
+  for (int dy = -1; dy <= 1; dy++)
+    for (int dx = -1; dx <= 1; dx++) {
+      const int py = MIN(MAX(y + dy, 0), h - 1), px = MIN(MAX(x + dx, 0), p->w - 1);
+      if (p->mask[(size_t)py * (size_t)p->w + (size_t)px]) sum += (dx ? 0.25f : 0.5f) * (dy ? 0.25f : 0.5f);
+    }
+  return sum;
+}
+
+static void look_around(const Part *p, int y) {
+  const uint8_t *here = p->mask + (size_t)y * (size_t)p->w;
+  const uint8_t *above = p->rect.y1 + y > p->rect.y1 ? here - p->w : here;
+  const uint8_t *below = p->rect.y1 + y + 1 < p->rect.y2 ? here + p->w : here;
+  for (int x = 0; x < p->w; x++) p->around[x + 1] = above[x] | here[x] | below[x];
+}
+
+// Row y of the part. fill: [3][256], a filled pixel's channels by what they were.
+static void draw_row(Image *im, const Part *p, int y, Colour c, uint8_t fill[3][256], float line) {
+  const uint8_t *mask = p->mask + (size_t)y * (size_t)p->w, *distance = p->distance + (size_t)y * (size_t)p->w;
+  uint8_t *pixel = im->rgb + 3 * ((size_t)(p->rect.y1 + y) * (size_t)im->w + (size_t)p->rect.x1);
+  look_around(p, y);
+  int edges = 0; // pixels within reach to both sides whose column ends within reach
+  for (int x = 0; x < MIN(p->reach, p->w); x++) edges += distance[x] <= p->reach;
+  for (int x = 0; x < p->w; x++, pixel += 3) {
+    if (x + p->reach < p->w) edges += distance[x + p->reach] <= p->reach;
+    if (x > p->reach) edges -= distance[x - p->reach - 1] <= p->reach;
+    float edge = 0;
+    if (mask[x]) {
+      for (int k = 0; k < 3; k++) pixel[k] = fill[k][pixel[k]];
+      if (edges) edge = outline_inside(p, distance, x, line);
+    } else if (p->around[x] | p->around[x + 1] | p->around[x + 2]) {
+      edge = outline_outside(p, y, x);
+    }
+    if (edge > 0) image_blend(im, p->rect.y1 + y, p->rect.x1 + x, c, edge);
+  }
+}
+
+// Rows [from, to) of a mask, whose extent is known.
+static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, int to, float line, Part *p) {
+  uint8_t fill[3][256];
+  const uint8_t rgb[3] = {m->colour.r, m->colour.g, m->colour.b};
+  const PixelRect context = {0, from - p->reach - 1, im->w, to + p->reach + 1}, image = {0, 0, im->w, im->h};
+  p->rect = (PixelRect){extent.x1 - 1, extent.y1 - 1, extent.x2 + 1, extent.y2 + 1};
+  p->rect = rect_common(rect_common(p->rect, image), context);
+  if (rect_empty(p->rect)) return;
+  p->w = p->rect.x2 - p->rect.x1;
+  p->around[0] = p->around[p->w + 1] = 0;
+  spans_bytes(&m->spans, p->rect, p->mask);
+  measure_columns(p);
+  for (int k = 0; k < 3; k++)
+    for (int v = 0; v < 256; v++) fill[k][v] = (uint8_t)((float)v + FILL * ((float)rgb[k] - (float)v) + 0.5f);
+  for (int y = MAX(from, p->rect.y1); y < MIN(to, p->rect.y2); y++)
+    draw_row(im, p, y - p->rect.y1, m->colour, fill, line);
+}
+
+void draw_masks(Image *im, const DrawMask *masks, int n, float line) {
+  const int reach = MIN((int)ceilf(line), UINT8_MAX - 2), rows = BAND + 2 * (reach + 1);
+  const size_t pixels = (size_t)MIN(rows, im->h) * (size_t)im->w;
+  PixelRect *extent = xmalloc((size_t)n * sizeof *extent);
+  for (int i = 0; i < n; i++) extent[i] = spans_extent(&masks[i].spans);
+#pragma omp parallel for schedule(dynamic)
+  for (int from = 0; from < im->h; from += BAND) {
+    Part p = {.reach = reach};
+    const int to = MIN(from + BAND, im->h);
+    p.mask = xmalloc(2 * pixels + (size_t)im->w + 2);
+    p.distance = p.mask + pixels;
+    p.around = p.distance + pixels;
+    for (int i = 0; i < n; i++)
+      if (masks[i].spans.n && extent[i].y1 <= to && extent[i].y2 >= from)
+        draw_rows(im, &masks[i], extent[i], from, to, line, &p);
+    free(p.mask);
+  }
+  free(extent);
+}

@@ -1,0 +1,13 @@
+// Draws masks: a translucent fill and an outline just inside the edge, so that touching objects keep separate outlines.
+#pragma once
+#include "data/coco/spans.h"
+#include "data/pictures/font.h"
+
+typedef struct DrawMask {
+  Spans spans; // owned; none: nothing is drawn
+  Colour colour;
+} DrawMask;
+
+// Draws n masks, the first at the bottom, with outlines `line` pixels wide. Only their boxes are touched; several
+// threads share the image's rows.
+void draw_masks(Image *im, const DrawMask *masks, int n, float line);
