@@ -5,7 +5,11 @@
 #include "base/alloc.h"
 
 static const float FILL = 0.4f; // opacity
-enum { BAND = 128 };            // rows that a thread draws at a time
+enum {
+  BAND = 128,      // rows that a thread draws at a time
+  CHUNK = 64,      // pixels of a row that are looked at together
+  MOST_REACH = 120 // so that sums of two squares fit into 16 bits
+};
 
 // A mask's part of some rows, and what surrounds it.
 typedef struct Part {
@@ -14,6 +18,7 @@ typedef struct Part {
   uint8_t *mask;     // [rows, w] 1 inside
   uint8_t *distance; // [rows, w] to the nearest pixel of the column that is outside, at most reach + 1
   uint8_t *around;   // [w + 2] of a row: whether the mask has a pixel above, here or below; 0 at both ends
+  uint16_t *square;  // [w + 2 reach] of a row: squared distances, with reach pixels on both sides
   int reach;         // of the outline, in pixels
 } Part;
 
@@ -36,18 +41,6 @@ static void measure_columns(const Part *p) {
   }
 }
 
-// How much of the outline covers a pixel inside: it fades with the distance to the nearest pixel outside.
-static float outline_inside(const Part *p, const uint8_t *distance, int x, float line) {
-  int nearest = (p->reach + 1) * (p->reach + 1); // squared
-  for (int step = 0; step <= p->reach && step * step < nearest; step++)
-    for (int side = -1; side <= 1; side += 2) {
-      const int at = x + side * step;
-      if (at < 0 || at >= p->w) continue;
-      nearest = MIN(nearest, distance[at] * distance[at] + step * step);
-    }
-  return fminf(fmaxf(line + 1 - sqrtf((float)nearest), 0), 1);
-}
-
 // The fraction of a pixel's neighbourhood that the mask covers, with weights 1 2 1 along both axes: pixels just outside
 // take their share of the line, which smooths it.
 static float outline_outside(const Part *p, int y, int x) {
@@ -68,24 +61,55 @@ static void look_around(const Part *p, int y) {
   for (int x = 0; x < p->w; x++) p->around[x + 1] = above[x] | here[x] | below[x];
 }
 
-// Row y of the part. fill: [3][256], a filled pixel's channels by what they were.
+// What there is of the mask and its outline in pixels [from, from + n) of a row.
+typedef struct Chunk {
+  bool around;  // a pixel of the mask, or beside one
+  bool outline; // a pixel outside within reach
+} Chunk;
+static Chunk look_at(const Part *p, int from, int n) {
+  unsigned around = 0, least = UINT16_MAX;
+  for (int x = from; x < from + n + 2; x++) around |= p->around[x];
+  for (int x = from; x < from + n + 2 * p->reach; x++) least = MIN(least, p->square[x]);
+  return (Chunk){around, least <= (unsigned)(p->reach * p->reach)};
+}
+
+// The squared distance of n pixels to the nearest pixel outside, if that is within reach.
+static void measure_chunk(const Part *p, int from, int n, uint16_t nearest[CHUNK]) {
+  const uint16_t *here = p->square + p->reach + from;
+  for (int x = 0; x < n; x++) nearest[x] = here[x];
+  for (int step = 1; step <= p->reach; step++) {
+    const uint16_t *left = here - step, *right = here + step, add = (uint16_t)(step * step);
+    for (int x = 0; x < n; x++) {
+      const uint16_t side = (uint16_t)(MIN(left[x], right[x]) + add);
+      nearest[x] = MIN(nearest[x], side);
+    }
+  }
+}
+
+// Row y of the part. fill: [3][256], a filled pixel's channels by what they were. The outline fades with the distance
+// to the nearest pixel outside.
 static void draw_row(Image *im, const Part *p, int y, Colour c, uint8_t fill[3][256], float line) {
   const uint8_t *mask = p->mask + (size_t)y * (size_t)p->w, *distance = p->distance + (size_t)y * (size_t)p->w;
-  uint8_t *pixel = im->rgb + 3 * ((size_t)(p->rect.y1 + y) * (size_t)im->w + (size_t)p->rect.x1);
+  uint8_t *row = im->rgb + 3 * ((size_t)(p->rect.y1 + y) * (size_t)im->w + (size_t)p->rect.x1);
   look_around(p, y);
-  int edges = 0; // pixels within reach to both sides whose column ends within reach
-  for (int x = 0; x < MIN(p->reach, p->w); x++) edges += distance[x] <= p->reach;
-  for (int x = 0; x < p->w; x++, pixel += 3) {
-    if (x + p->reach < p->w) edges += distance[x + p->reach] <= p->reach;
-    if (x > p->reach) edges -= distance[x - p->reach - 1] <= p->reach;
-    float edge = 0;
-    if (mask[x]) {
-      for (int k = 0; k < 3; k++) pixel[k] = fill[k][pixel[k]];
-      if (edges) edge = outline_inside(p, distance, x, line);
-    } else if (p->around[x] | p->around[x + 1] | p->around[x + 2]) {
-      edge = outline_outside(p, y, x);
+  for (int x = 0; x < p->w; x++) p->square[p->reach + x] = (uint16_t)(distance[x] * distance[x]);
+  for (int from = 0; from < p->w; from += CHUNK) {
+    const int n = MIN(CHUNK, p->w - from);
+    const Chunk chunk = look_at(p, from, n);
+    uint16_t nearest[CHUNK];
+    if (!chunk.around) continue;
+    if (chunk.outline) measure_chunk(p, from, n, nearest);
+    for (int x = from; x < from + n; x++) {
+      uint8_t *pixel = row + 3 * (size_t)x;
+      float edge = 0;
+      if (mask[x]) {
+        for (int k = 0; k < 3; k++) pixel[k] = fill[k][pixel[k]];
+        if (chunk.outline) edge = fminf(line + 1 - sqrtf((float)nearest[x - from]), 1);
+      } else if (p->around[x] | p->around[x + 1] | p->around[x + 2]) {
+        edge = outline_outside(p, y, x);
+      }
+      if (edge > 0) image_blend(im, p->rect.y1 + y, p->rect.x1 + x, c, edge);
     }
-    if (edge > 0) image_blend(im, p->rect.y1 + y, p->rect.x1 + x, c, edge);
   }
 }
 
@@ -99,6 +123,7 @@ static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, 
   if (rect_empty(p->rect)) return;
   p->w = p->rect.x2 - p->rect.x1;
   p->around[0] = p->around[p->w + 1] = 0;
+  for (int x = 0; x < p->reach; x++) p->square[x] = p->square[p->reach + p->w + x] = UINT16_MAX / 2;
   spans_bytes(&m->spans, p->rect, p->mask);
   measure_columns(p);
   for (int k = 0; k < 3; k++)
@@ -108,7 +133,7 @@ static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, 
 }
 
 void draw_masks(Image *im, const DrawMask *masks, int n, float line) {
-  const int reach = MIN((int)ceilf(line), UINT8_MAX - 2), rows = BAND + 2 * (reach + 1);
+  const int reach = MIN((int)ceilf(line), MOST_REACH), rows = BAND + 2 * (reach + 1);
   const size_t pixels = (size_t)MIN(rows, im->h) * (size_t)im->w;
   PixelRect *extent = xmalloc((size_t)n * sizeof *extent);
   for (int i = 0; i < n; i++) extent[i] = spans_extent(&masks[i].spans);
@@ -117,12 +142,14 @@ void draw_masks(Image *im, const DrawMask *masks, int n, float line) {
     Part p = {.reach = reach};
     const int to = MIN(from + BAND, im->h);
     p.mask = xmalloc(2 * pixels + (size_t)im->w + 2);
+    p.square = xmalloc(((size_t)im->w + 2 * (size_t)reach) * sizeof *p.square);
     p.distance = p.mask + pixels;
     p.around = p.distance + pixels;
     for (int i = 0; i < n; i++)
       if (masks[i].spans.n && extent[i].y1 <= to && extent[i].y2 >= from)
         draw_rows(im, &masks[i], extent[i], from, to, line, &p);
     free(p.mask);
+    free(p.square);
   }
   free(extent);
 }
