@@ -68,8 +68,9 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "evaluate against the annotations of --data and write OUT/evaluation.html (always on for classifiers)",            \
     .first = true)                                                                                                     \
   X(FLAG, strict, false, "stop at an image that cannot be read; with --eval also at a defect of the annotations")      \
-  X(FLOAT, score, -1, 0, 1, "P", "minimum score of a detection to report, draw and count; --eval uses that of training", .first = true,      \
-    .usual = "0.05 for results; 0.5 for pictures and CSV")                                                                                                     \
+  X(FLOAT, score, -1, 0, 1, "P",                                                                                       \
+    "minimum score of a detection to report, draw and count; --eval uses that of training", .first = true,             \
+    .usual = "0.05; pictures and CSV files 0.5")                                                                       \
   X(INT, detections, 0, 1, MOST_DETECTIONS, "N", "maximum number of detections per image", .usual = "as trained")      \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained", .first = true)       \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \

@@ -153,7 +153,7 @@ void coco_results_free(CocoResults *r);
 // A result file that grows (base/growing.h), with compressed RLE.
 typedef struct CocoWriter {
   GrowingFile grown;
-  int64_t n;     // detections written so far
+  int64_t n; // detections written so far
   // May be set after opening:
   bool polygons;                // writes masks as "polygons" (data/coco/polygons.h) in addition to runs
   const ResultClasses *classes; // writes their names as "category"; NULL: none

@@ -16,18 +16,15 @@ float label_size(const Image *im, int n) {
   return fminf(fmaxf(size, LEGIBLE), FONT_MAX);
 }
 
-typedef struct Point {
-  float x, y;
-} Point;
-typedef struct Line {
+typedef struct Leader { // the line from an object to its label
   Point from, to;
-} Line;
+} Leader;
 
 // What labels must not cover: objects, labels and leader lines drawn so far.
 typedef struct Layout {
   Cover cover;
   Rect *plates; // [objects and notes]
-  Line *leaders;
+  Leader *leaders;
   int num_plates, num_leaders;
   float h, w; // of the image
   float size, pad, height, line;
@@ -36,7 +33,7 @@ typedef struct Layout {
 // ---- room ---------------------------------------------------------------------------------------------------------
 
 // Whether a line runs through a rectangle.
-static bool crosses(Line l, Rect r) {
+static bool crosses(Leader l, Rect r) {
   enum { STEPS = 64 };
   for (int i = 0; i <= STEPS; i++) {
     const float t = (float)i / STEPS, x = l.from.x + t * (l.to.x - l.from.x), y = l.from.y + t * (l.to.y - l.from.y);
@@ -46,10 +43,10 @@ static bool crosses(Line l, Rect r) {
 }
 
 // Whether two lines cross: the ends of each lie on both sides of the other.
-static float side_of(Line l, Point p) {
+static float side_of(Leader l, Point p) {
   return (l.to.x - l.from.x) * (p.y - l.from.y) - (l.to.y - l.from.y) * (p.x - l.from.x);
 }
-static bool lines_cross(Line a, Line b) {
+static bool lines_cross(Leader a, Leader b) {
   return side_of(a, b.from) * side_of(a, b.to) < 0 && side_of(b, a.from) * side_of(b, a.to) < 0;
 }
 
@@ -92,7 +89,7 @@ static Point nearest_point(Rect r, Point p) {
 
 // Around the box, farther and farther off, the first position that hides nothing and whose line crosses no label and no other
 // line.
-static bool place_led(const Layout *l, Rect box, Point object, float w, Rect *plate, Line *leader) {
+static bool place_led(const Layout *l, Rect box, Point object, float w, Rect *plate, Leader *leader) {
   enum { DIRECTIONS = 16 };
   static const float distances[] = {0.7f, 1.5f, 2.5f, 4}; // heights of a label
   for (int i = 0; i < COUNT(distances) * DIRECTIONS; i++) {
@@ -101,7 +98,7 @@ static bool place_led(const Layout *l, Rect box, Point object, float w, Rect *pl
     const float x = (box.x1 + box.x2) / 2 + dx * ((box.x2 - box.x1 + w) / 2 + far);
     const float y = (box.y1 + box.y2) / 2 + dy * ((box.y2 - box.y1 + l->height) / 2 + far);
     const Rect at = plate_at(x - w / 2, y - l->height / 2, w, l->height);
-    const Line line = {object, nearest_point(at, object)};
+    const Leader line = {object, nearest_point(at, object)};
     if (cover_in(&l->cover, at) > (double)HIDDEN_FAR || !is_free(l, at)) continue;
     bool clear = true;
     for (int k = 0; k < l->num_plates && clear; k++) clear = !crosses(line, l->plates[k]);
@@ -150,7 +147,7 @@ static void draw_text(Image *im, Layout *l, Rect plate, const char *text, Colour
 }
 
 // A line with a dot at its beginning.
-static void draw_leader(Image *im, Layout *l, Line line, Colour c) {
+static void draw_leader(Image *im, Layout *l, Leader line, Colour c) {
   const float half = fmaxf(l->line, 1.2f) / 2, dot = 2.5f * half, dx = line.to.x - line.from.x,
               dy = line.to.y - line.from.y;
   const float length2 = dx * dx + dy * dy;
@@ -202,7 +199,7 @@ static Point point_on(const LabelledObject *o) {
 static bool draw_label(Image *im, Layout *l, const LabelledObject *o, bool leaders) {
   char *text = text_of(o, l);
   Rect plate;
-  Line leader;
+  Leader leader;
   const float w = ceilf(font_width(text, l->size)) + 2 * l->pad;
   const bool beside = !*text || place_beside(l, o->box, w, &plate);
   const bool led = !beside && leaders && place_led(l, o->box, point_on(o), w, &plate, &leader);

@@ -62,15 +62,15 @@ static void look_around(const Part *p, int y) {
 }
 
 // What there is of the mask and its outline in pixels [from, from + n) of a row.
-typedef struct Chunk {
+typedef struct Stretch {
   bool around;  // a pixel of the mask, or beside one
   bool outline; // a pixel outside within reach
-} Chunk;
-static Chunk look_at(const Part *p, int from, int n) {
+} Stretch;
+static Stretch look_at(const Part *p, int from, int n) {
   unsigned around = 0, least = UINT16_MAX;
   for (int x = from; x < from + n + 2; x++) around |= p->around[x];
   for (int x = from; x < from + n + 2 * p->reach; x++) least = MIN(least, p->square[x]);
-  return (Chunk){around, least <= (unsigned)(p->reach * p->reach)};
+  return (Stretch){around, least <= (unsigned)(p->reach * p->reach)};
 }
 
 // The squared distance of n pixels to the nearest pixel outside, if that is within reach.
@@ -95,7 +95,7 @@ static void draw_row(Image *im, const Part *p, int y, Colour c, uint8_t fill[3][
   for (int x = 0; x < p->w; x++) p->square[p->reach + x] = (uint16_t)(distance[x] * distance[x]);
   for (int from = 0; from < p->w; from += CHUNK) {
     const int n = MIN(CHUNK, p->w - from);
-    const Chunk chunk = look_at(p, from, n);
+    const Stretch chunk = look_at(p, from, n);
     uint16_t nearest[CHUNK];
     if (!chunk.around) continue;
     if (chunk.outline) measure_chunk(p, from, n, nearest);

@@ -1,5 +1,6 @@
 #include "data/pictures/font.h"
 #include <math.h>
+#include "data/pictures/rect.h"
 
 // A glyph is a few strokes through points of a grid; the unit is a ninth of the height of capitals. A point is two
 // characters, x and y, in 0 … 9, a … c; y increases downwards: 0 is the top of capitals, 3 of small letters, 9 the
@@ -105,10 +106,6 @@ static const char *const glyphs[] = {
 
 enum { UNITS = 9, SPACE = 2, MAX_POINTS = 16, CURVE_STEPS = 6 };
 static const float gap_units = 2.8f, pen_units = 0.66f; // between glyphs, stem to stem; half the width of a stroke
-
-typedef struct Point {
-  float x, y;
-} Point;
 
 static int grid_digit(char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; }
 static Point middle(Point a, Point b) { return (Point){(a.x + b.x) / 2, (a.y + b.y) / 2}; }

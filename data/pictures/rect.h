@@ -1,6 +1,10 @@
-// Rectangles of a drawing.
+// Points and rectangles of a drawing.
 #pragma once
 #include <math.h>
+
+typedef struct Point {
+  float x, y; // pixels of the image
+} Point;
 
 typedef struct Rect {
   float x1, y1, x2, y2; // pixels of the image; x1 ≤ x2, y1 ≤ y2
