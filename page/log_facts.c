@@ -66,7 +66,7 @@ static void column_take(Column *c, int point, double value) {
   c->most[point] = first ? value : fmax(c->most[point], value);
 }
 
-// Adds point `from` of a column to the point `to` before it, or moves it there where that is empty; `from` is empty then.
+// Adds point `from` of a column to the point `to` before it, which may be empty; `from` is empty then.
 static void column_merge(Column *c, int to, int from) {
   const int n = c->records[to], m = c->records[from];
   if (m && from != to) {

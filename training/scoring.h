@@ -7,7 +7,7 @@
 
 // Draws the page from the facts in a run's folder; false with a message on failure.
 typedef struct DrawFolder {
-  bool (*draw)(void *context, const char *folder, Err *err); // NULL: nothing is drawn
+  bool (*write)(void *context, const char *folder, Err *err); // NULL: there is none
   void *context;
 } DrawFolder;
 
