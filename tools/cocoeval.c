@@ -73,8 +73,9 @@ static void note_boxless(const Coco *gt) {
   X(STRING, gt, NULL, "FILE", "annotations, in COCO's format")                                                         \
   X(STRING, dt, NULL, "FILE", "detections, in COCO's result format")                                                   \
   X(CHOICE, iou, EVAL_BBOX, iou_types, "what is compared: boxes, masks, or masks and their boundaries")                \
-  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask: as in --gt, or of the masks")       \
-  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in --gt, or around the masks")   \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask: as in --gt, or of the masks")    \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in --gt, or around the "      \
+    "masks")                                                                                                           \
   X(STRING, max_dets, "1,10,100", "A,B,C", "limits on the detections per image and category; AP needs 100")            \
   X(FLAG, per_category, false, "also print a row per category")                                                        \
   X(FLAG, json, false, "print one JSON object instead of text, with the scores of each category")                      \

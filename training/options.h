@@ -247,16 +247,16 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
 // Made once, in main, and constant after that. All values are resolved, including defaults that depend on model, data
 // or conventions; `from` has their sources.
 typedef struct TrainSpec {
-      OPTION_FIELDS(TRAIN_OPTIONS)
-      ModelConfig config; // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
-      bool upright;       // images are rotated by their EXIF orientation
-      OptionSource range_from; // of `range`, if it was not given
-      Sizes shorter_sides;     // from `sizes`; none: one size
-      Phases phase_list;       // from `phases`
-      double rate;             // from `lr`, with all its digits
-      bool made_up;            // --benchmark uses random images
-      BatchList batch_sizes;   // from `batches`
-      int64_t per_epoch;       // steps; 0: the data is not open yet
-      char *command,
-          *own_sizes; // the command line, quoted for a shell; the value of `sizes` if it was not given; owned
-    } TrainSpec;
+  OPTION_FIELDS(TRAIN_OPTIONS)
+  ModelConfig config;      // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
+  bool upright;            // images are rotated by their EXIF orientation
+  OptionSource range_from; // of `range`, if it was not given
+  Sizes shorter_sides;     // from `sizes`; none: one size
+  Phases phase_list;       // from `phases`
+  double rate;             // from `lr`, with all its digits
+  bool made_up;            // --benchmark uses random images
+  BatchList batch_sizes;   // from `batches`
+  int64_t per_epoch;       // steps; 0: the data is not open yet
+  char *command,
+      *own_sizes; // the command line, quoted for a shell; the value of `sizes` if it was not given; owned
+} TrainSpec;

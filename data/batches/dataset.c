@@ -1,9 +1,9 @@
 #include "data/batches/dataset.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/output.h"
-#include "data/batches/upright.h"
 
 // ---- images and their objects ---------------------------------------------------------------------------------------
 
@@ -55,12 +55,19 @@ void dataset_pixels(const Dataset *d, int i, uint8_t *rgb) {
   for (size_t p = 0; p < pixels; p++, rgb += 3) rgb[0] = rgb[1] = rgb[2] = gray[p];
 }
 
+bool dataset_is_resized(const CocoImage *im, int h, int w) {
+  if (im->h <= 0 || im->w <= 0 || h <= 0 || w <= 0 || (im->h == h && im->w == w)) return false;
+  // Each side of the file may be rounded by a pixel.
+  const double by = (double)w / im->w, side = by * im->h;
+  return fabs(side - h) <= 1 + by;
+}
+
 bool dataset_fits(const Dataset *d, int i, const char *path, int h, int w, int orientation, Err *err) {
   const CocoImage *want = &d->coco.images[d->image[i]];
   const bool exchanges = orientation >= IMAGE_TURNED, exchanged = exchanges && d->upright;
   const int read_h = exchanged ? w : h, read_w = exchanged ? h : w;
   if (read_h == want->h && read_w == want->w) return true;
-  const char *hint = upright_is_resized(want, read_h, read_w)               ? "; it was resized after annotation"
+  const char *hint = dataset_is_resized(want, read_h, read_w)               ? "; it was resized after annotation"
                      : !exchanges || read_h != want->w || read_w != want->h ? ""
                      : d->upright ? "; it would match without the rotation by its EXIF orientation: --exif no"
                                   : "; it would match if rotated by its EXIF orientation: --exif yes";

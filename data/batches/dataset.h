@@ -125,6 +125,8 @@ bool dataset_image(const Dataset *d, int i, Image *im, Err *err);
 // Whether an image of h x w pixels as stored, the file at `path`, has the annotated size if it is read as d->upright
 // says; false with a message, which names --exif if that is the reason.
 bool dataset_fits(const Dataset *d, int i, const char *path, int h, int w, int orientation, Err *err);
+// Whether an image of h x w pixels is an annotated one that was resized: the sides have one factor, up to rounding.
+bool dataset_is_resized(const CocoImage *im, int h, int w);
 // Reads only the header: false, with a reason, if there is none or the size differs from the annotations. Unless images
 // are rotated, the EXIF orientation may be missed (image_header).
 bool dataset_header(const Dataset *d, int i, int *orientation, Err *err);

@@ -223,7 +223,7 @@ static bool claim_holds(const Dataset *d, const Claim *claim, Err *err) {
   bool holds = !image_info(path, d->upright, &h, &w, err) || (int64_t)h * w >= claim->pixels;
   if (!holds)
     err_set(err, "%s: the image has %d x %d pixels, but %d x %d in %s%s", path, w, h, im->w, im->h, d->coco.path,
-            upright_is_resized(im, h, w) ? "; it was resized after annotation" : "");
+            dataset_is_resized(im, h, w) ? "; it was resized after annotation" : "");
   free(path);
   return holds;
 }

@@ -136,7 +136,7 @@ static const char *below(const char *path, const char *folder) {
   return !strncmp(path, folder, n) && path[n] == '/' ? path + n + 1 : NULL;
 }
 
-typedef struct Search {
+typedef struct FileSearch {
   Dataset *d;
   const char *root; // where files are looked for: the folder, or one that contains it
   FileList files;
@@ -144,10 +144,10 @@ typedef struct Search {
   TextTable names;       // last parts of the images' names, …
   int *times;            // [names.n] … and how many images have each
   int count[FILE_NAMINGS], first[FILE_NAMINGS];
-} Search;
+} FileSearch;
 
-static void search_open(Search *s, Dataset *d, const char *root) {
-  *s = (Search){.d = d, .root = root};
+static void search_open(FileSearch *s, Dataset *d, const char *root) {
+  *s = (FileSearch){.d = d, .root = root};
   const Coco *c = &d->coco;
   list_files(&s->files, s->root, 0);
   for (int i = 0; i < s->files.n; i++) {
@@ -166,7 +166,7 @@ static void search_open(Search *s, Dataset *d, const char *root) {
   }
 }
 
-static void search_close(Search *s) {
+static void search_close(FileSearch *s) {
   for (int i = 0; i < s->files.n; i++) free(s->files.path[i]);
   free(s->files.path);
   index_free(&s->whole);
@@ -190,7 +190,7 @@ static bool differs_in_marks(const char *name, const char *file) {
 }
 
 // The path of an image's file where its name is not exact; NULL: it is missing or not certain.
-static char *find_other(const Search *s, const char *name, FileNaming *how) {
+static char *find_other(const FileSearch *s, const char *name, FileNaming *how) {
   char *decoded = decoded_name(name), *plain = turned_name(decoded), *found = NULL;
   if (is_in(s->d->folder, decoded)) {
     *how = NAMED_ENCODED;
@@ -230,7 +230,7 @@ static void look_for_file(void *of, int i, int thread) {
   free(path);
 }
 
-static void note_names(Search *s) {
+static void note_names(FileSearch *s) {
   static const char *const what[FILE_NAMINGS] = {[NAMED_ENCODED] = "percent-encoded",
                                                  [NAMED_SLASHES] = "with other slashes or folders",
                                                  [NAMED_CASE] = "differing in case",
@@ -251,7 +251,7 @@ static void note_names(Search *s) {
 // Finds files under other names, unless two images would get the same file.
 static void find_others(Dataset *d, const char *root) {
   const Coco *c = &d->coco;
-  Search s;
+  FileSearch s;
   TextTable taken = {0};
   int *by = xcalloc((size_t)c->num_images + 1, sizeof *by); // [taken.n] how many images take a file
   FileNaming *how = xcalloc((size_t)c->num_images, sizeof *how);
@@ -289,7 +289,7 @@ static void choose_by_other_names(Dataset *d, const CocoLayout *l) {
   const int step = (c->num_images + SAMPLE - 1) / SAMPLE;
   int best = 0, most = 0;
   for (int f = 0; f < l->folders; f++) {
-    Search s;
+    FileSearch s;
     int found = 0;
     d->folder = l->folder[f];
     search_open(&s, d, d->folder);

@@ -8,15 +8,15 @@ const char *const exif_choices[] = {"auto", "yes", "no", NULL};
 
 enum { SAMPLE = 1000 };
 
-typedef struct Header { // of a file; h = 0: it cannot be read
+typedef struct FileHeader { // of a file; h = 0: it cannot be read
   int h, w, orientation;
-} Header;
+} FileHeader;
 
-typedef struct Headers {
+typedef struct FileHeaders {
   const Dataset *d;
   int step;
-  Header *of; // [coco.num_images]
-} Headers;
+  FileHeader *of; // [coco.num_images]
+} FileHeaders;
 
 static char *path_of(const Dataset *d, int i) {
   return d->file && d->file[i] ? xstrdup(d->file[i]) : xasprintf("%s/%s", d->folder, d->coco.images[i].file_name);
@@ -24,27 +24,20 @@ static char *path_of(const Dataset *d, int i) {
 
 static void read_header(void *of, int k, int thread) {
   (void)thread;
-  const Headers *all = of;
+  const FileHeaders *all = of;
   const int i = k * all->step;
-  Header *h = &all->of[i];
+  FileHeader *h = &all->of[i];
   Err err;
   if (h->h || !all->d->coco.images[i].file_name || all->d->absent[i]) return;
   char *path = path_of(all->d, i);
-  if (!image_header(path, true, &h->h, &h->w, &h->orientation, &err)) *h = (Header){0};
+  if (!image_header(path, true, &h->h, &h->w, &h->orientation, &err)) *h = (FileHeader){0};
   free(path);
 }
 
-static void read_headers(Headers *all, int step) {
+static void read_headers(FileHeaders *all, int step) {
   const int n = (all->d->coco.num_images + step - 1) / step;
   all->step = step;
   parallel_for(n, parallel_threads(n), read_header, all);
-}
-
-bool upright_is_resized(const CocoImage *im, int h, int w) {
-  if (im->h <= 0 || im->w <= 0 || h <= 0 || w <= 0 || (im->h == h && im->w == w)) return false;
-  // Each side of the file may be rounded by a pixel.
-  const double by = (double)w / im->w, side = by * im->h;
-  return fabs(side - h) <= 1 + by;
 }
 
 // Where the annotations of an image reach: x2, y2, or 0.
@@ -62,7 +55,7 @@ static bool is_within(const double reach[2], int h, int w) { return reach[0] <= 
 typedef enum Evidence { NO_EVIDENCE, SIZE_UPRIGHT, POINTS_UPRIGHT, POINTS_STORED } Evidence;
 
 // What an image with an orientation that exchanges its sides tells.
-static Evidence evidence_of(const Coco *c, const CocoImage *im, const Header *h) {
+static Evidence evidence_of(const Coco *c, const CocoImage *im, const FileHeader *h) {
   double reach[2];
   if (h->orientation < IMAGE_TURNED || h->h == h->w) return NO_EVIDENCE;
   if (im->h == h->w && im->w == h->h) return SIZE_UPRIGHT;
@@ -73,11 +66,11 @@ static Evidence evidence_of(const Coco *c, const CocoImage *im, const Header *h)
 }
 
 // Exchanges the sides of annotated sizes that are the stored ones, of images that will be rotated.
-static int exchange_sides(Dataset *d, const Header *of) {
+static int exchange_sides(Dataset *d, const FileHeader *of) {
   int n = 0;
   for (int i = 0; i < d->coco.num_images; i++) {
     CocoImage *im = &d->coco.images[i];
-    const Header *h = &of[i];
+    const FileHeader *h = &of[i];
     if (h->orientation < IMAGE_TURNED || h->h == h->w || im->h != h->h || im->w != h->w) continue;
     if (evidence_of(&d->coco, im, h) == POINTS_STORED) continue;
     im->h = h->w;
@@ -87,14 +80,14 @@ static int exchange_sides(Dataset *d, const Header *of) {
   return n;
 }
 
-static bool check_resized(const Dataset *d, const Header *of, Err *err) {
+static bool check_resized(const Dataset *d, const FileHeader *of, Err *err) {
   int looked_at = 0, resized = 0, first = -1;
   for (int i = 0; i < d->coco.num_images; i++) {
     const CocoImage *im = &d->coco.images[i];
     const bool turns = d->upright && of[i].orientation >= IMAGE_TURNED;
     if (!of[i].h || im->h <= 0 || im->w <= 0) continue;
     looked_at++;
-    if (!upright_is_resized(im, turns ? of[i].w : of[i].h, turns ? of[i].h : of[i].w)) continue;
+    if (!dataset_is_resized(im, turns ? of[i].w : of[i].h, turns ? of[i].h : of[i].w)) continue;
     if (resized++ == 0) first = i;
   }
   if (2 * resized <= looked_at) return true;
@@ -112,7 +105,7 @@ static bool check_resized(const Dataset *d, const Header *of, Err *err) {
 
 bool upright_settle(Dataset *d, ExifChoice choice, bool otherwise, Err *err) {
   const int n = d->coco.num_images;
-  Headers all = {.d = d, .of = xcalloc((size_t)n, sizeof *all.of)};
+  FileHeaders all = {.d = d, .of = xcalloc((size_t)n, sizeof *all.of)};
   int count[POINTS_STORED + 1] = {0}, turned = 0;
   read_headers(&all, (n + SAMPLE - 1) / SAMPLE);
   for (int i = 0; i < n; i++) {

@@ -10,5 +10,3 @@ extern const char *const exif_choices[]; // "auto", "yes", "no": ExifChoice
 // stored one, as Label Studio writes it, its sides are exchanged. Adds a note. False, with both sizes of the first, if
 // most images were resized after annotation.
 bool upright_settle(Dataset *d, ExifChoice choice, bool otherwise, Err *err);
-// Whether an image of h x w pixels is an annotated one that was resized: the sides have one factor, up to rounding.
-bool upright_is_resized(const CocoImage *im, int h, int w);

@@ -22,20 +22,20 @@ void coco_take_from_masks(Coco *c, CocoImage *im, bool boxes, bool areas) {
   im->areas = digest;
 }
 
-typedef struct Measuring {
+typedef struct MaskMeasuring {
   Coco *coco;
   bool boxes, areas;
-} Measuring;
+} MaskMeasuring;
 
 static void measure_image(void *of, int i, int thread) {
   (void)thread;
-  const Measuring *m = of;
+  const MaskMeasuring *m = of;
   CocoImage *im = &m->coco->images[i];
   if (im->h > 0 && im->w > 0) coco_take_from_masks(m->coco, im, m->boxes, m->areas);
 }
 
 void coco_take_all_from_masks(Coco *c, bool boxes, bool areas) {
-  parallel_for(c->num_images, parallel_threads(c->num_images), measure_image, &(Measuring){c, boxes, areas});
+  parallel_for(c->num_images, parallel_threads(c->num_images), measure_image, &(MaskMeasuring){c, boxes, areas});
 }
 
 // By the shoelace formula, of all parts; overlaps count twice.

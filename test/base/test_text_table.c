@@ -1,6 +1,6 @@
 // Catches texts that are mixed up when the table grows, and texts that are found without having been added.
-#include "base/text_table.h"
 #include "base/alloc.h"
+#include "base/text_table.h"
 #include "test/harness/test.h"
 
 TEST(text_table_numbers_texts_in_order) {

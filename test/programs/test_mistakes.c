@@ -74,8 +74,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
   char half[512];
   snprintf(half, sizeof half, "%s", in_tmp("half"));
   CHECK(!command(NULL, "cp -r %s %s", d, half));
-  expect_mistake(" has no annotations of a split elsewhere, only ", "%s --data %s --model tiny --val-split elsewhere --out %s", train, half,
-                 in_tmp("m"));
+  expect_mistake(" has no annotations of a split elsewhere, only ",
+                 "%s --data %s --model tiny --val-split elsewhere --out %s", train, half, in_tmp("m"));
   write_text(in_tmp("half/annotations/instances_val.json"), "[]\n");
   expect_mistake("instances_val.json:1:1: expected '{', found '['", "%s --data %s --model tiny --out %s", train, half,
                  in_tmp("m"));
@@ -103,8 +103,7 @@ TEST_TIER(program_mistakes_data_default, 1) {
          strstr(said, "\n  --checkpoint-every=100  (data)\n") && strstr(said, "\n  --max-size=106  (default)\n") &&
          !strstr(said, "--rotate="));
   EXPECT_INT(command(&said, "cd %s; rm coco; MASKRCNN_DATA=%s %s", here, set, plan), 0);
-  expect_mistake("no annotations in /nowhere", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set,
-                 train);
+  expect_mistake("no annotations in /nowhere", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set, train);
   expect_mistake("give either images or --data DIR", "MASKRCNN_DATA=%s %s --weights x", set, tool("infer"));
   char *all[] = {train, set, here, plan};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
