@@ -10,7 +10,8 @@
 
 // Connections without a proof, and those accepted at a time, before they are read.
 enum { MOST_UNPROVEN = 512, AT_A_TIME = 64 };
-static const double proof_seconds = 5;
+// Seconds that a connection has for its proof, and after which it gives its place first if it has said nothing.
+static const double proof_seconds = 5, idle_seconds = 0.2;
 
 void wire_refuse(Wire *w, int code, const char *why) {
   wire_send(w, FRAME_REFUSED, code, 0, why);
@@ -53,41 +54,9 @@ void pending_close(PendingList *p) {
   free(p->one);
 }
 
-// ---- accepting --------------------------------------------------------------------------------------------------
-
 void pending_dismiss(PendingList *p, int which) {
   wire_close(&p->one[which].wire);
   p->one[which] = p->one[--p->n];
-}
-
-// Closes the oldest connection without a proof, of one address (NULL: of any), which has said nothing, or else which
-// has. Whether there was one.
-static bool dismiss_oldest(PendingList *p, const Address *of) {
-  int oldest = -1;
-  for (int i = 0; i < p->n; i++) {
-    const Pending *g = &p->one[i], *old = oldest < 0 ? NULL : &p->one[oldest];
-    if (g->stage == PROVEN || (of && strcmp(g->from.host, of->host) != 0)) continue;
-    if (!old || g->stage < old->stage || (g->stage == old->stage && g->since < old->since)) oldest = i;
-  }
-  if (oldest >= 0) pending_dismiss(p, oldest);
-  return oldest >= 0;
-}
-
-void pending_accept(PendingList *p, int listener) {
-  p->full = false;
-  for (int taken = 0; taken < AT_A_TIME; taken++) {
-    Address from;
-    const int fd = socket_accept(listener, &from);
-    const bool no_files = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
-    if (no_files && dismiss_oldest(p, NULL)) continue;
-    p->full = no_files;
-    if (fd < 0) return;
-    // An address with many connections does not take the place of others.
-    if (p->n == p->room && !dismiss_oldest(p, &from) && !dismiss_oldest(p, NULL))
-      close(fd);
-    else
-      p->one[p->n++] = (Pending){.wire = wire_open(fd), .from = from, .since = now_seconds()};
-  }
 }
 
 // ---- reading ----------------------------------------------------------------------------------------------------
@@ -139,4 +108,50 @@ bool pending_read(PendingList *p, int which, Frame *frame) {
   if (found == WIRE_FRAME) return take_hello(p, g, frame);
   pending_warn(p, OTHER_PROGRAM, g, ", which is not a rank's");
   return false;
+}
+
+// ---- accepting --------------------------------------------------------------------------------------------------
+
+// Closes the oldest connection without a proof, of one address (NULL: of any): one that has said nothing for a while,
+// or else one that has. Whether there was one.
+static bool dismiss_oldest(PendingList *p, const Address *of) {
+  int oldest = -1;
+  bool oldest_idles = false;
+  const double now = now_seconds();
+  for (int i = 0; i < p->n; i++) {
+    const Pending *g = &p->one[i];
+    const bool idles = g->stage == SAYS_NOTHING && now - g->since > idle_seconds;
+    if (g->stage == PROVEN || (of && strcmp(g->from.host, of->host) != 0)) continue;
+    if (oldest >= 0 && (idles == oldest_idles ? g->since >= p->one[oldest].since : oldest_idles)) continue;
+    oldest = i;
+    oldest_idles = idles;
+  }
+  if (oldest >= 0) pending_dismiss(p, oldest);
+  return oldest >= 0;
+}
+
+// Takes a new connection in, and what it has already said.
+static void add(PendingList *p, int fd, const Address *from, Frame *frame) {
+  // An address with many connections does not take the place of others.
+  if (p->n == p->room && !dismiss_oldest(p, from) && !dismiss_oldest(p, NULL)) {
+    close(fd);
+    return;
+  }
+  p->one[p->n++] = (Pending){.wire = wire_open(fd), .from = *from, .since = now_seconds()};
+  if (!pending_read(p, p->n - 1, frame)) pending_dismiss(p, p->n - 1);
+}
+
+void pending_accept(PendingList *p, int listener) {
+  Frame *frame = xmalloc(sizeof *frame);
+  p->full = false;
+  for (int taken = 0; taken < AT_A_TIME; taken++) {
+    Address from;
+    const int fd = socket_accept(listener, &from);
+    const bool no_files = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+    if (no_files && dismiss_oldest(p, NULL)) continue;
+    p->full = no_files;
+    if (fd < 0) break;
+    add(p, fd, &from, frame);
+  }
+  free(frame);
 }

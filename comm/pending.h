@@ -1,6 +1,6 @@
 // Pending: connections to rank 0 that have no seat yet. Anybody can connect, so each has a few seconds to prove that it
 // knows the run's key, and half a kilobyte until then. When there are many, the oldest gives its place to a new one:
-// first of the same address, and first those that have said nothing. One that is proven is never closed for another.
+// first of the same address, and first those that say nothing. One that is proven is never closed for another.
 #pragma once
 #include "comm/hello.h"
 

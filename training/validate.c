@@ -34,7 +34,7 @@ static void compute(void *context, const Batch *batch, ByteBuffer *to) {
 static bool unpack(void *context, ByteReader *from) {
   Validating *v = context;
   BatchLosses b;
-  if (!byte_reader_take(from, &b, sizeof b)) return false;
+  if (!byte_reader_take(from, &b, sizeof b) || b.used < 0 || b.used > v->e->validate.shapes.images) return false;
   for (int k = 0; k < model_losses(v->e->model); k++) v->sum[k] += b.loss[k] * (double)b.used;
   v->images += (int)b.used;
   return true;

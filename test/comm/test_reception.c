@@ -27,12 +27,18 @@ static void expect_met(const RankProcesses *r) {
 static void flood(int mute, int babbling, void (*before)(CommOptions *o)) {
   RankProcesses r;
   Wire *w = xcalloc((size_t)mute, sizeof *w);
+  Frame *hello = xmalloc(sizeof *hello);
   processes_init(&r, 3, nothing, NULL, -1);
   r.before = before;
   processes_fork(&r, 0);
   for (int i = 0; i < mute; i++) {
     w[i] = raw_connect(&r);
-    if (i % 3 == 0) socket_send(w[i].fd, "MRCN\2", 5);
+    if (i % 4 == 0) socket_send(w[i].fd, "MRCN\2", 5);
+    if (i % 4 == 1) { // which is public
+      const Hello h = raw_hello(&r, 1, FOR_CONTROL);
+      hello_frame(&h, hello);
+      frame_send(&w[i], hello);
+    }
     if (i >= babbling) continue;
     Wire other = raw_connect(&r);
     socket_send(other.fd, "GET /", 5);
@@ -46,6 +52,7 @@ static void flood(int mute, int babbling, void (*before)(CommOptions *o)) {
   EXPECT_INT(processes_lines(&r), 1);
   EXPECT(strstr(r.said, ": refused a connection from 127.0.0.1:") && strstr(r.said, ", which is not a rank's\n"));
   for (int i = 0; i < mute; i++) wire_close(&w[i]);
+  free(hello);
   free(w);
 }
 
