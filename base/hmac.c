@@ -15,7 +15,7 @@ static const uint32_t constants[64] = {
 static uint32_t rotated(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
 static void add_block(uint32_t state[8], const uint8_t block[64]) {
-  uint32_t w[64], v[8];
+  uint32_t w[64];
   for (int i = 0; i < 16; i++)
     w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
            block[4 * i + 3];
@@ -24,18 +24,23 @@ static void add_block(uint32_t state[8], const uint8_t block[64]) {
     const uint32_t s1 = rotated(w[i - 2], 17) ^ rotated(w[i - 2], 19) ^ w[i - 2] >> 10;
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }
-  memcpy(v, state, sizeof v);
+  uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6],
+           h = state[7];
   for (int i = 0; i < 64; i++) {
-    const uint32_t s1 = rotated(v[4], 6) ^ rotated(v[4], 11) ^ rotated(v[4], 25);
-    const uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-    const uint32_t t1 = v[7] + s1 + choice + constants[i] + w[i];
-    const uint32_t s0 = rotated(v[0], 2) ^ rotated(v[0], 13) ^ rotated(v[0], 22);
-    const uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-    memmove(v + 1, v, 7 * sizeof *v);
-    v[4] += t1;
-    v[0] = t1 + s0 + majority;
+    const uint32_t s1 = rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25), choice = (e & f) ^ (~e & g);
+    const uint32_t s0 = rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22), majority = (a & b) ^ (a & c) ^ (b & c);
+    const uint32_t t = h + s1 + choice + constants[i] + w[i];
+    h = g;
+    g = f;
+    f = e;
+    e = d + t;
+    d = c;
+    c = b;
+    b = a;
+    a = t + s0 + majority;
   }
-  for (int i = 0; i < 8; i++) state[i] += v[i];
+  const uint32_t sum[8] = {a, b, c, d, e, f, g, h};
+  for (int i = 0; i < 8; i++) state[i] += sum[i];
 }
 
 void sha256_begin(Sha256 *s) {
