@@ -29,7 +29,7 @@ static const char *train_line(const char *out, const char *more) {
   if (!path_is_dir(set))
     CHECK(!command(&said, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
   snprintf(line, sizeof line,
-           "exec env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 8 --lr 0.01 "
+           "exec env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 1 --iters 8 --lr 0.01 "
            "--checkpoint-every 2 --seed 5 --eval-every 3 --detections 10 --threads 1 --device cpu "
            "--resume %s",
            tool("train"), set, path_of(out, ""), more);
@@ -228,8 +228,14 @@ TEST_TIER(durable_unread_output_saves_and_stops, 1) {
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
   EXPECT(saved_step("unread") > 0);
   // One that leaves at the first step is missed at the next line about steps, ten seconds later, between two of them.
+  // The program is stopped for that long, so that it does not train meanwhile.
+  const char *pid = path_of("unread-pid", "");
   line = train_line("unread-steps", "--iters 100000 --checkpoint-every 100000 --eval-every never");
-  EXPECT_INT(command(NULL, "( ( %s ) 2>&1; echo $? >%s ) | grep -m 1 '^step 1/'", line, status), 0);
+  EXPECT_INT(command(NULL,
+                     "( sh -c 'echo $$ >%s; %s' 2>&1; echo $? >%s ) | { grep -m 1 '^step 1/' && exec <&- && "
+                     "kill -STOP $(cat %s) && sleep 10 && kill -CONT $(cat %s); }",
+                     pid, line, status, pid, pid),
+             0);
   EXPECT_INT(command(NULL, "grep -x 1 %s", status), 0);
   EXPECT(saved_step("unread-steps") > 1);
   // One that leaves earlier, perhaps before the first step.
