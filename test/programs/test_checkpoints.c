@@ -6,7 +6,7 @@
 
 static int train(const char *out, const char *more, const char **said) {
   return command(said,
-                 "%s --data %s --model tiny --size 64 --batch 2 --detections 10 --lr 0.01 --seed 5 --device cpu "
+                 "%s --data %s --model tiny --size 64 --batch 1 --detections 10 --lr 0.01 --seed 5 --device cpu "
                  "--threads 1 --out %s %s",
                  tool("train"), shapes_set(), in_tmp(out), more);
 }

@@ -9,7 +9,7 @@
 #include "test/harness/test.h"
 
 static char *line_for(const char *out, const char *more) {
-  return xasprintf("exec env OMP_NUM_THREADS=1 %s --data %s --out %s/%s --model tiny --size 64 --batch 2 --iters 6 "
+  return xasprintf("exec env OMP_NUM_THREADS=1 %s --data %s --out %s/%s --model tiny --size 64 --batch 1 --iters 6 "
                    "--limit 8 --eval-every never --checkpoint-every 2 --seed 5 --threads 1 --device cpu %s",
                    tool("train"), shapes_set(), test_tmp(), out, more);
 }

@@ -13,7 +13,7 @@ static char *path_of(const char *out, const char *name) { return xasprintf("%s/%
 
 static int train(const char *out, const char *more, const char **said) {
   return command(said,
-                 "%s --data %s --model tiny --size 64 --batch 2 --lr 0.01 --seed 5 --device cpu --threads 1 --iters 6 "
+                 "%s --data %s --model tiny --size 64 --batch 1 --lr 0.01 --seed 5 --device cpu --threads 1 --iters 6 "
                  "--eval-every never --checkpoint-every 2 --keep 3 --out \"%s\" %s",
                  tool("train"), shapes_set(), in_tmp(out), more);
 }
