@@ -77,8 +77,8 @@ static bool stb_takes(Decoder *d, int marker) { return stbi__process_marker(d->s
 
 // ---- segments -------------------------------------------------------------------------------------------------------
 
-// stb_image 2.27 writes past its own tables if there are more than 256 symbols. A DC symbol is a number of bits, of which
-// it notices those that are too large only in pixels.
+// stb_image 2.27 writes past its own tables if there are more than 256 symbols, and takes DC symbols, which are
+// numbers of bits, that are too large.
 static bool take_codes(Decoder *d, const JpegSegment *s) {
   enum { LENGTHS = 16, SYMBOLS = 256, MOST_BITS = 15 };
   for (size_t left = s->size; left > 0;) {
