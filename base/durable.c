@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/output.h"
+#include "base/regular.h"
 
 // ---- what the file system does not support --------------------------------------------------------------------------
 
@@ -94,7 +95,10 @@ bool durable_sync_name(const char *path) {
 static bool copy_bytes(const char *path, const char *name) {
   static const size_t CHUNK = 1 << 20;
   char *bytes = malloc(CHUNK);
-  FILE *from = fopen(path, "rb"), *to = from ? fopen(name, "wb") : NULL;
+  FILE *from = regular_read(path, NULL);
+  const int file = from ? open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666) : -1;
+  FILE *to = file >= 0 ? fdopen(file, "wb") : NULL;
+  if (file >= 0 && !to) close(file);
   bool ok = bytes && from && to;
   for (size_t n; ok && (n = fread(bytes, 1, CHUNK, from)) > 0;) ok = fwrite(bytes, 1, n, to) == n;
   ok = ok && !ferror(from) && fflush(to) == 0 && durable_sync(fileno(to));
@@ -117,7 +121,7 @@ bool durable_rename(const char *from, const char *to) {
 
 // Whether the file's bytes are the beginning of those of another one, which is longer.
 static bool is_beginning(const char *path, const char *of) {
-  FILE *a = fopen(path, "rb"), *b = fopen(of, "rb");
+  FILE *a = regular_read(path, NULL), *b = regular_read(of, NULL);
   int x = EOF, y = EOF;
   while (a && b) {
     x = getc(a);

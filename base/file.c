@@ -9,11 +9,15 @@
 #include "base/alloc.h"
 #include "base/durable.h"
 #include "base/lock.h"
+#include "base/regular.h"
 
 char *file_read(const char *path, size_t *size, Err *err) {
-  FILE *f = fopen(path, "rb");
+  const int file = input_open(path, err);
+  if (file < 0) return NULL;
+  FILE *f = fdopen(file, "rb");
   if (!f) {
-    err_set(err, "cannot open %s: %s", path, strerror(errno));
+    err_set(err, "cannot read %s: %s", path, strerror(errno));
+    close(file);
     return NULL;
   }
   // The size is a hint only: a pipe says 0. Two bytes more let one read find both the end and room for the NUL.
@@ -91,38 +95,49 @@ static char *target_of(const char *path) {
 // Beside its target: rename is atomic within a file system.
 static char *temporary_of(const char *target, const char *ending) { return xasprintf("%s%s", target, ending); }
 
-static bool make_empty(int file) {
-  struct stat st;
-  return (fstat(file, &st) == 0 && st.st_size == 0) || ftruncate(file, 0) == 0;
+// A stream, a device below /dev and, for results, a pipe that somebody reads. -1, with errno, for what else is there.
+static int open_special(const char *path, mode_t type, bool results) {
+  char *real = realpath(path, NULL);
+  const bool is_device = S_ISCHR(type) && real && !strncmp(real, "/dev/", 5);
+  const bool may = path_is_stream(path) || is_device || (results && S_ISFIFO(type));
+  free(real);
+  errno = S_ISDIR(type) ? EISDIR : EINVAL;
+  if (!may || S_ISDIR(type)) return -1;
+  int file = -1;
+  for (int tries = 100; tries-- && (file = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0;) {
+    if (errno != ENXIO) break;
+    usleep(10000); // its reader was perhaps started with us
+  }
+  if (file >= 0) fcntl(file, F_SETFL, 0);
+  return file;
 }
 
-// Empty, and nobody else's. On a file system without locks others are trusted to keep away.
-static FILE *open_temporary(const char *path, bool wait) {
-  int file = file_lock(path, wait);
-  if (file < 0 && errno != EWOULDBLOCK) file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (file >= 0 && !make_empty(file)) {
-    const bool other = durable_unsupported(FS_TRUNCATE, errno) && unlink(path) == 0;
-    const int reason = errno;
-    close(file);
-    errno = reason;
-    file = other ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+static const char *why_not(const char *path, int reason) {
+  if (path_is_others_link(path)) return "it is another user's symbolic link; remove it";
+  const char *what = path_irregular(path);
+  const bool is_pipe = what && !strcmp(what, "a pipe");
+  switch (reason) {
+  case EWOULDBLOCK: return "another program is writing it; wait until it ends, or choose another name";
+  case ENXIO: return is_pipe ? "nobody reads this pipe; start its reader first" : strerror(reason);
+  case EINVAL: return what ? "it is a pipe, a device or a socket; remove it, or choose another name" : strerror(reason);
+  default: return strerror(reason);
   }
-  FILE *f = file >= 0 ? fdopen(file, "wb") : NULL;
-  if (!f && file >= 0) close(file);
-  return f;
 }
 
 static bool begin(AtomicFile *a, const char *path, const char *ending, bool wait, Err *err) {
   struct stat st;
-  bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // a pipe or /dev/stdout: renaming would replace it
+  const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // renaming would replace a pipe or /dev/stdout
   *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path), .found = ending != temporary};
   if (!special) a->tmp = temporary_of(a->path, ending);
-  a->f = special ? fopen(a->path, "wb") : open_temporary(a->tmp, wait);
+  errno = EACCES;
+  const int file = path_is_others_link(path) ? -1
+                   : special                 ? open_special(path, st.st_mode, a->found)
+                                             : file_make(a->tmp, wait);
+  a->f = file >= 0 ? fdopen(file, "wb") : NULL;
   if (a->f) return true;
-  int reason = errno;
-  err_set(err, "cannot write %s: %s", path,
-          reason == EWOULDBLOCK ? "another program is writing it; wait until it ends, or choose another name"
-                                : strerror(reason));
+  const int reason = errno;
+  if (file >= 0) close(file);
+  err_set(err, "cannot write %s: %s", path, why_not(path, reason));
   free(a->tmp);
   free(a->path);
   *a = (AtomicFile){0};
@@ -154,10 +169,17 @@ static bool keep_previous(const AtomicFile *a) {
   return !a->previous || file_link(a->path, a->previous, NULL) || errno == ENOENT; // there may be nothing to keep
 }
 
+// Another user may have put another file in its place.
+static bool is_still_there(const AtomicFile *a) {
+  const bool stands = file_stands_at(fileno(a->f), a->tmp);
+  if (!stands) errno = ENOENT;
+  return stands;
+}
+
 bool file_commit(AtomicFile *a, Err *err) {
-  bool ok =
-      !ferror(a->f) && fflush(a->f) == 0 &&
-      (!a->tmp || ((a->unsynced || durable_sync(fileno(a->f))) && keep_previous(a) && durable_rename(a->tmp, a->path)));
+  bool ok = !ferror(a->f) && fflush(a->f) == 0 &&
+            (!a->tmp || ((a->unsynced || durable_sync(fileno(a->f))) && keep_previous(a) && is_still_there(a) &&
+                         durable_rename(a->tmp, a->path)));
   int reason = errno;
   const bool overwrites = !ok && a->tmp && durable_is_unsupported(FS_RENAME); // what stood there may be damaged
   if (ok && a->tmp) { // renamed while nobody else had it; what stands there from here on may be another program's

@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/regular.h"
 
 bool json_lines(const char *path, JsonLineFn *each, void *context, Err *err) {
-  FILE *f = fopen(path, "rb");
-  if (!f) return err_set(err, "cannot open %s: %s", path, strerror(errno));
+  FILE *f = regular_read(path, err);
+  if (!f) return false;
   char *line = NULL;
   size_t cap = 0;
   bool ok = true, more = true;

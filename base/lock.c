@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/durable.h"
+#include "base/regular.h"
 
 enum { HOLDER = 320 }; // "process N on HOST", where a host's name has at most 255 characters
 
@@ -79,16 +80,50 @@ bool file_stands_at(int file, const char *path) {
          ours.st_dev == there.st_dev;
 }
 
+static bool lock(int file, bool wait) { return flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0; }
+
+static int close_after(int file, int reason) {
+  close(file);
+  errno = reason;
+  return -1;
+}
+
 int file_lock(const char *path, bool wait) {
+  struct stat st;
+  int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (file < 0) return -1;
+  if (fstat(file, &st) != 0) return close_after(file, errno);
+  if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid()) return close_after(file, EPERM);
+  if (lock(file, wait)) return file;
+  const int reason = errno;
+  durable_unsupported(FS_LOCK, reason);
+  return close_after(file, reason);
+}
+
+// What a killed program left, or somebody put there; whose it is, and where it leads, is not asked. False, with errno,
+// where a program is writing it, or it cannot or must not be removed.
+static bool take_away(const char *path, bool wait) {
+  struct stat st;
+  if (lstat(path, &st) == 0 && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode) || path_is_stream(path))) {
+    errno = EINVAL;
+    return false;
+  }
+  const int file = file_lock(path, wait);
+  if (file < 0 && errno == EWOULDBLOCK) return false;
+  const bool ok = (file >= 0 && !file_stands_at(file, path)) || unlink(path) == 0 || errno == ENOENT;
+  const int reason = errno;
+  if (file >= 0) close(file);
+  errno = reason;
+  return ok;
+}
+
+int file_make(const char *path, bool wait) {
   for (;;) {
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file < 0) return -1;
-    bool locked = flock(file, LOCK_EX | (wait ? 0 : LOCK_NB)) == 0;
-    if (locked && file_stands_at(file, path)) return file;
-    int reason = errno;
-    close(file);
-    if (!locked) durable_unsupported(FS_LOCK, reason);
-    errno = reason;
-    if (!locked) return -1;
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file < 0 && (errno != EEXIST || !take_away(path, wait))) return -1;
+    if (file < 0) continue;
+    if (!lock(file, wait) && !durable_unsupported(FS_LOCK, errno)) return close_after(file, errno);
+    if (file_stands_at(file, path)) return file;
+    close(file); // another program took it for one that a killed program left
   }
 }

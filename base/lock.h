@@ -11,8 +11,10 @@ bool folder_lock(const char *folder, Err *err);
 // Whether a program has taken the folder, this one included; true, too, where that cannot be known.
 bool folder_is_locked(const char *folder);
 
-// Opens a file to write to, made if need be, that is this program's alone until it is closed. Whoever had it before may
-// have renamed or removed it: it is the file that stands at the path, which may be no link. -1, with errno, where that
-// cannot be had: EWOULDBLOCK when another program has it, for which `wait` waits.
+// Makes a new file to write to, which is this program's alone until it is closed (on a file system without locks others
+// are trusted to keep away). What stood at the path goes: what a killed program left, or a link, which is not followed.
+// -1, with errno, where that cannot be: EWOULDBLOCK when another program is writing it, for which `wait` waits.
+int file_make(const char *path, bool wait);
+// Takes the file that stands there, of this user and with no other name, until it is closed. -1 with errno as above.
 int file_lock(const char *path, bool wait);
 bool file_stands_at(int file, const char *path); // nobody has renamed or removed it

@@ -13,8 +13,35 @@
 #include "base/file.h"
 #include "base/log_kept.h"
 #include "base/output.h"
+#include "base/regular.h"
 
 static const double TERMINAL_SECONDS = 0.1, PLAIN_SECONDS = 10, MEAN_SECONDS = 10, SHORTEST_SECONDS = 0.1;
+
+static bool copy_to(FILE *f, int file, int64_t bytes) {
+  char part[1 << 16];
+  for (int64_t at = 0; at < bytes;) {
+    const ssize_t n = pread(file, part, (size_t)MIN(bytes - at, (int64_t)sizeof part), at);
+    if (n <= 0 || fwrite(part, 1, (size_t)n, f) != (size_t)n) return false;
+    at += n;
+  }
+  return true;
+}
+
+// Further names of the log, such as those of a backup by hard links, keep what they have.
+static bool leave_other_names(const char *path, Err *err) {
+  struct stat st;
+  if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink == 1) return true;
+  AtomicFile f;
+  const int file = regular_open(path, O_RDONLY | O_NOFOLLOW, err);
+  bool ok = file >= 0 && file_begin(&f, path, err);
+  if (ok && !copy_to(f.f, file, st.st_size)) {
+    ok = err_set(err, "cannot copy %s: %s", path, strerror(errno));
+    file_abort(&f);
+  }
+  ok = ok && file_commit(&f, err);
+  if (file >= 0) close(file);
+  return ok;
+}
 
 bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
   *log = (Log){.people = stderr,
@@ -26,22 +53,14 @@ bool log_open(Log *log, const char *dir, int64_t resume, Err *err) {
   if (!dir) return true;
   if (!dirs_make(dir, err)) return false;
   log->path = xasprintf("%s/log.jsonl", dir);
-  if (!log_keep(log->path, resume, &log->evaluated, err)) return false;
+  if (path_is_others_link(log->path))
+    return err_set(err, "cannot write %s: it is another user's symbolic link; remove it", log->path);
+  if (!leave_other_names(log->path, err) || !log_keep(log->path, resume, &log->evaluated, err)) return false;
+  log->file = regular_open(log->path, O_RDWR | O_CREAT, err);
+  if (log->file < 0) return false;
   struct stat st;
-  log->file = open(log->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (log->file < 0 || fstat(log->file, &st) != 0)
-    return err_set(err, "cannot write %s: %s", log->path, strerror(errno));
+  if (fstat(log->file, &st) != 0) return err_set(err, "cannot write %s: %s", log->path, strerror(errno));
   log->length = st.st_size;
-  return true;
-}
-
-static bool copy_to(FILE *f, int file, int64_t bytes) {
-  char part[1 << 16];
-  for (int64_t at = 0; at < bytes;) {
-    const ssize_t n = pread(file, part, (size_t)MIN(bytes - at, (int64_t)sizeof part), at);
-    if (n <= 0 || fwrite(part, 1, (size_t)n, f) != (size_t)n) return false;
-    at += n;
-  }
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/mapped.h"
 #include "base/output.h"
+#include "base/regular.h"
 
 typedef enum LineType { LINE_KEPT, LINE_LATER, LINE_BROKEN } LineType;
 
@@ -62,7 +63,7 @@ static bool is_set_aside(const LogLines *l, size_t i) {
 
 // Cuts off what stands behind the first `left` bytes.
 static bool cut(const char *path, size_t left, bool *supported, Err *err) {
-  const int file = open(path, O_WRONLY | O_CLOEXEC);
+  const int file = regular_open(path, O_WRONLY, NULL);
   const bool ok = file >= 0 && ftruncate(file, (off_t)left) == 0;
   const int reason = errno;
   if (file >= 0) close(file);
@@ -101,7 +102,7 @@ static char *beside(const char *path) {
 
 // Mapped, not read: the log of a long run would fill memory that the run does not need.
 static void *map_log(const char *path, size_t size, Err *err) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const int file = regular_open(path, O_RDONLY, NULL);
   void *text = file >= 0 ? mapped_open(file, size, path) : NULL;
   if (!text) err_set(err, "cannot read %s: %s", path, strerror(errno));
   if (file >= 0) close(file);

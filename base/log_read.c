@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/json_lines.h"
+#include "base/regular.h"
 
 // ---- curves ---------------------------------------------------------------------------------------------------------
 
@@ -56,7 +57,7 @@ void amendments_read(const char *path, AmendmentFn *each, void *context) {
   static const char member[] = "\"changes\":";
   char *line = NULL;
   size_t cap = 0;
-  FILE *f = fopen(path, "r");
+  FILE *f = regular_read(path, NULL);
   while (f && getline(&line, &cap, f) > 0) {
     long long step;
     int at = 0;

@@ -1,14 +1,13 @@
 #include "base/trace.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/record.h"
 
 struct Trace {
-  FILE *f;
-  char *path;
+  AtomicFile file;
+  FILE *f;      // its stream
   Record event; // reused
 };
 
@@ -24,14 +23,11 @@ static void begin(Trace *t, const char *phase, const char *name, TraceLane lane)
 
 Trace *trace_open(const char *path, Err *err) {
   static const char *const args[TRACE_LANES] = {"{\"name\":\"forward\"}", "{\"name\":\"backward\"}"};
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    err_set(err, "cannot write %s: %s", path, strerror(errno));
-    return NULL;
-  }
+  AtomicFile file;
+  if (!file_begin(&file, path, err)) return NULL;
   Trace *t = xcalloc(1, sizeof *t);
-  t->f = f;
-  t->path = xstrdup(path);
+  t->file = file;
+  t->f = file.f;
   for (int i = 0; i < TRACE_LANES; i++) {
     begin(t, "M", "thread_name", (TraceLane)i);
     record_raw(&t->event, "args", args[i]);
@@ -51,11 +47,8 @@ void trace_event(Trace *t, TraceLane lane, const char *name, const char *categor
 bool trace_close(Trace *t, Err *err) {
   if (!t) return true;
   fputs("\n]\n", t->f);
-  bool failed = ferror(t->f);
-  failed |= fclose(t->f) != 0;
-  if (failed) err_set(err, "cannot write %s: %s", t->path, strerror(errno));
+  const bool ok = file_commit(&t->file, err);
   record_free(&t->event);
-  free(t->path);
   free(t);
-  return !failed;
+  return ok;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/regular.h"
 #include "base/run_folder.h"
 
 // ---- in memory ------------------------------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ void report_remove(const char *folder, const char *name, const char *series) {
 int64_t report_step(const char *path) {
   int64_t step = -1;
   char line[64] = "";
-  FILE *f = fopen(path, "r");
+  FILE *f = regular_read(path, NULL);
   if (!f) return -1;
   long long found;
   if (fgets(line, sizeof line, f) && sscanf(line, "{\"step\":%lld", &found) == 1) step = found;

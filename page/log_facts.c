@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/log_clock.h"
+#include "base/regular.h"
 
 // Points for several records each, and for one record each: at least RECENT of them, less than twice as many.
 enum { POINTS = 1024, RECENT = 256, MOST_POINTS = POINTS + 3 * RECENT, EVALUATIONS = 2000, REMEMBERED = 64 };
@@ -313,8 +314,8 @@ static LogFacts *facts_new(void) {
 
 bool log_facts_write(Document *d, const char *path, LogFacts **read, Err *err) {
   LogFacts *l = read ? *read : NULL;
-  FILE *log = fopen(path, "rb");
-  if (!log) return err_set(err, "cannot open %s: %s", path, strerror(errno));
+  FILE *log = regular_read(path, err);
+  if (!log) return false;
   if (l && !goes_on(l, log)) {
     log_facts_free(l);
     l = NULL;

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/lock.h"
 #include "base/record.h"
+#include "base/regular.h"
 #include "base/run_folder.h"
 #include "page/data_uri.h"
 
@@ -285,7 +286,7 @@ bool run_is_older(const char *folder) {
   static const char begins[] = "{\"state\":";
   char *path = xasprintf("%s/" RUN_RECORD, folder), *older = xasprintf("%s/" OLDER_RECORD, folder);
   char first[sizeof begins] = "";
-  FILE *f = fopen(path, "r");
+  FILE *f = regular_read(path, NULL);
   const bool is_newer = f && fgets(first, sizeof first, f) && !strcmp(first, begins),
              is = !is_newer && path_is_file(older);
   if (f) fclose(f);

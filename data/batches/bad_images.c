@@ -1,8 +1,11 @@
 #include "data/batches/bad_images.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/output.h"
+#include "base/regular.h"
 
 struct BadImages {
   pthread_mutex_t lock;
@@ -45,8 +48,12 @@ static void say(BadImages *b, const char *how, const char *reason) {
 
 // A file that cannot be written does not end the run.
 static void list(const BadImages *b, const CocoImage *im, const char *reason) {
-  FILE *f = fopen(b->path, "a");
-  if (!f) return;
+  const int file = regular_open(b->path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, NULL);
+  FILE *f = file >= 0 ? fdopen(file, "a") : NULL;
+  if (!f) {
+    if (file >= 0) close(file);
+    return;
+  }
   if (fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0) fputs(defect_rows_head, f);
   defect_row(f, b->split, "file", "image", im->id, im->file_name, reason);
   fclose(f);

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/mapped.h"
 #include "base/parallel.h"
+#include "base/regular.h"
 #include "base/rng.h"
 
 // ALIGNMENT: of an array in the file, a multiple of every machine's page size.
@@ -195,7 +196,7 @@ static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
 static bool map_index(Coco *c, const char *index, const char *path, const IndexSource *source) {
   IndexHeader h;
   struct stat st;
-  int fd = open(index, O_RDONLY | O_CLOEXEC);
+  int fd = regular_open(index, O_RDONLY | O_NOFOLLOW, NULL);
   if (fd < 0) return false;
   bool ok = fstat(fd, &st) == 0 && pread(fd, &h, sizeof h, 0) == sizeof h && header_fits(&h, source, st.st_size);
   if (ok) {

@@ -11,10 +11,11 @@
 #include "base/alloc.h"
 #include "base/digest.h"
 #include "base/mapped.h"
+#include "base/regular.h"
 
 // Maps a regular file, which saves a copy; pipes and files that cannot be mapped are read.
 static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = regular_open(path, O_RDONLY, NULL);
   struct stat st;
   if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
     r->text = mapped_open(fd, (size_t)st.st_size, path);

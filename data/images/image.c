@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/foreign.h"
+#include "base/regular.h"
 #include "data/images/jpeg.h"
 #include "data/images/jpeg_decode.h"
 #include "data/images/png_exif.h"
@@ -88,7 +89,7 @@ int image_orientation(const uint8_t *bytes, size_t size) { return MAX(find_orien
 bool image_header(const char *path, bool exact, int *h, int *w, int *orientation, Err *err) {
   if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
   uint8_t start[4096]; // enough for most; long metadata, or an orientation behind the pixels, needs the whole file
-  FILE *f = fopen(path, "rb");
+  FILE *f = regular_read(path, NULL);
   size_t size = f ? fread(start, 1, sizeof start, f) : 0;
   if (f) fclose(f);
   char *whole = NULL;
@@ -181,7 +182,7 @@ bool image_has_16_bits(const char *path) {
   uint8_t start[HEADER];
   PngHeader png;
   ImageFault fault;
-  const int file = path_is_file(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1; // opening a pipe would wait
+  const int file = regular_open(path, O_RDONLY, NULL);
   const ssize_t size = file >= 0 ? read(file, start, sizeof start) : -1;
   if (file >= 0) close(file);
   return size == HEADER && png_is(start, HEADER) && png_header(start, HEADER, &png, &fault) && png.bits == 16;

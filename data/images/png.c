@@ -5,6 +5,8 @@
 #include <string.h>
 #include <zlib.h>
 #include "base/alloc.h"
+#include "base/lock.h"
+#include "base/regular.h"
 
 enum { FILTERS = 5 };
 
@@ -162,8 +164,13 @@ bool png_write_pixels(const char *path, const PngPixels *im, int level, const ch
   CHECK(im->channels == 1 || im->channels == 3 || im->channels == 4);
   CHECK(im->sample_bytes == 1 || im->sample_bytes == 2);
   CHECK(im->h > 0 && im->w > 0);
-  FILE *f = fopen(path, "wb");
-  if (!f) return err_set(err, "cannot write %s: %s", path, strerror(errno));
+  const int file = file_make(path, false);
+  FILE *f = file >= 0 ? fdopen(file, "wb") : NULL;
+  if (!f) {
+    err_set(err, "cannot write %s: %s", path, strerror(errno));
+    if (file >= 0) close(file);
+    return false;
+  }
   write_image(f, im, level, software);
   const bool failed = ferror(f);
   int reason = errno; // of a write; closing may fail too and change errno
@@ -179,7 +186,7 @@ bool png_is_signed(const char *path, const char *software) {
   size_t size = strlen(want);
   char *found = xmalloc(size);
   want[4 + sizeof keyword - 1] = 0;
-  FILE *f = fopen(path, "rb");
+  FILE *f = regular_read(path, NULL);
   bool is = f && fseek(f, SIGNATURE + CHUNK + HEADER + 4, SEEK_SET) == 0 && fread(found, 1, size, f) == size &&
             memcmp(found, want, size) == 0;
   if (f) fclose(f);

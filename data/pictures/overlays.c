@@ -134,7 +134,6 @@ bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem
   draw_overlay(&picture, items, n);
   // Not named after the image, whose name may have the maximum length.
   char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
-  unlink(tmp); // left by a killed run, or a link
   bool ok = png_write_signed(tmp, &picture, png_level(&picture), signed_by, err);
   if (ok && !durable_rename(tmp, o->path[i])) ok = err_set(err, "cannot write %s: %s", o->path[i], strerror(errno));
   const int reason = errno;

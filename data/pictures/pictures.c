@@ -47,7 +47,6 @@ static bool is_another(const Pictures *p, const char *path) {
 static bool replace(const Pictures *p, const char *path, const PngPixels *pixels, int level, Err *err) {
   // Not named after the picture, whose name may have the maximum length.
   char *tmp = xasprintf("%s/picture-%d.tmp", p->folder, p->rank);
-  unlink(tmp); // left by a killed run, or a link
   bool ok = png_write_pixels(tmp, pixels, level, p->type, err);
   if (ok && !durable_rename(tmp, path)) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
   const int reason = errno;

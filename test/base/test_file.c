@@ -110,9 +110,6 @@ TEST(file_has_one_writer) {
   EXPECT(file_begin_as(&a, folder, ".part", &err) && dirs_make(folder, &err) && !file_commit(&a, &err));
   char *part_of_folder = xasprintf("%s.part", folder);
   EXPECT(path_is_file(part_of_folder));
-  // A link where the temporary file should stand is not followed.
-  EXPECT(!unlink(part) && !symlink(path, part));
-  EXPECT(!file_begin_as(&a, path, ".part", &err) && strstr(err.msg, "cannot write "));
   char *all[] = {path, text, part, kept, whole, emptied, folder, part_of_folder};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
@@ -132,7 +129,8 @@ TEST(file_links_and_pipes_survive) {
   char *pipe = xasprintf("%s/pipe", test_tmp()), text[8] = "";
   int reader = mkfifo(pipe, 0600) ? -1 : open(pipe, O_RDONLY | O_NONBLOCK);
   if (EXPECT(reader >= 0)) {
-    EXPECT(write_text(pipe, "text", &err));
+    AtomicFile a;
+    EXPECT(file_begin_as(&a, pipe, ".part", &err) && fputs("text", a.f) >= 0 && file_commit(&a, &err));
     EXPECT_INT(read(reader, text, sizeof text - 1), 4);
     EXPECT_STR(text, "text");
     close(reader);
@@ -140,6 +138,55 @@ TEST(file_links_and_pipes_survive) {
   free(pipe);
   free(target);
   free(link);
+}
+
+// What stands where a temporary file is made goes, and what it leads to is not written: a link, another name of a file,
+// a pipe. A folder stays.
+TEST(file_temporaries_are_made_anew) {
+  char *path = xasprintf("%s/anew", test_tmp()), *tmp = xasprintf("%s.tmp", path);
+  char *other = xasprintf("%s/precious", test_tmp());
+  Err err;
+  for (int kind = 0; kind < 4; kind++) {
+    CHECK(write_text(other, "precious", &err));
+    CHECK(!(kind == 0   ? symlink(other, tmp)
+            : kind == 1 ? link(other, tmp)
+            : kind == 2 ? mkfifo(tmp, 0600)
+                        : mkdir(tmp, 0700)));
+    const bool ok = write_text(path, "mine", &err);
+    char *text = read_text(other), *mine = kind < 3 ? read_text(path) : xstrdup("mine");
+    EXPECT_STR(text, "precious");
+    EXPECT_STR(mine, "mine");
+    EXPECT(ok == (kind < 3) && (ok || strstr(err.msg, "/anew: Is a directory")));
+    free(text);
+    free(mine);
+  }
+  CHECK(!rmdir(tmp));
+  // Another file in its place is not given the name.
+  AtomicFile a;
+  CHECK(file_begin(&a, path, &err) && !unlink(tmp) && write_text(tmp, "another", &err));
+  EXPECT(!file_commit(&a, &err) && strstr(err.msg, "/anew: No such file or directory"));
+  char *kept = read_text(path);
+  EXPECT_STR(kept, "mine");
+  char *all[] = {path, tmp, other, kept};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+// A pipe, a socket or a device where a file is read or written is refused, and does not hold the program.
+TEST(file_pipes_are_not_waited_for) {
+  char *path = xasprintf("%s/waiting", test_tmp());
+  size_t size;
+  Err err;
+  AtomicFile a;
+  CHECK(!mkfifo(path, 0600));
+  EXPECT(!file_read(path, &size, &err) && strstr(err.msg, "/waiting: it is a pipe, not a regular file"));
+  EXPECT(!file_begin(&a, path, &err) && strstr(err.msg, "/waiting: it is a pipe, a device or a socket; remove it"));
+  EXPECT(!file_begin_as(&a, path, ".part", &err) && strstr(err.msg, "nobody reads this pipe; start its reader first"));
+  CHECK(!unlink(path) && !symlink("/dev/zero", path));
+  EXPECT(!file_read(path, &size, &err) && strstr(err.msg, "/waiting: it is a device, not a regular file"));
+  char *empty = file_read("/dev/null", &size, &err);
+  EXPECT_STR(empty, "");
+  free(empty);
+  free(path);
 }
 
 // What stood there gets the name of what went before, also where a kill between the two renames left both names to one
