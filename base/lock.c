@@ -93,7 +93,7 @@ int file_lock(const char *path, bool wait) {
   int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (file < 0) return -1;
   if (fstat(file, &st) != 0) return close_after(file, errno);
-  if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid()) return close_after(file, EPERM);
+  if (!S_ISREG(st.st_mode) || st.st_nlink > 1 || st.st_uid != geteuid()) return close_after(file, EPERM);
   if (lock(file, wait)) return file;
   const int reason = errno;
   durable_unsupported(FS_LOCK, reason);

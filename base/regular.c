@@ -32,6 +32,10 @@ bool path_is_others_link(const char *path) {
   return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && st.st_uid != 0 && st.st_uid != geteuid();
 }
 
+bool others_write(const struct stat *st) {
+  return st->st_uid != geteuid() || st->st_mode & S_IWOTH || (st->st_mode & S_IWGRP && st->st_gid != getegid());
+}
+
 static int reason_of(const char *what) { return !strcmp(what, "a folder") ? EISDIR : EINVAL; }
 
 static int refuse(const char *path, int reason, const char *what, Err *err) {

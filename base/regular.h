@@ -2,6 +2,7 @@
 // user's symbolic link may lead to a file that he may not write himself.
 #pragma once
 #include <stdio.h>
+#include <sys/stat.h>
 #include "base/error.h"
 
 #ifdef __cplusplus
@@ -15,6 +16,9 @@ const char *path_irregular(const char *path);
 bool path_is_stream(const char *path);
 // Whether it is a symbolic link that neither this user nor root has made.
 bool path_is_others_link(const char *path);
+
+// Whether users other than this one and those of its own group may write what `st` is of.
+bool others_write(const struct stat *st);
 
 // open(2), close-on-exec, of a regular file; anything else is refused at once. -1 with errno, too.
 int regular_open(const char *path, int flags, Err *err);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/coco/coco_index.h"
+#include "data/coco/coco_index_file.h"
 #include "test/harness/command.h"
 #include "test/harness/fixtures.h"
 #include "test/harness/test.h"
@@ -221,6 +222,110 @@ TEST(coco_index_that_is_not_whole_is_made_anew) {
   write_bytes(index, bytes, size);
   EXPECT_INT(open_and_compare(p.json, p.folder), FROM_INDEX);
   free(bytes);
+  free(index);
+  index_folder_close(&p);
+}
+
+// A field of a kept index, set to what no parse would have left there, with sums that fit.
+typedef struct Forgery {
+  IndexArrayId array; // INDEX_ARRAYS: in the header
+  size_t at, size;    // in its first item
+  int64_t value;
+} Forgery;
+
+#define IN_HEADER(member, value)                                                                                       \
+  { INDEX_ARRAYS, offsetof(IndexHeader, member), sizeof((IndexHeader *)0)->member, value }
+#define IN(array, type, member, value)                                                                                 \
+  { array, offsetof(type, member), sizeof((type *)0)->member, value }
+
+static void seal(char *bytes) {
+  IndexHeader h;
+  memcpy(&h, bytes, sizeof h);
+  for (int i = 0; i < INDEX_ARRAYS; i++)
+    if (h.array[i].at < 1 << 20 && h.array[i].bytes < 1 << 16)
+      h.array[i].sum = index_checksum(bytes + h.array[i].at, -1, 0, h.array[i].bytes);
+  h.sum = index_checksum(&h, -1, 0, offsetof(IndexHeader, sum));
+  memcpy(bytes, &h, sizeof h);
+}
+
+TEST(coco_index_that_is_forged_is_made_anew) {
+  static const Forgery forged[] = {
+      IN_HEADER(array[INDEX_XY].at, -(1 << 16)),
+      IN_HEADER(array[INDEX_XY].bytes, -8),
+      IN_HEADER(array[INDEX_ANNS].at, 0),
+      IN_HEADER(coco.num_images, -1),
+      IN_HEADER(coco.num_anns, 2),
+      IN_HEADER(coco.num_xy, (int64_t)1 << 61 | 12),
+      IN_HEADER(coco.own_ids, 7),
+      IN_HEADER(coco.duplicate_images, -5),
+      IN(INDEX_IMAGES, CocoImage, file_name, 0x4141414141),
+      IN(INDEX_IMAGES, CocoImage, first_ann, -1),
+      IN(INDEX_IMAGES, CocoImage, anns, 1 << 30),
+      IN(INDEX_IMAGES, CocoImage, h, -1),
+      IN(INDEX_IMAGES, CocoImage, id, 77),
+      IN(INDEX_CATEGORIES, CocoCategory, name, 0),
+      IN(INDEX_CATEGORIES, CocoCategory, name, 2),
+      IN(INDEX_ANNS, CocoAnn, category, 2),
+      IN(INDEX_ANNS, CocoAnn, category, -2),
+      IN(INDEX_ANNS, CocoAnn, type, 3),
+      IN(INDEX_ANNS, CocoAnn, form, -1),
+      IN(INDEX_ANNS, CocoAnn, crowd, 2),
+      IN(INDEX_ANNS, CocoAnn, by, 3),
+      IN(INDEX_ANNS, CocoAnn, image_id, 2),
+      IN(INDEX_ANNS, CocoAnn, num_runs, 1 << 30),
+      IN(INDEX_ANNS, CocoAnn, first_run, (int64_t)1 << 62),
+      IN(INDEX_ANNS, CocoAnn, rle_h, 1 << 30),
+      IN(INDEX_ANNS, CocoAnn, bbox[0], 0x7ff0000000000000),
+      IN(INDEX_ANNS, CocoAnn, extent[2], INT32_MAX),
+      IN(INDEX_ANNS, CocoAnn, first_part, -1),
+      IN(INDEX_ANNS, CocoAnn, parts, 1 << 30),
+      {INDEX_PART_POINTS, 0, 4, 1 << 30},
+      {INDEX_PART_FIRST, 0, 8, (int64_t)1 << 40},
+      {INDEX_XY, 0, 8, 0x7ff8000000000000},
+      {INDEX_RUNS, 0, 4, 7},
+      {INDEX_NAMES, 0, 1, 0xff},
+  };
+  IndexFolder p = index_folder_open(document);
+  EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
+  char *index = find_index(p.folder);
+  size_t size;
+  char *bytes = index ? file_read(index, &size, NULL) : NULL;
+  if (!EXPECT(bytes != NULL)) return;
+  IndexHeader h;
+  memcpy(&h, bytes, sizeof h);
+  for (int i = 0; i < COUNT(forged); i++) {
+    const Forgery *f = &forged[i];
+    char *copy = memcpy(xmalloc(size), bytes, size);
+    memcpy(copy + (f->array == INDEX_ARRAYS ? 0 : h.array[f->array].at) + f->at, &f->value, f->size);
+    seal(copy);
+    write_bytes(index, copy, size);
+    if (!EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT)) fprintf(stderr, "    forgery %d\n", i);
+    free(copy);
+  }
+  write_bytes(index, bytes, size); // and these bytes are good
+  EXPECT_INT(open_and_compare(p.json, p.folder), FROM_INDEX);
+  free(bytes);
+  free(index);
+  index_folder_close(&p);
+}
+
+// Nor is one that others may have written, or that a link or a pipe leads to; where a link leads stays as it is.
+TEST(coco_index_of_others_is_made_anew) {
+  IndexFolder p = index_folder_open(document);
+  EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
+  char *index = find_index(p.folder), *other = xasprintf("%s/other", p.folder);
+  CHECK(index && !chmod(index, 0666));
+  EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
+  EXPECT_INT(open_and_compare(p.json, p.folder), FROM_INDEX);
+  if (geteuid() == 0 && chown(index, 65534, 65534) == 0)
+    EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
+  CHECK(!rename(index, other) && !symlink(other, index));
+  size_t before = (size_t)file_length(other);
+  EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
+  EXPECT_INT(file_length(other), (long long)before);
+  CHECK(!unlink(index) && !mkfifo(index, 0600));
+  EXPECT_INT(open_and_compare(p.json, p.folder), PARSED_AND_KEPT);
+  free(other);
   free(index);
   index_folder_close(&p);
 }
