@@ -26,20 +26,22 @@ static bool refuse_other(const uint8_t *bytes, size_t size, ImageFault *fault) {
   return fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 
-// The size in the header; false if it cannot be read.
-static bool read_header(const uint8_t *bytes, size_t size, int *h, int *w, ImageFault *fault) {
+// The size in the header; false if it cannot be read. *least: bytes of a file that holds as many pixels, or fewer.
+static bool read_header(const uint8_t *bytes, size_t size, int *h, int *w, int64_t *least, ImageFault *fault) {
   JpegFrame frame;
   PngHeader png;
   if (jpeg_is(bytes, size)) {
     if (!jpeg_frame(bytes, size, &frame, fault)) return false;
     *h = frame.h;
     *w = frame.w;
+    *least = frame.least;
     return true;
   }
   if (!png_is(bytes, size)) return refuse_other(bytes, size, fault);
   if (!png_header(bytes, size, &png, fault)) return false;
   *h = png.h;
   *w = png.w;
+  *least = png.least;
   return true;
 }
 
@@ -73,10 +75,19 @@ static bool size_ok(int h, int w, const char *name, Err *err) {
                  name, w, h, IMAGE_MAX_PIXELS);
 }
 
-bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {
+// From the first `size` bytes of a file of `total`.
+static bool measure(const uint8_t *bytes, size_t size, int64_t total, const char *name, int *h, int *w, Err *err) {
   ImageFault fault;
-  if (!read_header(bytes, size, h, w, &fault)) return refuse(name, &fault, err);
-  return size_ok(*h, *w, name, err);
+  int64_t least = 0;
+  if (!read_header(bytes, size, h, w, &least, &fault)) return refuse(name, &fault, err);
+  if (!size_ok(*h, *w, name, err)) return false;
+  if (total >= least) return true;
+  fault_set(&fault, FAULT_CUT, "%lld bytes are too few for %d×%d pixels", (long long)total, *w, *h);
+  return refuse(name, &fault, err);
+}
+
+bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err) {
+  return measure(bytes, size, (int64_t)size, name, h, w, err);
 }
 
 // As jpeg_orientation.
@@ -87,7 +98,8 @@ static int find_orientation(const uint8_t *bytes, size_t size) {
 int image_orientation(const uint8_t *bytes, size_t size) { return MAX(find_orientation(bytes, size), 1); }
 
 bool image_header(const char *path, bool exact, int *h, int *w, int *orientation, Err *err) {
-  if (!path_is_file(path)) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
+  const int64_t total = file_length(path);
+  if (total < 0) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
   uint8_t start[4096]; // enough for most; long metadata, or an orientation behind the pixels, needs the whole file
   FILE *f = regular_read(path, NULL);
   size_t size = f ? fread(start, 1, sizeof start, f) : 0;
@@ -95,11 +107,12 @@ bool image_header(const char *path, bool exact, int *h, int *w, int *orientation
   char *whole = NULL;
   const uint8_t *bytes = start;
   ImageFault fault;
-  if (!read_header(start, size, h, w, &fault) || (exact && find_orientation(start, size) < 0)) {
+  int64_t least = 0;
+  if (!read_header(start, size, h, w, &least, &fault) || (exact && find_orientation(start, size) < 0)) {
     if (!(whole = file_read(path, &size, err))) return false;
     bytes = (const uint8_t *)whole;
   }
-  const bool ok = image_measure(bytes, size, path, h, w, err);
+  const bool ok = measure(bytes, size, whole ? (int64_t)size : total, path, h, w, err);
   if (ok) *orientation = image_orientation(bytes, size);
   free(whole);
   return ok;

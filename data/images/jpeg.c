@@ -57,6 +57,27 @@ static bool frame_supported(const JpegFrame *frame, ImageFault *fault) {
   return !what || fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 
+// Of every block at least the DC takes a bit of Huffman code; in a sequential image the end of the block, too. (A
+// progressive scan of AC may pass over any number of blocks.) 0 where the segment is too short.
+static int64_t least_bytes(const JpegFrame *f, const JpegSegment *s) {
+  enum { HEAD = 6, EACH = 3 };
+  const int n = s->size >= HEAD ? s->body[HEAD - 1] : 0;
+  if (s->size < HEAD + EACH * (size_t)n) return 0;
+  int h_max = 1, v_max = 1;
+  for (int i = 0; i < n; i++) {
+    const int sampling = s->body[HEAD + EACH * i + 1];
+    h_max = MAX(h_max, sampling >> 4);
+    v_max = MAX(v_max, sampling & 15);
+  }
+  int64_t blocks = 0;
+  for (int i = 0; i < n; i++) {
+    const int sampling = s->body[HEAD + EACH * i + 1];
+    const int64_t w = (int64_t)f->w * (sampling >> 4) / h_max, h = (int64_t)f->h * (sampling & 15) / v_max;
+    blocks += (w + 7) / 8 * ((h + 7) / 8);
+  }
+  return blocks * (f->marker == JPEG_SOF2 ? 1 : 2) / 8;
+}
+
 bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault *fault) {
   const uint8_t *at = bytes;
   JpegSegment s;
@@ -65,7 +86,8 @@ bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault 
   while (step == JPEG_SEGMENT && !is_frame(s.marker));
   if (step == JPEG_BAD || !is_frame(s.marker)) return jpeg_step_fault(step, &s, bytes, "frame header", fault);
   if (s.size < 5) return jpeg_step_fault(step == JPEG_CUT ? JPEG_CUT : JPEG_BAD, &s, bytes, "frame header", fault);
-  *frame = (JpegFrame){s.marker, s.body[0], (int)u16(s.body + 1), (int)u16(s.body + 3)};
+  *frame = (JpegFrame){s.marker, s.body[0], (int)u16(s.body + 1), (int)u16(s.body + 3), 0};
+  frame->least = least_bytes(frame, &s);
   return frame_supported(frame, fault);
 }
 

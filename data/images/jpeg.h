@@ -40,6 +40,7 @@ typedef struct JpegFrame {
   int marker; // JPEG_SOF0 … JPEG_SOF15, JPEG_SOF55
   int bits;   // per sample
   int h, w;
+  int64_t least; // bytes that its coded pixels take, or more
 } JpegFrame;
 
 bool jpeg_is(const uint8_t *bytes, size_t size); // whether it begins as a JPEG file does

@@ -37,6 +37,7 @@ typedef struct Decoder {
   size_t beyond;
   bool has_frame, has_scans, has_quants[TABLES], has_codes[2][TABLES]; // DC, AC
   bool has_scan[COMPONENTS];
+  int64_t work;                        // block visits of the scans so far
   stbi__uint16 quants[COMPONENTS][64]; // of each component, as they were at its first scan
   uint8_t lacking[COMPONENTS][64];     // progressive: bits that a coefficient still lacks, plus 1; 0: no scan had it
   const uint8_t *bytes;                // the file, for messages
@@ -213,15 +214,38 @@ static bool take_scan_header(Decoder *d, const JpegSegment *s) {
       if (z->order[k] == n) return CORRUPT("a scan names a component twice");
     if (!need_tables(d, n) || !take_bits(d, n, s)) return false;
     if (z->spec_start > 0) continue; // the component still needs its DC
+    if (!z->progressive && d->has_scan[n]) return CORRUPT("component %d has two scans", n + 1);
     if (!d->has_scan[n]) memcpy(d->quants[n], z->dequant[z->img_comp[n].tq], sizeof d->quants[n]);
     d->has_scan[n] = true;
   }
   return true;
 }
 
+// Blocks that a scan visits. One that adds a bit to coefficients looks at each of them, eight in the time of a block.
+static int64_t visits(const stbi__jpeg *z) {
+  int64_t blocks = 0;
+  for (int i = 0; i < z->scan_n; i++) {
+    const int n = z->order[i];
+    blocks += (int64_t)((z->img_comp[n].x + 7) / 8) * ((z->img_comp[n].y + 7) / 8);
+  }
+  return blocks * (z->progressive && z->succ_high ? 1 + (z->spec_end - z->spec_start) / 8 : 1);
+}
+
+// A progressive scan of hardly any bytes may visit every block, and there may be thousands. The usual ones of libjpeg
+// visit a block 21 times.
+static bool take_work(Decoder *d) {
+  enum { MOST = 48, SMALL = 1 << 22 }; // visits of each block; of a whole image, in any case
+  const stbi__jpeg *z = d->stb;
+  int64_t blocks = 0;
+  for (int n = 0; n < d->input.img_n; n++)
+    blocks += (int64_t)((z->img_comp[n].x + 7) / 8) * ((z->img_comp[n].y + 7) / 8);
+  d->work += visits(z);
+  return d->work <= MAX(MOST * blocks, SMALL) || CORRUPT("its scans visit every block more than %d times", MOST);
+}
+
 static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, const uint8_t *end) {
   stbi__jpeg *z = d->stb;
-  if (!take_scan_header(d, s)) return false;
+  if (!take_scan_header(d, s) || !take_work(d)) return false;
   d->has_scans = true;
   int restarts, left = 0;
   const int due = restarts_due(z);

@@ -72,7 +72,8 @@ static int text_orientation(const uint8_t *data, size_t size, bool compressed) {
 }
 
 int png_orientation(const uint8_t *bytes, size_t size) {
-  int of_text = 0;
+  enum { MOST = 16 }; // texts that are unpacked: one takes a thousand times its own bytes
+  int of_text = 0, texts = 0;
   size_t at = SIGNATURE;
   while (at < size && size - at >= CHUNK) {
     const uint8_t *type = bytes + at + 4, *data = type + 4;
@@ -81,7 +82,9 @@ int png_orientation(const uint8_t *bytes, size_t size) {
     if (length > room) break;
     if (!memcmp(type, "eXIf", 4)) return exif_orientation(data, length);
     const bool compressed = !memcmp(type, "zTXt", 4);
-    if (!of_text && (compressed || !memcmp(type, "tEXt", 4))) of_text = text_orientation(data, length, compressed);
+    texts += compressed;
+    if (!of_text && (compressed ? texts <= MOST : !memcmp(type, "tEXt", 4)))
+      of_text = text_orientation(data, length, compressed);
     at += CHUNK + length;
   }
   return -1;

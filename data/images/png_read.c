@@ -23,6 +23,8 @@ static bool has_type(const Chunk *c) {
   return is_letter(c->type[0]) && is_letter(c->type[1]) && is_letter(c->type[2]) && is_letter(c->type[3]);
 }
 
+static int samples(int color) { return color == RGB ? 3 : color == RGB_ALPHA ? 4 : color == GRAY_ALPHA ? 2 : 1; }
+
 bool png_is(const uint8_t *bytes, size_t size) {
   return size >= SIGNATURE && !memcmp(bytes, "\x89PNG\r\n\x1a\n", SIGNATURE);
 }
@@ -39,6 +41,10 @@ bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault
     return fault_set(fault, FAULT_CORRUPT, "its header says %u×%u pixels", u32(data), u32(data + 4));
   *header = (PngHeader){
       .w = (int)u32(data), .h = (int)u32(data + 4), .bits = data[8], .color = data[9], .interlaced = data[12] == 1};
+  enum { DEFLATE_MOST = 1032 }; // the most bytes that a compressed byte can decode to
+  const uint64_t row = ((uint64_t)header->w * (uint64_t)samples(header->color) * (uint64_t)header->bits + 7) / 8;
+  const uint64_t most = INT64_MAX / MAX((uint64_t)header->h, 1);
+  header->least = row < most ? (int64_t)((uint64_t)header->h * (row + 1) / DEFLATE_MOST) : 0;
   return true;
 }
 
@@ -204,7 +210,6 @@ static inline void put(uint8_t *to, uint8_t r, uint8_t g, uint8_t b) {
   to[2] = b;
 }
 
-static int samples(int color) { return color == RGB ? 3 : color == RGB_ALPHA ? 4 : color == GRAY_ALPHA ? 2 : 1; }
 static bool has_alpha(int color) { return color == GRAY_ALPHA || color == RGB_ALPHA; }
 
 static inline int u16(const uint8_t *p) { return p[0] << 8 | p[1]; }
@@ -310,8 +315,7 @@ static bool read_pixels(PngFile *f, uint8_t *rgb, const uint8_t *bytes, size_t s
   const int count = h->interlaced ? COUNT(adam7) : COUNT(whole);
   size_t filtered_size = 0;
   for (int i = 0; i < count; i++) filtered_size += pass_size(h, &passes[i]);
-  enum { DEFLATE_MOST = 1032 }; // the most bytes that a compressed byte can decode to
-  if (filtered_size / DEFLATE_MOST > f->packed_size)
+  if (h->least > (int64_t)f->packed_size)
     return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes are too few for %d×%d pixels",
                      (unsigned long long)f->packed_size, h->w, h->h);
   uint8_t *filtered = scratch_resize(scratch, NULL, 0, filtered_size);

@@ -12,6 +12,7 @@ typedef struct PngHeader {
   int bits;  // per sample: 1, 2, 4, 8 or 16
   int color; // 0 gray, 2 RGB, 3 palette, 4 gray with alpha, 6 RGB with alpha
   bool interlaced;
+  int64_t least; // bytes that its packed pixels take, or more
 } PngHeader;
 
 bool png_is(const uint8_t *bytes, size_t size); // whether it begins as a PNG file does

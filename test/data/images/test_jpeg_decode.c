@@ -315,3 +315,72 @@ TEST(jpeg_decode_refuses_surplus_restarts) {
   free(longer);
   free(bytes);
 }
+
+typedef struct JpegBytes {
+  uint8_t bytes[1 << 16];
+  size_t size;
+} JpegBytes;
+
+static void put(JpegBytes *j, const void *bytes, size_t size) {
+  CHECK(j->size + size <= sizeof j->bytes);
+  memcpy(j->bytes + j->size, bytes, size);
+  j->size += size;
+}
+
+static void put_zeros(JpegBytes *j, size_t size) {
+  CHECK(j->size + size <= sizeof j->bytes);
+  memset(j->bytes + j->size, 0, size);
+  j->size += size;
+}
+
+// A progressive gray image, whose Huffman codes are of one bit, 0: no change of a DC, and 16,384 blocks without AC.
+static void begin_gray(JpegBytes *j, int side) {
+  static const uint8_t head[] = {0xff, 0xd8, 0xff, 0xdb, 0, 67, 0}, frame[] = {0xff, 0xc2, 0, 11, 8};
+  static const uint8_t codes[] = {0xff, 0xc4, 0, 20, 0, 1}, ac[] = {0xff, 0xc4, 0, 20, 0x10, 1};
+  uint8_t ones[64];
+  memset(ones, 1, sizeof ones);
+  j->size = 0;
+  put(j, head, sizeof head);
+  put(j, ones, sizeof ones);
+  put(j, frame, sizeof frame);
+  put(j, (uint8_t[]){(uint8_t)(side >> 8), (uint8_t)side, (uint8_t)(side >> 8), (uint8_t)side, 1, 1, 0x11, 0}, 8);
+  put(j, codes, sizeof codes);
+  put_zeros(j, 16);
+  put(j, ac, sizeof ac);
+  put_zeros(j, 15);
+  put(j, (uint8_t[]){0xe0}, 1);
+}
+
+static void put_scan(JpegBytes *j, int first, int last, int bits, size_t bytes) {
+  put(j, (uint8_t[]){0xff, 0xda, 0, 8, 1, 1, 0, (uint8_t)first, (uint8_t)last, (uint8_t)bits}, 10);
+  put_zeros(j, bytes);
+}
+
+static bool decodes(JpegBytes *j, char *said, size_t room) {
+  Image im;
+  Err err = {""};
+  put(j, (uint8_t[]){0xff, 0xd9}, 2);
+  const bool ok = image_decode(&im, j->bytes, j->size, "x.jpg", &err);
+  if (ok) image_free(&im);
+  snprintf(said, room, "%s", err.msg);
+  return ok;
+}
+
+// The work is bounded by the bytes: a block takes a bit, and a thousand scans of hardly any bytes visit every block.
+TEST(jpeg_decode_bounds_the_work) {
+  enum { SIDE = 1024, BLOCKS = SIDE / 8 * (SIDE / 8) };
+  static JpegBytes j;
+  char said[512];
+  begin_gray(&j, SIDE);
+  put_scan(&j, 0, 0, 0, BLOCKS / 8);
+  for (int k = 1; k < 64; k++) put_scan(&j, k, k, 0, 2);
+  EXPECT(decodes(&j, said, sizeof said)); // black, in every scan that it can be in
+  begin_gray(&j, SIDE);
+  put_scan(&j, 0, 0, 0, BLOCKS / 8);
+  for (int k = 1; k < 64; k++)
+    for (int bit = 13; bit >= 0; bit--) put_scan(&j, k, k, (bit < 13 ? bit + 1 : 0) << 4 | bit, 2);
+  EXPECT(!decodes(&j, said, sizeof said) && strstr(said, "its scans visit every block more than "));
+  begin_gray(&j, 16000);
+  put_scan(&j, 0, 0, 0, 200);
+  EXPECT(!decodes(&j, said, sizeof said) && strstr(said, " bytes are too few for 16000×16000 pixels"));
+}
