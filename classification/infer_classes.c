@@ -1,7 +1,6 @@
 #include "classification/infer_classes.h"
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/run_folder.h"
@@ -102,7 +101,8 @@ static void plan(Sink *sink) {
   if (!class_results_spare(o->json, &images->inputs, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (d && (!score_file_spares(o, &images->inputs, &err) || !defect_list_spares(o, &images->inputs, &err)))
     die(EXIT_USAGE, "%s", err.msg);
-  if (d && run->job->launch.rank == 0 && !folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (d && run->job->launch.rank == 0 && !infer_take_folder(o, OWN_CLASSES, true, &err))
+    die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
 static void begin_set(ClassSink *s, const Dataset *d) {
@@ -242,6 +242,7 @@ static void score(Sink *sink) {
 }
 
 const InferTask infer_classes = {.results = "classes",
+                                 .own = OWN_CLASSES,
                                  .fit = fit,
                                  .open = open_sink,
                                  .open_data = open_data,

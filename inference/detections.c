@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "base/run_folder.h"
@@ -57,7 +56,7 @@ static void take_folder(const InferOptions *o) {
   if (!coco_layout_find(&layout, o->data, o->split, o->val_json, o->val_images, &err)) die(EXIT_USAGE, "%s", err.msg);
   for (int i = 0; i < layout.folders; i++) // of several, the data set's own folder may be the results', too
     if (layout.folders == 1 || strcmp(layout.folder[i], layout.root)) infer_spare_folder(o, layout.folder[i]);
-  if (!folder_take(o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (!infer_take_folder(o, OWN_RESULTS, o->eval, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
   coco_layout_free(&layout);
 }
 
@@ -437,6 +436,7 @@ static void score(Sink *sink) {
 }
 
 const InferTask infer_detections = {.results = "masks",
+                                    .own = OWN_RESULTS,
                                     .fit = fit,
                                     .open = open_sink,
                                     .open_data = open_data,

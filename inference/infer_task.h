@@ -46,6 +46,7 @@ typedef struct Sink {
 // All functions exit on failure, unless stated otherwise.
 typedef struct InferTask {
   const char *results; // a batch's results, in tables: "masks", "classes"
+  OwnFile own;         // its file of results, in the usual format
   // Called once the model is known: refuses options that do not apply to its type, and fills in what depends on the
   // model. The caller frees `json`.
   void (*fit)(InferOptions *o, const ModelConfig *config);

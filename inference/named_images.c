@@ -1,7 +1,6 @@
 #include "inference/named_images.h"
 #include <stdlib.h>
 #include <unistd.h>
-#include "base/folder.h"
 #include "base/interrupt.h"
 #include "base/output.h"
 #include "inference/networks.h"
@@ -123,7 +122,7 @@ int named_images_run(const InferRun *run, const InferTask *task) {
   task->plan(r.sink);
   speed_begin(&r.speed, 1, task->results);
   const int batch = start_batch_of(run->o, named, sources_has_list(r.sources));
-  if (!folder_take(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
+  if (!infer_take_folder(run->o, task->own, false, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
   task->begin(r.sink);
   stop_limit_begin(0);
   setvbuf(stdout, NULL, _IOLBF, 0); // flushes every line, also to pipes

@@ -1,5 +1,8 @@
 #include "inference/options.h"
+#include <string.h>
 #include "base/file.h"
+#include "base/folder.h"
+#include "base/run_folder.h"
 #include "comm/job.h"
 
 const OptionWord infer_all[] = {{"all", 0}, {0}}, infer_never[] = {{"never", 0}, {0}}, infer_off[] = {{"off", 0}, {0}};
@@ -44,6 +47,21 @@ InferOptions infer_options(int argc, char **argv) {
   o.images = (const char *const *)cli.args;
   o.num_images = cli.num_args;
   return o;
+}
+
+bool infer_take_folder(const InferOptions *o, OwnFile results, bool scores, Err *err) {
+  static const OwnName written[] = {{SCORES, OWN_SCORES},
+                                    {SCORES_PAGE, OWN_PAGE},
+                                    {RUN_DEFECTS, OWN_DEFECTS},
+                                    {"confusion.txt", OWN_CONFUSION_TEXT},
+                                    {"confusion.json", OWN_CONFUSION}};
+  if (results == OWN_RESULTS && o->format == RESULTS_JSONL) results = OWN_RESULT_LINES;
+  const size_t n = strlen(o->out);
+  const bool within = !strncmp(o->json, o->out, n) && o->json[n] == '/' && !strchr(o->json + n + 1, '/');
+  const OwnName of_results = {within ? o->json + n + 1 : NULL, results};
+  return (within || output_is_own(o->json, results, o->force, err)) &&
+         folder_is_own(o->out, &of_results, within, o->force, err) &&
+         folder_is_own(o->out, written, scores ? COUNT(written) : 0, o->force, err) && folder_take(o->out, err);
 }
 
 void infer_spare_folder(const InferOptions *o, const char *images) {

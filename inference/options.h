@@ -1,6 +1,7 @@
 // The options of ./infer, and the checks before anything is read.
 #pragma once
 #include "base/cli.h"
+#include "base/own_files.h"
 #include "comm/crew.h"
 #include "data/batches/upright.h"
 #include "data/coco/crowds.h"
@@ -38,6 +39,8 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "the full range, 0,65535",                                                                                         \
     .usual = "as trained")                                                                                             \
   X(STRING, out, "out", "DIR", "folder for results and pictures; only one run at a time may use it", .first = true)    \
+  X(FLAG, force, false,                                                                                                \
+    "overwrite results that this program did not write, and write where symbolic links in --out lead")                 \
   X(INT, overlays, -1, 0, INT32_MAX, "N", "maximum number of overlay pictures to draw", .first = true,                 \
     .usual = "16; all for images named as files")                                                                      \
   X(CHOICE, colour, COLOUR_CLASS, draw_colours, "colours of overlays: one per class or one per object")                \
@@ -114,5 +117,8 @@ InferOptions infer_options(int argc, char **argv);
 // Scores from which detections are reported, and from which they are drawn and counted.
 static inline float infer_reported_from(const InferOptions *o) { return o->score >= 0 ? o->score : 0.05f; }
 static inline float infer_shown_from(const InferOptions *o) { return o->score >= 0 ? o->score : 0.5f; }
+// Takes --out (base/folder.h). False, too, where results, or with `scores` files of scores, would replace those of
+// another program (base/own_files.h).
+bool infer_take_folder(const InferOptions *o, OwnFile results, bool scores, Err *err);
 // Exits if --out is the folder of input images.
 void infer_spare_folder(const InferOptions *o, const char *images);

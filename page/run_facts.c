@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/lock.h"
@@ -27,7 +28,7 @@ static void fault_add(Faults *f, const char *text) {
 static char *read_json(const char *path, size_t *size, Faults *faults) {
   Err err;
   Json j;
-  if (!path_is_file(path)) return NULL;
+  if (access(path, F_OK)) return NULL;
   char *text = file_read(path, size, &err);
   if (!text) {
     fault_add(faults, err.msg);

@@ -13,6 +13,7 @@
 #include "base/file_set.h"
 #include "base/mapped.h"
 #include "base/output.h"
+#include "base/own_files.h"
 #include "base/record.h"
 #include "base/threads.h"
 #include "data/coco/categories_match.h"
@@ -81,6 +82,7 @@ static void note_boxless(const Coco *gt) {
   X(FLAG, json, false, "print one JSON object instead of text, with the scores of each category")                      \
   X(FLAG, strict, false, "stop at a defect of --gt")                                                                   \
   X(STRING, defects, NULL, "FILE", "write the defects of --gt to FILE, one per line")                                  \
+  X(FLAG, force, false, "overwrite files that this program did not write")                                             \
   X(HEADING, "Curves and confusion matrix (PATH: FILE.json or a folder)")                                              \
   X(STRING, curves, NULL, "PATH", "precision-recall curves, for each category and for all")                            \
   X(STRING, confusion, NULL, "PATH", "confusion matrix of categories and background; also as FILE.txt")                \
@@ -134,6 +136,24 @@ static void spare(FileSet *files, const char *option, const char *path, const ch
     if (!file_set_spares(files, file, &err)) die(EXIT_USAGE, "--%s %s", option, err.msg);
     free(file);
   }
+}
+
+// Refuses to replace what another program wrote: FILE, or `name` in a folder.
+static void spare_others(const CocoevalOptions *o, const char *option, const char *path, const char *name,
+                         OwnFile what) {
+  Err err;
+  char *file = path_is_dir(path) ? xasprintf("%s/%s", path, name) : xstrdup(path);
+  if (!output_is_own(file, what, o->force, &err)) die(EXIT_USAGE, "--%s: %s", option, err.msg);
+  free(file);
+}
+
+static void spare_all_others(const CocoevalOptions *o) {
+  if (o->curves) spare_others(o, "curves", o->curves, "precision_recall.json", OWN_CURVES);
+  if (o->defects) spare_others(o, "defects", o->defects, "", OWN_DEFECTS);
+  if (!o->confusion) return;
+  const bool is_text = ends_in(o->confusion, ".txt");
+  spare_others(o, "confusion", o->confusion, "confusion.json", is_text ? OWN_CONFUSION_TEXT : OWN_CONFUSION);
+  if (path_is_dir(o->confusion)) spare_others(o, "confusion", o->confusion, "confusion.txt", OWN_CONFUSION_TEXT);
 }
 
 static bool write_curves(const char *path, const EvalSummary *s, Err *err) {
@@ -268,6 +288,7 @@ int main(int argc, char **argv) {
   if (o.curves) spare(&read, "curves", o.curves, "precision_recall");
   if (o.confusion) spare(&read, "confusion", o.confusion, "confusion");
   if (o.defects && !file_set_spares(&read, o.defects, &err)) die(EXIT_USAGE, "--defects %s", err.msg);
+  spare_all_others(&o);
   file_set_free(&read);
 
   Coco gt;

@@ -8,6 +8,7 @@
 #include "base/file_set.h"
 #include "base/mapped.h"
 #include "base/output.h"
+#include "base/own_files.h"
 #include "base/record.h"
 #include "base/text.h"
 #include "base/threads.h"
@@ -51,6 +52,7 @@
     "(in FILE-pictures/)")                                                                                             \
   X(FLAG, single_file, false, "with --html: embed the pictures in the page instead of writing them to "                \
     "FILE-pictures/")                                                                                                  \
+  X(FLAG, force, false, "with --html: overwrite a page that this program did not write")                               \
   X(INT, html_images, 200, 1, 2000, "N", "with --html: number of images to show, those with errors first")
 // clang-format on
 
@@ -234,7 +236,7 @@ static char *as_json(const Checkup *c, const DoctorOptions *o) {
 // ---- text output ---- -----------------------------------------------------------------------------------------------
 
 // The page must not overwrite an input file. Label files of IDX sets are safe: no page has such a name.
-static void check_page(const char *path, const Diagnosis *f) {
+static void check_page(const char *path, bool force, const Diagnosis *f) {
   FileSet inputs = {0};
   for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
     const Dataset *d = f->split[s].data;
@@ -246,7 +248,9 @@ static void check_page(const char *path, const Diagnosis *f) {
     }
   }
   Err err;
-  if (!file_set_spares(&inputs, path, &err) || !document_name_fits(path, &err)) die(EXIT_USAGE, "--html %s", err.msg);
+  if (!file_set_spares(&inputs, path, &err) || !document_name_fits(path, &err) ||
+      !output_is_own(path, OWN_PAGE, force, &err))
+    die(EXIT_USAGE, "--html %s", err.msg);
   file_set_free(&inputs);
 }
 
@@ -254,7 +258,7 @@ static void check_page(const char *path, const Diagnosis *f) {
 static void report(const Diagnosis *f, const char *json, const void *options) {
   const DoctorOptions *o = options;
   Err err;
-  if (o->html) check_page(o->html, f);
+  if (o->html) check_page(o->html, o->force, f);
   if (o->json)
     printf("%s\n", json);
   else

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/file_set.h"
 #include "base/output.h"
+#include "base/own_files.h"
 #include "base/run_folder.h"
 #include "page/page_draw.h"
 
@@ -14,6 +15,7 @@ enum { MAX_RUNS = 8 }; // one colour each: page/report.css
 // clang-format off
 #define REPORT_OPTIONS(X)                                                                                              \
   X(STRING, out, NULL, "FILE.html", "file to write", .usual = "report.html in the folder, for a single run")           \
+  X(FLAG, force, false, "overwrite a file that this program did not write")                                            \
   X(FLAG, single_file, false, "embed the pictures in the page, so that it can be sent as one file")
 // clang-format on
 
@@ -101,6 +103,9 @@ int main(int argc, char **argv) {
     die(EXIT_USAGE, "--out FILE.html is missing; it is optional only for the folder of a single run");
   char *out = o.out ? xstrdup(o.out) : xasprintf("%s/" PAGE_FILE, run[0].folder);
   spare_inputs(out, run, n);
+  const OwnName page = {PAGE_FILE, OWN_PAGE};
+  if (o.out ? !output_is_own(out, OWN_PAGE, o.force, &err) : !folder_is_own(run[0].folder, &page, 1, o.force, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   if (!page_of_runs(out, run, n, o.single_file, &err)) die(EXIT_RUN, "%s", err.msg);
   fprintf(stderr, "report: %s\n", out);
   free(out);

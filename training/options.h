@@ -169,6 +169,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLAG, amend, false,                                                                                                \
     "with --resume: allow changes of the run's length, batch, GPUs, --phases, --lr, --schedule, --warmup, "            \
     "--momentum, --weight-decay, --clip-grad or --conventions")                                                        \
+  X(FLAG, force, false,                                                                                                \
+    "overwrite files in --out that this program did not write, and write where symbolic links there lead",             \
+    .local = true)                                                                                                     \
   X(INT, eval_epochs, 0, 1, 1e6, "N", "evaluate every N epochs, instead of --eval-every", .words = word_none,          \
     .settle = settle_eval_epochs)                                                                                      \
   X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \

@@ -9,6 +9,7 @@
 #include "base/cli.h"
 #include "base/clock.h"
 #include "base/folder.h"
+#include "base/own_files.h"
 #include "base/run_folder.h"
 #include "training/numbered.h"
 
@@ -109,8 +110,18 @@ static void clean_further_names(const char *folder) {
   if (dir) closedir(dir);
 }
 
-bool files_lock(const RunFiles *f, Err *err) {
-  if (!folder_take(f->folder, err)) return false;
+bool files_lock(const RunFiles *f, bool force, Err *err) {
+  static const OwnName written[] = {{RUN_LOG, OWN_LOG},
+                                    {RUN_RECORD, OWN_RECORD},
+                                    {RUN_EVALUATION, OWN_EVALUATION},
+                                    {"best.json", OWN_BEST},
+                                    {"time-to-target.json", OWN_TARGETS},
+                                    {"confusion.txt", OWN_CONFUSION_TEXT},
+                                    {"confusion.json", OWN_CONFUSION},
+                                    {"report.html", OWN_PAGE},
+                                    {RUN_DEFECTS, OWN_DEFECTS},
+                                    {"model.safetensors", OWN_WEIGHTS}};
+  if (!folder_is_own(f->folder, written, COUNT(written), force, err) || !folder_take(f->folder, err)) return false;
   static const char *const facts[] = {RUN_RECORD, RUN_EVALUATION, "time-to-target.json", "confusion.txt",
                                       "confusion.json"};
   const char *all[] = {f->checkpoint, f->previous, f->final, f->evaluated};

@@ -188,7 +188,7 @@ static void take_folder(const TrainSpec *o) {
   Err err;
   RunFiles f = {0};
   files_name(&f, o->out);
-  if (!files_lock(&f, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!files_lock(&f, o->force, &err)) die(EXIT_USAGE, "%s", err.msg);
   files_free(&f);
 }
 

@@ -9,8 +9,8 @@
 #include "test/harness/test.h"
 
 typedef int Target(const uint8_t *bytes, size_t size);
-Target corpus_cli, corpus_coco, corpus_idx, corpus_image, corpus_index, corpus_json, corpus_results, corpus_rle,
-    corpus_safetensors, corpus_torch, corpus_wire; // test/fuzz/fuzz_X.c
+Target corpus_cli, corpus_coco, corpus_idx, corpus_image, corpus_index, corpus_json, corpus_records, corpus_results,
+    corpus_rle, corpus_safetensors, corpus_torch, corpus_wire; // test/fuzz/fuzz_X.c
 
 static void feed_folder(const char *folder, Target *target) {
   DIR *dir = opendir(folder);
@@ -39,6 +39,7 @@ TEST(corpus_idx) { feed_folder("test/corpus/idx", corpus_idx); }
 TEST(corpus_image) { feed_folder("test/corpus/image", corpus_image); }
 TEST(corpus_index) { feed_folder("test/corpus/index", corpus_index); }
 TEST(corpus_json) { feed_folder("test/corpus/json", corpus_json); }
+TEST(corpus_records) { feed_folder("test/corpus/records", corpus_records); }
 TEST(corpus_results) { feed_folder("test/corpus/results", corpus_results); }
 TEST(corpus_rle) { feed_folder("test/corpus/rle", corpus_rle); }
 TEST(corpus_safetensors) { feed_folder("test/corpus/safetensors", corpus_safetensors); }

@@ -38,6 +38,8 @@ TEST_TIER(damage_of_the_checkpoint_names_the_one_before, 1) {
   EXPECT_INT(train("damaged", "--resume=previous", &said), 0);
   CHECK(!unlink(last) && !symlink("nowhere", last));
   EXPECT_INT(train("damaged", "--resume", &said), 2);
+  expect_said(said, "checkpoint.safetensors is a symbolic link to nowhere; remove it, ");
+  EXPECT_INT(train("damaged", "--resume --force", &said), 2);
   expect_said(said, "is a symbolic link to a file that does not exist");
   free(last);
 }

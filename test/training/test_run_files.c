@@ -29,7 +29,7 @@ static void open_scored_run(Run *r, const char *name, const Task *task) {
   small_engine(&r->e, &config);
   params_randomise(&r->e.params, 1);
   files_name(&r->f, r->folder);
-  CHECK(files_lock(&r->f, &err) && files_open(&r->f, "{}", -1, false, task, &err));
+  CHECK(files_lock(&r->f, false, &err) && files_open(&r->f, "{}", -1, false, task, &err));
   EXPECT_STR(r->f.kept, "there is no checkpoint yet");
   r->f.log.people = fopen("/dev/null", "w");
 }
