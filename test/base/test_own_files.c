@@ -45,8 +45,8 @@ TEST(own_files_are_told_by_what_they_hold) {
 
 TEST(own_files_of_a_folder_are_no_links_or_pipes) {
   static const OwnName names[] = {{"run.json", OWN_RECORD}};
-  char *folder = xasprintf("%s/own-folder", test_tmp()), *path = xasprintf("%s/run.json", folder);
-  char *weights = xasprintf("%s/best-bbox.safetensors", folder), *other = xasprintf("%s/own-other", test_tmp());
+  char *folder = xasprintf("%s/whose-folder", test_tmp()), *path = xasprintf("%s/run.json", folder);
+  char *weights = xasprintf("%s/best-bbox.safetensors", folder), *other = xasprintf("%s/whose-other", test_tmp());
   Err err;
   EXPECT(folder_is_own(folder, names, 1, false, &err)); // which is not there
   CHECK(dirs_make(folder, &err) && !symlink(other, path));
