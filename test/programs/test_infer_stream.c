@@ -58,7 +58,7 @@ TEST_TIER(infer_of_a_list, 1) {
   // What is read is not written over, although nobody knew.
   char *image = xstrdup(in_tmp("listed.png"));
   CHECK(!command(NULL, "cp %s/val/000001.png %s", shapes_set(), image));
-  EXPECT_INT(command(&said, "echo %s | (%s --json %s -)", image, infer_line("listed"), image), 2);
+  EXPECT_INT(command(&said, "echo %s | (%s --force --json %s -)", image, infer_line("listed"), image), 2);
   EXPECT(strstr(said, "listed.png is an input of this run and would be overwritten") && is_picture(image));
   free(image);
   free(list);
