@@ -28,8 +28,8 @@ TEST_TIER(infer_spares_what_it_reads, 1) {
   CHECK(!symlink(image, in_tmp("spared.json")));
   expect_refused(reads, image, "spared-out", "--json %s %s", in_tmp("spared.json"), image);
   expect_refused(reads, in_tmp("spared/annotations/instances_val.json"), "spared-out",
-                 "--data %s --json %s/annotations/instances_val.json", set, set);
-  expect_refused(reads, image, "spared-out", "--data %s --json %s", set, image);
+                 "--force --data %s --json %s/annotations/instances_val.json", set, set);
+  expect_refused(reads, image, "spared-out", "--force --data %s --json %s", set, image);
   // The folder of the images, with overlays or without.
   expect_refused(" is the folder of the input images; choose another one", image, "spared/val", "--data %s", set);
   expect_refused(" is the folder of the input images; choose another one", image, "spared/val",
