@@ -79,6 +79,7 @@ static bool is_plain(const char *path, bool force, Err *err) {
     return err_set(err, "%s is a symbolic link%s to %s; remove it, or choose another --out%s", path,
                    others ? " of another user" : "", to, others ? "" : ", or write where it leads with --force");
   const char *what = path_irregular(path);
+  if (what && !strcmp(what, "a folder")) return true; // whoever writes there says so
   return !what || err_set(err, "%s is %s, not a regular file; remove it, or choose another --out", path, what);
 }
 
@@ -99,7 +100,7 @@ static bool weights_are_plain(const char *folder, bool force, Err *err) {
 
 bool folder_is_own(const char *folder, const OwnName *file, int n, bool force, Err *err) {
   struct stat st;
-  if (stat(folder, &st) != 0) return true;
+  if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) return true;
   bool ok = weights_are_plain(folder, force, err);
   for (int i = 0; ok && i < n; i++) {
     char *path = xasprintf("%s/%s", folder, file[i].name);

@@ -258,7 +258,7 @@ TEST_TIER(infer_scores_on_a_page, 1) {
                      in_tmp("page-linked")),
              0);
   expect_refused(" is an input of this run and would be overwritten; choose another output file or folder",
-                 infer_weights(), "page-linked", "--eval --data %s", shapes_set());
+                 infer_weights(), "page-linked", "--force --eval --data %s", shapes_set());
 }
 
 TEST_TIER(infer_on_ranks_stops_when_asked, 1) {
