@@ -26,7 +26,8 @@ typedef struct DetectionOutput {
 } DetectionOutput;
 
 // Names the outputs of `n` images with these files, of which at most `pictures` are drawn into `folder`, with the
-// detections whose score is at least `shown_from`. False if an output would overwrite a file of the set. Nothing is written yet. n = 0: images come one by one (detection_output_picture).
+// detections whose score is at least `shown_from`. False if an output would overwrite a file of the set. Nothing is
+// written yet. n = 0: images come one by one (detection_output_picture).
 bool detection_output_open(DetectionOutput *f, const char *json, const char *folder, int pictures, double shown_from,
                            const char *const *files, int n, FileSet *inputs, Err *err);
 // Begins the result file. An earlier run's partial file is kept under another name, with a message.

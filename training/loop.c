@@ -288,8 +288,8 @@ static void finish(TrainingRun *r, Outcome outcome) {
     free(repair);
   }
   if (outcome == RUN_COMPLETE && r->val) expect(r, targets_report(r, &err), &err);
-  const bool drawn = f->page.write && f->page.write(f->page.context, r->o.out, &err);
-  if (f->page.write && !drawn) line_print(stderr, "warning: could not write the run's report: %s", err.msg);
+  const bool drawn = f->page.draw_page && f->page.draw_page(f->page.context, r->o.out, &err);
+  if (f->page.draw_page && !drawn) line_print(stderr, "warning: could not write the run's report: %s", err.msg);
   if (outcome != RUN_COMPLETE) return;
   if (drawn)
     line_print(stderr, "done: %s, %s/report.html", f->final, r->o.out);

@@ -26,8 +26,8 @@ static void report(Scoring *s, const EvaluationReport *r) {
                            .head = &head,
                            .before = &s->before,
                            .scores = &s->metrics};
-  if (report_write(&file, r, &s->no_report) && s->report.page.write)
-    s->report.page.write(s->report.page.context, s->report.folder, &s->no_report);
+  if (report_write(&file, r, &s->no_report) && s->report.page.draw_page)
+    s->report.page.draw_page(s->report.page.context, s->report.folder, &s->no_report);
   record_free(&head);
 }
 

@@ -7,7 +7,7 @@
 
 // Draws the page from the facts in a run's folder; false with a message on failure.
 typedef struct DrawFolder {
-  bool (*write)(void *context, const char *folder, Err *err); // NULL: there is none
+  bool (*draw_page)(void *context, const char *folder, Err *err); // NULL: there is none
   void *context;
 } DrawFolder;
 

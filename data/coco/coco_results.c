@@ -1,5 +1,5 @@
-// Reads and writes detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation}, and
-// the names of file and category where they are known.
+// Reads and writes detections in COCO's result format: an array of {image_id, category_id, score, bbox, segmentation},
+// and the names of file and category where they are known.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -87,8 +87,8 @@ static Point nearest_point(Rect r, Point p) {
   return (Point){fminf(fmaxf(p.x, r.x1), r.x2), fminf(fmaxf(p.y, r.y1), r.y2)};
 }
 
-// Around the box, farther and farther off, the first position that hides nothing and whose line crosses no label and no other
-// line.
+// Around the box, farther and farther off, the first position that hides nothing and whose line crosses no label and no
+// other line.
 static bool place_led(const Layout *l, Rect box, Point object, float w, Rect *plate, Leader *leader) {
   enum { DIRECTIONS = 16 };
   static const float distances[] = {0.7f, 1.5f, 2.5f, 4}; // heights of a label

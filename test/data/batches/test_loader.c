@@ -10,8 +10,8 @@
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
-// The masks, where there are any, are full rectangles: the window on the canvas, mirrored as the image is, has to be the box, to the last
-// bit.
+// The masks, where there are any, are full rectangles: the window on the canvas, mirrored as the image is, has to be
+// the box, to the last bit.
 static void check_object(const Batch *b, const ImageInfo *info, int row, int image, int o) {
   const float *box = b->box + 4 * row;
   const Bitmap *mask = &b->bitmap[row];
