@@ -108,7 +108,7 @@ TEST(parallel_goes_on_without_memory) {
 }
 
 typedef struct Signals {
-  atomic_bool seen;            // by the other thread
+  atomic_bool caller, other;   // have had a turn
   bool with_caller, elsewhere; // whether they are let through
 } Signals;
 
@@ -118,23 +118,23 @@ static bool lets_through(int signal) {
   return !sigismember(&set, signal);
 }
 
-// The caller's thread waits for the other to have had a turn, ten seconds at most.
+// Each thread waits for the other to have had a turn, ten seconds at most.
 static void look_at_signals(void *context, int i, int thread) {
   (void)i;
   Signals *s = context;
-  if (thread) {
+  if (thread)
     s->elsewhere = lets_through(SIGINT) || lets_through(SIGUSR1);
-    atomic_store(&s->seen, true);
-    return;
-  }
-  s->with_caller = lets_through(SIGUSR1);
-  for (const double end = now_seconds() + 10; !atomic_load(&s->seen) && now_seconds() < end;) sched_yield();
+  else
+    s->with_caller = lets_through(SIGUSR1);
+  atomic_store(thread ? &s->other : &s->caller, true);
+  atomic_bool *awaited = thread ? &s->caller : &s->other;
+  for (const double end = now_seconds() + 10; !atomic_load(awaited) && now_seconds() < end;) sched_yield();
 }
 
 TEST(parallel_leaves_signals_to_the_caller) {
   Signals s = {.elsewhere = true};
   parallel_for(2, 2, look_at_signals, &s);
-  EXPECT(atomic_load(&s.seen) && s.with_caller && !s.elsewhere);
+  EXPECT(atomic_load(&s.caller) && atomic_load(&s.other) && s.with_caller && !s.elsewhere);
   EXPECT(lets_through(SIGUSR1));
 }
 

@@ -28,7 +28,9 @@ static Path join(const char *dir, const char *name) {
 }
 
 static Path scratch_folder(const char *name) {
-  Path p = join(test_tmp(), name);
+  char own[64]; // not the name of another file's test
+  snprintf(own, sizeof own, "classes-%s", name);
+  Path p = join(test_tmp(), own);
   CHECK(dirs_make(p.s, NULL));
   return p;
 }
@@ -272,10 +274,10 @@ TEST(classes_refuse_two_folders_of_a_split) {
   const ClassOptions o = {.size = {SIDE, SIDE}, .like = &known};
   if (opens(&v, at.s, "val", &o)) dataset_close(&v); // test/ is another split
   write_class(join(at.s, "valid").s, "dog", 0, 1);
-  expect_refused(at.s, "val", &o, "/twice/val and ");
-  expect_refused(at.s, "val", &o, "/twice/valid are both names of the same split; merge or rename one");
+  expect_refused(at.s, "val", &o, "classes-twice/val and ");
+  expect_refused(at.s, "val", &o, "classes-twice/valid are both names of the same split; merge or rename one");
   write_class(join(at.s, "training").s, "dog", 0, 1);
-  expect_refused(at.s, "train", &plain, "/twice/training are both names of the same split");
+  expect_refused(at.s, "train", &plain, "classes-twice/training are both names of the same split");
   dataset_close(&d);
 }
 

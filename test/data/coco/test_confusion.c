@@ -58,7 +58,7 @@ TEST(confusion_as_text) {
                    "rows: true class; columns: predicted class\n"
                    "           0 1 2     recall  precision\n"
                    "0 cat      8 2 .    80.00 %    88.89 %\n"
-                   "1 a<b>&\"?\xff 1 4 .    80.00 %    66.67 %\n"
+                   "1 a<b>&\"?? 1 4 .    80.00 %    66.67 %\n"
                    "2 nobody   . . .          -          -\n");
   free(text);
 }
