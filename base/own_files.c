@@ -17,21 +17,21 @@ enum { LOOKED_AT = 1 << 16 }; // bytes at the beginning
 static const struct {
   const char *begins, *holds, *without;
 } marks[] = {
-    [OWN_LOG] = {NULL, "{\"step\":"}, // of any line: the first may be damaged
-    [OWN_RECORD] = {"{\"state\":\"", NULL},
-    [OWN_EVALUATION] = {"{\"step\":", NULL},
+    [OWN_LOG] = {NULL, "{\"step\":", NULL}, // of any line: the first may be damaged
+    [OWN_RECORD] = {"{\"state\":\"", NULL, NULL},
+    [OWN_EVALUATION] = {"{\"step\":", NULL, NULL},
     [OWN_BEST] = {"{", "\"step\":", "{}\n"},
-    [OWN_TARGETS] = {"{\"bench\":\"time-to-target\"", NULL},
-    [OWN_PAGE] = {"<!DOCTYPE html>", "content=\"default-src 'none'; script-src 'nonce-"},
-    [OWN_SCORES] = {"{\"name\":\"", "\"state\":\""},
+    [OWN_TARGETS] = {"{\"bench\":\"time-to-target\"", NULL, NULL},
+    [OWN_PAGE] = {"<!DOCTYPE html>", "content=\"default-src 'none'; script-src 'nonce-", NULL},
+    [OWN_SCORES] = {"{\"name\":\"", "\"state\":\"", NULL},
     [OWN_RESULTS] = {"[\n", "{\"image_id\":", "[\n]\n"},
-    [OWN_RESULT_LINES] = {"{\"image_id\":", "\"detections\":["},
-    [OWN_CLASSES] = {"{\"file\":\"", NULL},
-    [OWN_DEFECTS] = {"split\tdefect\tof\tid\t", NULL},
-    [OWN_CURVES] = {"{\"iou\":\"", "\"recall\":["},
-    [OWN_CONFUSION] = {"{\"classes\":", "\"right\":"},
-    [OWN_CONFUSION_TEXT] = {NULL, " classes"},
-    [OWN_WEIGHTS] = {NULL, "\"format\":\"maskrcnn.c"},
+    [OWN_RESULT_LINES] = {"{\"image_id\":", "\"detections\":[", NULL},
+    [OWN_CLASSES] = {"{\"file\":\"", NULL, NULL},
+    [OWN_DEFECTS] = {"split\tdefect\tof\tid\t", NULL, NULL},
+    [OWN_CURVES] = {"{\"iou\":\"", "\"recall\":[", NULL},
+    [OWN_CONFUSION] = {"{\"classes\":", "\"right\":", NULL},
+    [OWN_CONFUSION_TEXT] = {NULL, " classes", NULL},
+    [OWN_WEIGHTS] = {NULL, "\"format\":\"maskrcnn.c", NULL},
 };
 
 static bool has_marks(const char *text, size_t size, OwnFile what) {

@@ -50,14 +50,13 @@ TEST(examination_tells_and_lists) {
   char *text = printed(&e);
   static const char *const lines[] = {
       "val: annotations with an unknown image id: 1; left out; first: annotation 9\n",
-      "val: boxes with no area inside their image: 1; scored as objects that no box can match; first: annotation 5, "
-      "file "
-      "2.png\n",
-      "val: boxes that do not match their masks: 1; both are used unchanged; first: annotation 6, file 2.png; "
-      "most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height; "
-      "--boxes mask takes boxes from the masks instead\n",
-      "val: objects that are annotated twice: 1; all are scored, but a detection matches only "
-      "one; first: annotation 8, file 2.png\n",
+      ("val: boxes with no area inside their image: 1; scored as objects that no box can match; "
+       "first: annotation 5, file 2.png\n"),
+      ("val: boxes that do not match their masks: 1; both are used unchanged; first: annotation 6, file 2.png; "
+       "most of these boxes match their masks when read as x1 y1 x2 y2; COCO boxes are x y width height; "
+       "--boxes mask takes boxes from the masks instead\n"),
+      ("val: objects that are annotated twice: 1; all are scored, but a detection matches only one; "
+       "first: annotation 8, file 2.png\n"),
       "val: missing image files: 1; left out, with their objects; first: image 3, file no.png\n",
       "1.png: the image has 60 x 41 pixels, but 59 x 41 in "};
   for (int i = 0; i < COUNT(lines); i++)
