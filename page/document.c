@@ -69,6 +69,11 @@ bool document_begin(Document *d, const char *path, const char *title, Err *err) 
 }
 
 void document_json(Document *d, const char *json, size_t size) {
+  static const char mark[] = "\xEF\xBB\xBF"; // of byte order: our reader skips it, the browser's does not
+  if (size >= sizeof mark - 1 && !memcmp(json, mark, sizeof mark - 1)) {
+    json += sizeof mark - 1;
+    size -= sizeof mark - 1;
+  }
   for (const char *end = json + size; json < end;) {
     const char *less = memchr(json, '<', (size_t)(end - json)), *to = less ? less : end;
     fwrite(json, 1, (size_t)(to - json), d->f);
