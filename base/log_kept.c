@@ -34,7 +34,7 @@ static LineType type_of(const char *path, const char *text, size_t bytes, int64_
   const char *key = json_begin_object(&j) ? json_key(&j) : NULL;
   const bool begins = key && !strcmp(key, "step");
   if (begins) step = json_int(&j);
-  while ((key = json_key(&j)))
+  while (key && (key = json_key(&j))) // nothing may be asked for behind the end of an object
     if (!strcmp(key, "kind") && json_peek(&j) == JSON_STRING)
       is_eval = !strcmp(json_string(&j, NULL), "eval");
     else
