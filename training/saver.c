@@ -33,11 +33,15 @@ static bool write_patiently(Saver *s) {
   return true;
 }
 
+static _Thread_local const Saver *saves; // which this thread is writing
+
 static void *save(void *saver) {
   Saver *s = saver;
+  saves = s;
   // If the log is not on disk, retrying is useless: the system has dropped what it could not write.
   s->ok = (s->order.log < 0 || durable_sync(s->order.log) || err_set(&s->err, "log.jsonl: %s", strerror(errno))) &&
           write_patiently(s);
+  saves = NULL;
   atomic_store(&s->done, true);
   return NULL;
 }
@@ -55,7 +59,7 @@ bool saver_ready(const Saver *s) { return s->writing && atomic_load(&s->done); }
 bool saver_busy(const Saver *s) { return s->under_way && !saver_ready(s); }
 
 void saver_wait(const Saver *s) {
-  if (!s->writing || (s->apart && pthread_equal(s->thread, pthread_self()))) return;
+  if (!s->writing || saves == s) return;
   while (!saver_ready(s)) usleep(1000);
 }
 

@@ -44,7 +44,7 @@ static void *close_soon(void *file) {
 TEST(lock_waits_for_who_asks) {
   Err err;
   pthread_t thread;
-  char *folder = xasprintf("%s/asked", test_tmp()), *path = xasprintf("%s/lock", folder);
+  char *folder = xasprintf("%s/lock-asked", test_tmp()), *path = xasprintf("%s/lock", folder);
   CHECK(dirs_make(folder, &err));
   int file = open(path, O_RDWR | O_CREAT, 0666);
   CHECK(file >= 0 && flock(file, LOCK_SH) == 0 && !pthread_create(&thread, NULL, close_soon, &file));
