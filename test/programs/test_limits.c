@@ -100,7 +100,7 @@ TEST_TIER(limits_of_processes, 1) {
     test_skip("needs root, setpriv and prlimit");
     return;
   }
-  char *set = xasprintf("%s", shapes_set()), *out = xstrdup(in_tmp("alone"));
+  char *set = xasprintf("%s", shapes_set()), *out = xstrdup(in_tmp("limits-alone"));
   char *works[] = {
       xasprintf("%s --data %s", tool("doctor"), set),
       xasprintf("%s --out %s/set --train 2 --val 2 --size 32", tool("shapes"), out),
@@ -111,8 +111,8 @@ TEST_TIER(limits_of_processes, 1) {
       xasprintf("%s --weights %s/w.safetensors %s/val --device cpu --out %s/found", tool("infer"), out, set, out),
   };
   CHECK(!command(NULL, "mkdir -p %s && echo '[]' >%s/none.json", out, out));
-  CHECK(!train_shapes("", "alone-w", "--iters 1") &&
-        !command(NULL, "cp %s/model.safetensors %s/w.safetensors", in_tmp("alone-w"), out));
+  CHECK(!train_shapes("", "limits-alone-w", "--iters 1") &&
+        !command(NULL, "cp %s/model.safetensors %s/w.safetensors", in_tmp("limits-alone-w"), out));
   for (int i = 0; i < COUNT(works); i++)
     if (!EXPECT_INT(alone(&said, works[i]), 0)) printf("%s: %s\n", works[i], said);
   for (int i = 0; i < COUNT(ends); i++) {

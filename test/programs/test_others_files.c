@@ -30,7 +30,7 @@ TEST_TIER(others_files_are_refused_by_name, 1) {
       {"infer", NULL, "detections.json", LINK, " is a symbolic link to "},
       {"infer", NULL, "scores.json", PIPE, " is a pipe, not a regular file; "},
   };
-  char *precious = xstrdup(in_tmp("precious")), *folder = xstrdup(in_tmp("others"));
+  char *precious = xstrdup(in_tmp("others-precious")), *folder = xstrdup(in_tmp("others"));
   for (int i = 0; i < COUNT(files); i++) {
     const OthersFile *f = &files[i];
     char *path = xasprintf("%s/%s", folder, f->name);
