@@ -211,8 +211,8 @@ build
 makes cc 0
 makes nvcc 0
 makes link "$programs"
-! ar t build/objects.a | grep -q new || complain "base/new.c: removed, and still in the library"
-! ar t build/libkernels.a | grep -q new || complain "cuda/new.cu: removed, and still in the library"
+! ar t build/objects.a | grep -qx new.o || complain "base/new.c: removed, and still in the library"
+! ar t build/libkernels.a | grep -qx new.cu.o || complain "cuda/new.cu: removed, and still in the library"
 # A rung of the ladder is one file, here or in the folder RUNGS; its name determines its position.
 mkdir mine
 refuses 'RUNGS=.*/mine: no file there defines a rung' RUNGS="$tree/mine"
