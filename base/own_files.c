@@ -26,6 +26,8 @@ static const struct {
     [OWN_SCORES] = {"{\"name\":\"", "\"state\":\"", NULL},
     [OWN_RESULTS] = {"[\n", "{\"image_id\":", "[\n]\n"},
     [OWN_RESULT_LINES] = {"{\"image_id\":", "\"detections\":[", NULL},
+    [OWN_CSV_OBJECTS] = {"file_name,image_id,category,category_id,", NULL, NULL},
+    [OWN_CSV_COUNTS] = {"file_name,image_id,width,height,", NULL, NULL},
     [OWN_CLASSES] = {"{\"file\":\"", NULL, NULL},
     [OWN_DEFECTS] = {"split\tdefect\tof\tid\t", NULL, NULL},
     [OWN_CURVES] = {"{\"iou\":\"", "\"recall\":[", NULL},

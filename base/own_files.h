@@ -12,7 +12,9 @@ typedef enum OwnFile {
   OWN_SCORES,
   OWN_RESULTS,      // of detectors, in COCO's format
   OWN_RESULT_LINES, // the same in lines
-  OWN_CLASSES,      // results of classifiers
+  OWN_CSV_OBJECTS,  // tables of the same: data/coco/csv.h
+  OWN_CSV_COUNTS,
+  OWN_CLASSES, // results of classifiers
   OWN_DEFECTS,
   OWN_CURVES,
   OWN_CONFUSION,

@@ -4,6 +4,7 @@
 #include "base/folder.h"
 #include "base/run_folder.h"
 #include "comm/job.h"
+#include "data/coco/csv.h"
 
 const OptionWord infer_all[] = {{"all", 0}, {0}}, infer_never[] = {{"never", 0}, {0}}, infer_off[] = {{"off", 0}, {0}};
 
@@ -55,12 +56,15 @@ bool infer_take_folder(const InferOptions *o, OwnFile results, bool scores, Err 
                                     {RUN_DEFECTS, OWN_DEFECTS},
                                     {"confusion.txt", OWN_CONFUSION_TEXT},
                                     {"confusion.json", OWN_CONFUSION}};
-  if (results == OWN_RESULTS && o->format == RESULTS_JSONL) results = OWN_RESULT_LINES;
+  static const OwnName tables[] = {{CSV_OBJECTS, OWN_CSV_OBJECTS}, {CSV_COUNTS, OWN_CSV_COUNTS}};
+  const bool detects = results == OWN_RESULTS;
+  if (detects && o->format == RESULTS_JSONL) results = OWN_RESULT_LINES;
   const size_t n = strlen(o->out);
   const bool within = !strncmp(o->json, o->out, n) && o->json[n] == '/' && !strchr(o->json + n + 1, '/');
   const OwnName of_results = {within ? o->json + n + 1 : NULL, results};
   return (within || output_is_own(o->json, results, o->force, err)) &&
          folder_is_own(o->out, &of_results, within, o->force, err) &&
+         folder_is_own(o->out, tables, detects ? COUNT(tables) : 0, o->force, err) &&
          folder_is_own(o->out, written, scores ? COUNT(written) : 0, o->force, err) && folder_take(o->out, err);
 }
 

@@ -21,6 +21,8 @@ TEST(own_files_are_told_by_what_they_hold) {
       {OWN_BEST, "{}\n", "{ }\n"},
       {OWN_RESULTS, "[\n{\"image_id\":1,\"category_id\":2}\n]\n", "[{\"image_id\":1,\"category_id\":2}]\n"},
       {OWN_RESULTS, "[\n]\n", "[]"},
+      {OWN_CSV_OBJECTS, "file_name,image_id,category,category_id,score,area,x,y,width,height\r\n", "file_name,area\n"},
+      {OWN_CSV_COUNTS, "file_name,image_id,width,height,count,area\r\n", "file_name,count\n"},
       {OWN_PAGE,
        "<!DOCTYPE html>\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
        "'nonce-0'\">",

@@ -28,6 +28,8 @@ TEST_TIER(others_files_are_refused_by_name, 1) {
       {"train", train, "checkpoint.safetensors", PIPE, " is a pipe, not a regular file; "},
       {"infer", NULL, "detections.json", TEXT, " exists and was not written by this program; "},
       {"infer", NULL, "detections.json", LINK, " is a symbolic link to "},
+      {"infer", NULL, "detections.csv", TEXT, " exists and was not written by this program; "},
+      {"infer", NULL, "counts.csv", TEXT, " exists and was not written by this program; "},
       {"infer", NULL, "scores.json", PIPE, " is a pipe, not a regular file; "},
   };
   char *precious = xstrdup(in_tmp("others-precious")), *folder = xstrdup(in_tmp("others"));
