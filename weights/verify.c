@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/parallel.h"
-#include "weights/digest.h"
 #include "weights/formats.h"
 
 const char *const verify_keys[] = {"model", "categories", "step",     "loss_scale", "adam",

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "weights/digest.h"
+#include "base/digest.h"
 #include "weights/formats.h"
 #include "weights/verify.h"
 

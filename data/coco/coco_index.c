@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/file.h"
 #include "base/regular.h"
 #include "data/coco/coco_index_file.h"
@@ -41,7 +42,7 @@ static const char *name_of(const char *path) {
 static char *index_path(const char *folder, const char *source) {
   char *real = realpath(source, NULL);
   if (!real) return NULL;
-  uint64_t hash = index_hash(real, strlen(real));
+  uint64_t hash = digest_all(real, strlen(real));
   free(real);
   return xasprintf("%s/index-%016llx.coco", folder, (unsigned long long)hash);
 }
@@ -68,7 +69,7 @@ static bool keep(Coco *c, const char *index, AtomicFile *out, Err *why, const In
   unlink(index); // it is outdated; replacing an existing file would also make file systems flush the new one at once
   bool ok = out->f;
   if (ok) {
-    out->unsynced = true; // its checksums tell whether it is whole
+    out->unsynced = true; // its digests tell whether it is whole
     ok = index_write(fileno(out->f), c, before) || err_set(why, "cannot write %s: %s", index, strerror(errno));
   }
   if (ok) ok = file_commit(out, why);

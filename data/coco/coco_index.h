@@ -3,7 +3,7 @@
 #include "data/coco/coco.h"
 
 // Like coco_load, but cached in FOLDER/index-<hash of the path>.coco; folder NULL: same as coco_load. An index is used
-// if this user alone can have written it, it is intact (every byte is checksummed, and every place in it leads into
+// if this user alone can have written it, it is intact (every byte is in a digest, and every place in it leads into
 // it) and belongs to this very file; otherwise one process parses the file and rewrites the index while others wait for
 // it. If no index can be kept the data set is equally usable; c->origin says why, for the report.
 //

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/mapped.h"
 #include "base/parallel.h"
-#include "base/rng.h"
 #include "data/coco/coco_index_check.h"
 
 // The names of images and categories: NUL-terminated, one after another. In the file, a name's pointer is its offset
@@ -42,59 +42,36 @@ static void list_arrays(Coco *c, IndexNames *names, IndexArray list[INDEX_ARRAYS
   list[INDEX_NAMES] = array_of(&names->text, names->bytes, 1);
 }
 
-// Sums
+// Digests
 
-// Each step is a bijection of both the word and the state, so that any single changed word is detected.
-uint64_t index_hash(const char *p, size_t bytes) {
-  enum { LANES = 8 };
-  uint64_t lane[LANES] = {0}, word[LANES], sum = bytes;
-  for (size_t at = 0; at < bytes; at += sizeof word) {
-    size_t left = MIN(bytes - at, sizeof word);
-    if (left < sizeof word) memset(word, 0, sizeof word);
-    memcpy(word, p + at, left);
-    for (int k = 0; k < LANES; k++) {
-      lane[k] = (lane[k] ^ word[k]) * 0x9e3779b97f4a7c15u;
-      lane[k] ^= lane[k] >> 32;
-    }
-  }
-  for (int k = 0; k < LANES; k++) sum = rng_key(sum, lane[k]);
-  return sum;
-}
-
-enum { BLOCK = 1 << 20 };
-
-typedef struct BlockSums {
-  const char *p; // NULL: a file is summed
+typedef struct FileBlocks {
   int fd;
   uint64_t at;
   size_t bytes;
-  char *buffer;       // for a file: [threads][BLOCK]
-  uint64_t *sum;      // [blocks]
+  char *buffer; // [threads][DIGEST_BLOCK]
+  uint64_t *digest;
   atomic_bool failed; // a block could not be read
-} BlockSums;
+} FileBlocks;
 
-static void sum_one_block(void *of, int i, int thread) {
-  BlockSums *s = of;
-  const size_t begin = (size_t)i * BLOCK, n = MIN(s->bytes - begin, BLOCK);
-  char *buffer = s->p ? NULL : s->buffer + (size_t)thread * BLOCK;
-  if (buffer && pread(s->fd, buffer, n, (off_t)(s->at + begin)) != (ssize_t)n)
-    atomic_store(&s->failed, true);
-  else
-    s->sum[i] = index_hash(buffer ? buffer : s->p + begin, n);
+static void digest_one_block(void *of, int i, int thread) {
+  FileBlocks *f = of;
+  const size_t begin = (size_t)i * DIGEST_BLOCK, n = MIN(f->bytes - begin, DIGEST_BLOCK);
+  char *buffer = f->buffer + (size_t)thread * DIGEST_BLOCK;
+  if (pread(f->fd, buffer, n, (off_t)(f->at + begin)) != (ssize_t)n) atomic_store(&f->failed, true);
+  f->digest[i] = digest_block(buffer, n, 0);
 }
 
-// The file is read, not mapped, because page faults on half a gigabyte take longer than copying it.
-uint64_t index_checksum(const void *p, int fd, uint64_t at, size_t bytes) {
-  const int blocks = (int)((bytes + BLOCK - 1) / BLOCK), threads = parallel_threads(blocks);
-  BlockSums s = {.p = p, .fd = fd, .at = at, .bytes = bytes};
-  if (!p) s.buffer = xmalloc((size_t)threads * BLOCK);
-  s.sum = xmalloc((size_t)blocks * sizeof *s.sum);
-  parallel_for(blocks, threads, sum_one_block, &s);
-  uint64_t sum = bytes;
-  for (int i = 0; !s.failed && i < blocks; i++) sum = rng_key(sum, s.sum[i]);
-  free(s.sum);
-  free(s.buffer);
-  return s.failed ? 0 : sum;
+// Whether bytes of a file have this digest. They are read, not mapped, because page faults on half a gigabyte take
+// longer than copying it.
+static bool digest_matches(int fd, uint64_t at, size_t bytes, uint64_t digest) {
+  const int blocks = (int)digest_blocks(bytes), threads = parallel_threads(blocks);
+  FileBlocks f = {.fd = fd, .at = at, .bytes = bytes, .buffer = xmalloc((size_t)threads * DIGEST_BLOCK)};
+  f.digest = xmalloc((size_t)blocks * sizeof *f.digest);
+  parallel_for(blocks, threads, digest_one_block, &f);
+  const bool same = !f.failed && digest_join(f.digest, (size_t)blocks) == digest;
+  free(f.digest);
+  free(f.buffer);
+  return same;
 }
 
 static bool same_source(const IndexSource *a, const IndexSource *b) { return memcmp(a, b, sizeof *a) == 0; }
@@ -105,7 +82,7 @@ static bool header_fits(const IndexHeader *h, const IndexSource *source, int64_t
   if (memcmp(h->magic, INDEX_MAGIC, sizeof h->magic) != 0 || h->version != INDEX_VERSION) return false;
   if (h->layout[0] != sizeof(Coco) || h->layout[1] != sizeof(CocoImage) || h->layout[2] != sizeof(CocoAnn))
     return false;
-  if (h->sum != index_checksum(h, -1, 0, offsetof(IndexHeader, sum)) || !same_source(&h->source, source)) return false;
+  if (h->digest != digest_all(h, offsetof(IndexHeader, digest)) || !same_source(&h->source, source)) return false;
   uint64_t end = sizeof *h; // of the array before
   for (int i = 0; i < INDEX_ARRAYS; i++) {
     const uint64_t at = h->array[i].at, bytes = h->array[i].bytes;
@@ -128,7 +105,7 @@ static bool take_arrays(Coco *c, const IndexHeader *h, int fd) {
   for (int i = 0; i < INDEX_ARRAYS; i++) {
     *list[i].start = (char *)c->map + h->array[i].at;
     if (!list[i].fits || list[i].bytes != h->array[i].bytes ||
-        index_checksum(NULL, fd, h->array[i].at, list[i].bytes) != h->array[i].sum)
+        !digest_matches(fd, h->array[i].at, list[i].bytes, h->array[i].digest))
       return false;
   }
   if (!coco_index_is_sound(c, names.text, names.bytes)) return false;
@@ -206,7 +183,7 @@ static bool write_arrays(int fd, IndexHeader *h, const IndexArray list[INDEX_ARR
     at = (at + INDEX_ALIGNMENT - 1) / INDEX_ALIGNMENT * INDEX_ALIGNMENT;
     h->array[i].at = at;
     h->array[i].bytes = list[i].bytes;
-    h->array[i].sum = index_checksum(*list[i].start, -1, 0, list[i].bytes);
+    h->array[i].digest = digest_all(*list[i].start, list[i].bytes);
     if (!write_at(fd, *list[i].start, list[i].bytes, at)) return false;
     at += list[i].bytes;
   }
@@ -235,6 +212,6 @@ bool index_write(int fd, const Coco *c, const IndexSource *source) {
   for (int i = 0; i < INDEX_ARRAYS; i++) *list[i].start = NULL;
   flat.path = NULL;
   h.coco = flat;
-  h.sum = index_checksum(&h, -1, 0, offsetof(IndexHeader, sum));
+  h.digest = digest_all(&h, offsetof(IndexHeader, digest));
   return ok && write_at(fd, &h, sizeof h, 0);
 }

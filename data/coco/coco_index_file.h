@@ -4,7 +4,7 @@
 
 #define INDEX_MAGIC "maskrcnn.c index" // stored without its NUL
 // INDEX_ALIGNMENT: of an array in the file, a multiple of every machine's page size.
-enum { INDEX_VERSION = 7, INDEX_ALIGNMENT = 1 << 16 };
+enum { INDEX_VERSION = 8, INDEX_ALIGNMENT = 1 << 16 };
 
 typedef enum IndexArrayId {
   INDEX_IMAGES,
@@ -29,14 +29,11 @@ typedef struct IndexHeader {
   IndexSource source;
   Coco coco; // numbers only; pointers are NULL
   struct {
-    uint64_t at, bytes, sum;
+    uint64_t at, bytes, digest;
   } array[INDEX_ARRAYS];
-  uint64_t sum; // checksum of all the members above
+  uint64_t digest; // of all the members above
 } IndexHeader;
 
-uint64_t index_hash(const char *p, size_t bytes);
-// The checksum of memory or, if p is NULL, of a file's bytes from `at` on. 0 if reading fails.
-uint64_t index_checksum(const void *p, int file, uint64_t at, size_t bytes);
 // Maps the data set of an index, if it is intact, could have been parsed and belongs to this source. c->path is NULL.
 bool index_map(Coco *c, int file, const char *index, const IndexSource *source);
 bool index_write(int file, const Coco *c, const IndexSource *source);

@@ -5,6 +5,7 @@
 // length in the file.
 #include <string.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "data/coco/coco_index_file.h"
 #include "test/fuzz/memory_file.h"
 
@@ -34,7 +35,7 @@ static size_t lay_out(char *file, Input *in) {
     h->array[i].at = (size + INDEX_ALIGNMENT - 1) / INDEX_ALIGNMENT * INDEX_ALIGNMENT;
     h->array[i].bytes = length[i];
     take(in, file + h->array[i].at, length[i]);
-    h->array[i].sum = index_checksum(file + h->array[i].at, -1, 0, length[i]);
+    h->array[i].digest = digest_all(file + h->array[i].at, length[i]);
     size = h->array[i].at + length[i];
   }
   for (int i = 0; i < INDEX_ARRAYS; i++) {
@@ -43,7 +44,7 @@ static size_t lay_out(char *file, Input *in) {
     h->array[i].at += more[0];
     h->array[i].bytes += more[1];
   }
-  h->sum = index_checksum(h, -1, 0, offsetof(IndexHeader, sum));
+  h->digest = digest_all(h, offsetof(IndexHeader, digest));
   return size;
 }
 

@@ -1,5 +1,6 @@
 // Catches training that depends on the number of threads, or differs after a resume.
 #include <unistd.h>
+#include "base/digest.h"
 #include "base/json.h"
 #include "base/run_folder.h"
 #include "data/coco/coco.h"
@@ -7,7 +8,6 @@
 #include "test/harness/command.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"
-#include "weights/digest.h"
 #include "weights/verify.h"
 
 TEST_TIER(program_train_equals_itself_for_any_number_of_threads, 1) {

@@ -1,8 +1,8 @@
 // Catches damage to a weights file that is read without a word.
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/rng.h"
 #include "test/harness/test.h"
-#include "weights/digest.h"
 #include "weights/verify.h"
 
 // ---- files ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/digest.h"
 #include "data/coco/coco_index.h"
 #include "data/coco/coco_index_file.h"
 #include "test/harness/command.h"
@@ -243,8 +243,8 @@ static void seal(char *bytes) {
   memcpy(&h, bytes, sizeof h);
   for (int i = 0; i < INDEX_ARRAYS; i++)
     if (h.array[i].at < 1 << 20 && h.array[i].bytes < 1 << 16)
-      h.array[i].sum = index_checksum(bytes + h.array[i].at, -1, 0, h.array[i].bytes);
-  h.sum = index_checksum(&h, -1, 0, offsetof(IndexHeader, sum));
+      h.array[i].digest = digest_all(bytes + h.array[i].at, h.array[i].bytes);
+  h.digest = digest_all(&h, offsetof(IndexHeader, digest));
   memcpy(bytes, &h, sizeof h);
 }
 

@@ -1,9 +1,9 @@
 // Catches a digest that changes: files could no longer be read.
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "test/harness/test.h"
-#include "weights/digest.h"
 
-// What weights/digest.h says, computed in Python.
+// What base/digest.h says, computed in Python.
 TEST(digest_is_as_described) {
   enum { N = (1 << 20) + 77 };
   unsigned char *bytes = xmalloc(N);

@@ -1,10 +1,7 @@
-#include "weights/digest.h"
-#include <string.h>
+#include "base/digest.h"
 #include "base/basics.h"
 
-// ---- the hash -------------------------------------------------------------------------------------------------------
-
-enum { LANES = 8, STRIPE = LANES * 8, BLOCK = 1 << 20 };
+enum { LANES = 8, STRIPE = LANES * 8 };
 
 static uint64_t step(uint64_t lane, uint64_t word) {
   const uint64_t mixed = (lane ^ word) * 0x9e3779b185ebca87u; // xxHash's first prime
@@ -31,7 +28,7 @@ static uint64_t digest_words(const unsigned char *p, size_t n) {
   return digest;
 }
 
-size_t digest_blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
+size_t digest_blocks(size_t n) { return (n + DIGEST_BLOCK - 1) / DIGEST_BLOCK; }
 
 // Spreads every bit over all of them; one-to-one.
 static uint64_t finish(uint64_t digest) {
@@ -41,8 +38,8 @@ static uint64_t finish(uint64_t digest) {
 }
 
 uint64_t digest_block(const void *bytes, size_t n, size_t block) {
-  const size_t begin = block * BLOCK;
-  return digest_words((const unsigned char *)bytes + begin, MIN(n - begin, BLOCK));
+  const size_t begin = block * DIGEST_BLOCK;
+  return digest_words((const unsigned char *)bytes + begin, MIN(n - begin, DIGEST_BLOCK));
 }
 
 uint64_t digest_all(const void *bytes, size_t n) {
