@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/error.h"
+#include "base/file.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
 
@@ -57,7 +58,7 @@ const char *shapes_set(void) {
   static char dir[512];
   const char *said;
   if (*dir) return dir;
-  snprintf(dir, sizeof dir, "%s/set", test_tmp());
+  snprintf(dir, sizeof dir, "%s", test_kept("set"));
   if (!EXPECT_INT(command(&said, "%s --out %s --train 24 --val 6 --size 64 --seed 3", tool("shapes"), dir), 0))
     fprintf(stderr, "%s\n", said);
   return dir;
@@ -70,6 +71,16 @@ const char *in_tmp(const char *file) {
   snprintf(p, sizeof paths[0], "%s/%s", test_tmp(), file);
   return p;
 }
+
+bool folder_fetch(const char *name) {
+  if (path_is_dir(in_tmp(name))) return true;
+  const char *kept = test_kept(name);
+  if (!path_is_dir(kept)) return false;
+  CHECK(!command(NULL, "cp -a %s %s", kept, test_tmp()));
+  return true;
+}
+
+void folder_keep(const char *name) { CHECK(!command(NULL, "cp -a %s %s", in_tmp(name), test_kept(name))); }
 
 int train_shapes(const char *env, const char *out, const char *more) {
   const char *said;

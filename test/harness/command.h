@@ -18,6 +18,10 @@ const char *tool(const char *name);
 bool same_file(const char *a, const char *b); // both are there and hold the same bytes
 const char *shapes_set(void);                 // folder of a small data set of shapes, made once
 const char *in_tmp(const char *file);         // its path below test_tmp(); valid until the fourth call from here
+// A folder that is made once and that several tests use: folder_fetch puts a copy of it into this test's folder, or
+// returns false where no test has kept it; the test then makes it and calls folder_keep, which keeps a copy.
+bool folder_fetch(const char *name);
+void folder_keep(const char *name);
 // ./train on that set; `env` stands before it, `more` are further options, `out` a folder under test_tmp(). Returns the
 // exit status.
 int train_shapes(const char *env, const char *out, const char *more);

@@ -11,7 +11,8 @@ const char *infer_weights(void) {
   static char path[512];
   if (*path) return path;
   EXPECT_INT(train_shapes("", "infer-model", "--stop-after 1"), 0);
-  snprintf(path, sizeof path, "%s", in_tmp("infer-model/checkpoint.safetensors"));
+  CHECK(!rename(in_tmp("infer-model"), test_kept("infer-model")));
+  snprintf(path, sizeof path, "%s", test_kept("infer-model/checkpoint.safetensors"));
   return path;
 }
 

@@ -226,7 +226,7 @@ static void hear(Jobs *j) {
 }
 
 static int open_output(void) {
-  char *path = xasprintf("%s/output", test_tmp());
+  char *path = xstrdup(test_kept("output"));
   const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
   CHECK(file >= 0 && !unlink(path));
   free(path);

@@ -17,6 +17,8 @@ typedef struct Verdict {
 // having said why, when a process fails after its tests, as by a leak.
 bool jobs_run(Test **tests, int count, int jobs, void (*run)(const Test *t, Verdict *v), Verdict *verdicts);
 
-// In main.c: the scratch folder of this process is one inside it from here on; removes it.
+// In main.c. Scratch folders, one inside the other: of the program, of a process of it, of a test. What is the
+// process's from here on lies in what was so far.
+void tmp_create(void);
 void tmp_set_process(int process);
 void tmp_remove(void);

@@ -4,25 +4,27 @@
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
 
-static void save_weights(NormType norm, const char *name) {
+static void keep_weights(Engine *e, const char *kept) { CHECK(!rename(small_save(e, "weights", false), kept)); }
+
+static void save_weights(NormType norm, const char *path) {
   Engine e;
   ModelConfig config = small_config(norm, CLASSES);
   config.max_size = CANVAS + 32;
   small_engine(&e, &config);
   params_randomise(&e.params, 7);
-  small_save(&e, name, false);
+  keep_weights(&e, path);
   engine_close(&e);
 }
 
 const char *library_weights(NormType norm) {
   char name[64];
-  snprintf(name, sizeof name, "library-%s", norm_names[norm]);
-  const char *path = small_checkpoint(name);
-  if (!path_is_file(path)) save_weights(norm, name);
-  return small_checkpoint(name);
+  snprintf(name, sizeof name, "library-%s.safetensors", norm_names[norm]);
+  const char *path = test_kept(name);
+  if (!path_is_file(path)) save_weights(norm, path);
+  return path;
 }
 
-static void save_classifier(const char *name) {
+static void save_classifier(const char *path) {
   Err err;
   Engine e;
   ModelConfig config;
@@ -44,14 +46,14 @@ static void save_classifier(const char *name) {
                    &err))
     die(EXIT_RUN, "%s", err.msg);
   params_randomise(&e.params, 7);
-  small_save(&e, name, false);
+  keep_weights(&e, path);
   engine_close(&e);
 }
 
 const char *library_classifier(void) {
-  const char *path = small_checkpoint("library-classifier");
-  if (!path_is_file(path)) save_classifier("library-classifier");
-  return small_checkpoint("library-classifier");
+  const char *path = test_kept("library-classifier.safetensors");
+  if (!path_is_file(path)) save_classifier(path);
+  return path;
 }
 
 maskrcnn_options library_options(void) {

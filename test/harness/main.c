@@ -23,7 +23,7 @@ static struct {
   char first[512];   // the first failure
 } now;
 
-static char tmp_folder[256];
+static char process_folder[256], test_folder[288];
 
 void test_register(Test *t) {
   t->next = tests;
@@ -93,19 +93,35 @@ const char *shared_path(const char *relative) {
   return length < (int)sizeof buffers[0] && access(path, R_OK) == 0 ? path : NULL;
 }
 
-const char *test_tmp(void) {
-  if (tmp_folder[0]) return tmp_folder;
+const char *test_tmp(void) { return test_folder; }
+
+const char *test_kept(const char *name) {
+  static char paths[4][512];
+  static int next;
+  char *path = paths[next++ % 4];
+  snprintf(path, sizeof paths[0], "%s/%s", process_folder, name);
+  return path;
+}
+
+void tmp_create(void) {
   const char *base = getenv("TMPDIR");
-  snprintf(tmp_folder, sizeof tmp_folder, "%s/maskrcnn-test-XXXXXX", base ? base : "/tmp");
-  if (!mkdtemp(tmp_folder)) die(EXIT_RUN, "cannot create %s; set TMPDIR to a folder that can be written", tmp_folder);
-  return tmp_folder;
+  snprintf(process_folder, sizeof process_folder, "%s/maskrcnn-test-XXXXXX", base ? base : "/tmp");
+  if (!mkdtemp(process_folder))
+    die(EXIT_RUN, "cannot create %s; set TMPDIR to a folder that can be written", process_folder);
 }
 
 void tmp_set_process(int process) {
-  char *folder = xasprintf("%s/%d", test_tmp(), process);
+  char *folder = xasprintf("%s/%d", process_folder, process);
   if (mkdir(folder, 0777) && errno != EEXIST) die(EXIT_RUN, "cannot create %s", folder);
-  snprintf(tmp_folder, sizeof tmp_folder, "%s", folder);
+  snprintf(process_folder, sizeof process_folder, "%s", folder);
   free(folder);
+}
+
+// A number no folder before has had: a process that a test left running still writes to the folder it knows.
+static void begin_test_folder(void) {
+  static int tests_begun;
+  snprintf(test_folder, sizeof test_folder, "%s/test-%d", process_folder, ++tests_begun);
+  if (mkdir(test_folder, 0777)) die(EXIT_RUN, "cannot create %s", test_folder);
 }
 
 static void remove_tree(const char *path) {
@@ -126,9 +142,7 @@ static void remove_tree(const char *path) {
   rmdir(path);
 }
 
-void tmp_remove(void) {
-  if (tmp_folder[0]) remove_tree(tmp_folder);
-}
+void tmp_remove(void) { remove_tree(process_folder); }
 
 static int compare_name(const void *a, const void *b) {
   return strcmp((*(Test *const *)a)->name, (*(Test *const *)b)->name);
@@ -156,6 +170,7 @@ static bool selected(const Test *t, int tier, char **substrings, int count) {
 
 static void run_test(const Test *t, Verdict *v) {
   memset(&now, 0, sizeof now);
+  begin_test_folder();
   printf("%-48s", t->name);
   fflush(stdout); // a test that crashes is named
   double begin = now_seconds();
@@ -172,6 +187,7 @@ static void run_test(const Test *t, Verdict *v) {
     printf(" %8.3f s  skip %s\n", seconds, now.skipped);
   else
     printf(" %8.3f s  ok\n", seconds);
+  remove_tree(test_folder);
 }
 
 // Tests fork without OpenMP's threads: a lock that one of them holds stays locked in the child. With gcc 12's
@@ -205,13 +221,14 @@ int main(int argc, char **argv) {
   if (chosen == 0 && !list) die(EXIT_USAGE, "no test of tiers 0 to %d has such a name; --list shows their names", tier);
   Verdict *verdicts = xcalloc((size_t)chosen, sizeof *verdicts);
   bool ok = true;
+  if (!list) tmp_create();
   if (list)
     for (int i = 0; i < chosen; i++) printf("%d %s\n", tests[i]->tier, tests[i]->name);
   else if (jobs == 1)
     for (int i = 0; i < chosen; i++) run_test(tests[i], &verdicts[i]);
   else
     ok = jobs_run(tests, chosen, MIN(jobs, chosen), run_test, verdicts);
-  tmp_remove();
+  if (!list) tmp_remove();
   int outcomes[OUTCOMES] = {0};
   for (int i = 0; i < chosen && !list; i++) {
     outcomes[verdicts[i].outcome]++;

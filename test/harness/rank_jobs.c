@@ -125,8 +125,9 @@ void expect_same_run(const char *out, const char *whole) {
 
 const char *rank_job_whole(const char *program) {
   const char *out = strcmp(program, "train") ? "ranks-whole-gpu" : "ranks-whole", *said;
-  if (path_is_file(rank_job_file(out, "model.safetensors"))) return out;
+  if (folder_fetch(out)) return out;
   if (!EXPECT_INT(rank_job_run(program, "", out, "--gpus 2", &said), 0)) printf("    %s\n", said);
   expect_no_process(out);
+  folder_keep(out);
   return out;
 }

@@ -42,5 +42,8 @@ void test_skip(const char *why);
 void test_limit(unsigned seconds);
 // Path inside ../shared/data, or NULL where it is not there. Static buffer, overwritten by the next call but three.
 const char *shared_path(const char *relative);
-// Scratch folder, removed at the end of the run; tests that run at the same time have different ones.
+// Scratch folder of the running test, empty when it begins and removed when it ends.
 const char *test_tmp(void);
+// The path NAME in a scratch folder that lasts as long as this process: for what is made once for several tests.
+// Static buffer, overwritten by the next call but three.
+const char *test_kept(const char *name);

@@ -17,7 +17,7 @@ static void hang(void) {
 
 // A process of its own session outlives its parent and gets no signal of the terminal's.
 static void interrupt(void) {
-  command(NULL, "setsid sleep 1000 >/dev/null 2>&1 & echo $! >%s/../../left", test_tmp());
+  command(NULL, "setsid sleep 1000 >/dev/null 2>&1 & echo $! >%s/left", test_tmp());
   kill(getppid(), SIGINT);
   for (;;) pause();
 }
@@ -63,7 +63,6 @@ TEST(jobs_go_on_after_a_crash) {
                                        "\nz begins\nz ends\n"};
   const char *said;
   char text[8192];
-  test_tmp();
   EXPECT_INT(run_in_child(run_sample, &(Sample){tests, COUNT(tests)}, &said), 0);
   snprintf(text, sizeof text, "\n%s", said);
   for (int i = 0; i < COUNT(wanted); i++)
@@ -77,7 +76,6 @@ TEST(jobs_start_with_long_tests_and_run_gpu_tests_alone) {
                   {"c", pass, 0, NULL},
                   {"of_cuda_1", pass, 2, NULL}};
   const char *said;
-  test_tmp();
   EXPECT_INT(run_in_child(run_sample, &(Sample){tests, COUNT(tests)}, &said), 0);
   const char *order[] = {"b: 0", "a: 0", "c: 0", "of_cuda_1: 0", "of_cuda_0: 0"};
   for (int i = 0; i < COUNT(order); i++) {
@@ -90,9 +88,8 @@ TEST(jobs_leave_nothing_behind_when_interrupted) {
   Test tests[] = {{"interrupts", interrupt, 0, NULL}, {"waits", hang, 0, NULL}, {"z", pass, 0, NULL}};
   const char *said;
   struct stat st;
-  test_tmp();
   EXPECT_INT(run_in_child(run_sample, &(Sample){tests, COUNT(tests)}, &said), -SIGINT);
   if (!EXPECT(strstr(said, "ended by signal 2 (Interrupt); running: interrupts waits\n"))) printf("    %s\n", said);
-  EXPECT(stat(in_tmp("9"), &st) != 0);
+  EXPECT(stat(test_kept("9"), &st) != 0);
   EXPECT(command(NULL, "kill -0 $(cat %s)", in_tmp("left")) != 0);
 }

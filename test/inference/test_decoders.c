@@ -19,7 +19,7 @@ enum { IMAGES = 24 };
 static const char *folder_of_grays(void) {
   static char folder[512];
   if (*folder) return folder;
-  snprintf(folder, sizeof folder, "%s", in_tmp("grays"));
+  snprintf(folder, sizeof folder, "%s", test_kept("grays"));
   CHECK(dirs_make(folder, NULL));
   for (int i = 0; i < IMAGES; i++) {
     char path[600];

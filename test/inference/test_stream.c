@@ -136,7 +136,7 @@ static void seen_took(void *context, int group, int images, double seconds) {
 static const char *numbered(void) {
   static char folder[512];
   if (*folder) return folder;
-  snprintf(folder, sizeof folder, "%s", in_tmp("numbered"));
+  snprintf(folder, sizeof folder, "%s", test_kept("numbered"));
   CHECK(dirs_make(folder, NULL));
   for (int i = 0; i < ROOM; i++) {
     char path[600];

@@ -19,7 +19,7 @@ static const char *narrow_net(void) {
   Category category[CLASSES] = {{0}};
   ModelConfig c;
   if (*path) return path;
-  snprintf(path, sizeof path, "%s/narrow.safetensors", test_tmp());
+  snprintf(path, sizeof path, "%s", test_kept("narrow.safetensors"));
   CHECK(config_init(&c, "resnet18", &err));
   config_resize(&c, SIZE);
   c.width = 4;
@@ -45,7 +45,7 @@ static const char *idx_set(void) {
   static char dir[512];
   const char *said;
   if (*dir) return dir;
-  snprintf(dir, sizeof dir, "%s/idx-set", test_tmp());
+  snprintf(dir, sizeof dir, "%s", test_kept("idx-set"));
   if (!EXPECT_INT(command(&said, "%s --idx --out %s --train 96 --val 36 --seed 3", tool("shapes"), dir), 0))
     fprintf(stderr, "%s\n", said);
   return dir;
@@ -78,13 +78,14 @@ static bool same_state(const char *a, const char *b) {
          same_file(file_of(a, "model.safetensors"), file_of(b, "model.safetensors"));
 }
 
-// The run with which others are compared.
+// The run with which others are compared, made once.
 static const char *whole(void) {
-  static bool made;
+  static const char name[] = "classes-whole";
   const char *said;
-  if (!made) EXPECT_INT(run("classes-whole", "", &said), 0);
-  made = true;
-  return "classes-whole";
+  if (folder_fetch(name)) return name;
+  EXPECT_INT(run(name, "", &said), 0);
+  folder_keep(name);
+  return name;
 }
 
 // ---- the same run -----------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ static const char *const compared[] = {"model.safetensors",
 // A set of two images, and weights that have learned them enough for evaluations on them to differ.
 static void make_inputs(void) {
   const char *said;
-  if (path_is_dir(in_tmp("crash-set"))) return;
   CHECK(!command(&said, "%s --out %s --train 2 --val 1 --size 64 --seed 3", tool("shapes"), in_tmp("crash-set")));
   CHECK(!command(&said,
                  "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 20 --lr 0.02 "

@@ -13,7 +13,7 @@ static const char *set_of_many(void) {
   static const char *const splits[] = {"train", "val"};
   const char *said;
   if (*dir) return dir;
-  snprintf(dir, sizeof dir, "%s", in_tmp("many-objects"));
+  snprintf(dir, sizeof dir, "%s", test_kept("many-objects"));
   EXPECT_INT(
       command(&said, "mkdir -p %s/annotations && cp -r %s/train %s/val %s", dir, shapes_set(), shapes_set(), dir), 0);
   for (int s = 0; s < COUNT(splits); s++) {

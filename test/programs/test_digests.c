@@ -95,14 +95,6 @@ TEST_TIER(digests_of_damaged_checkpoints, 1) {
 
 // ---- weights --------------------------------------------------------------------------------------------------------
 
-static const char *weights(void) {
-  static char path[512];
-  const char *said;
-  snprintf(path, sizeof path, "%s", in_tmp("damage-weights/model.safetensors"));
-  if (!path_is_file(path)) EXPECT_INT(train("damage-weights", "", &said), 0);
-  return path;
-}
-
 static void expect_no_loading(const char *file) {
   const char *said, *one = " --device cpu --out";
   const char *lines[] = {xasprintf("%s '%s'", tool("inspect"), file),
@@ -120,7 +112,10 @@ static void expect_no_loading(const char *file) {
 // Of the kinds that test/weights/test_verify.c has by the thousand.
 TEST_TIER(digests_of_damaged_weights, 1) {
   size_t n;
-  char *file = file_read(weights(), &n, NULL), *path = path_of("damage-weights", "damaged.safetensors");
+  const char *said;
+  EXPECT_INT(train("damage-weights", "", &said), 0);
+  char *file = file_read(in_tmp("damage-weights/model.safetensors"), &n, NULL),
+       *path = path_of("damage-weights", "damaged.safetensors");
   const struct {
     size_t at, cut, longer;
   } cases[] = {{40, 0, 0}, {n - 8, 0, 0}, {n / 2, 0, 0}, {n / 3, 4096, 0}, {700, 0, 64}, {n - 1, 1, 0}};

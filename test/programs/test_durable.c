@@ -25,7 +25,7 @@ static const char *path_of(const char *out, const char *file) {
 // A shell's command line for training in the folder `out`: eight steps unless `more` says otherwise.
 static const char *train_line(const char *out, const char *more) {
   static char line[1536];
-  const char *set = path_of("durable-set", ""), *said;
+  const char *set = test_kept("durable-set"), *said;
   if (!path_is_dir(set))
     CHECK(!command(&said, "%s --out %s --train 16 --val 2 --size 64 --seed 3", tool("shapes"), set));
   snprintf(line, sizeof line,
@@ -133,11 +133,13 @@ static void expect_same_run(const char *out, const char *whole) {
 // The uninterrupted run, made once; how long it takes.
 static double whole_run(void) {
   static double seconds;
-  if (seconds > 0) return seconds;
+  if (folder_fetch("durable-whole")) return seconds;
   double begin = now_seconds();
   const char *said;
   if (!EXPECT_INT(train("durable-whole", "", &said), 0)) printf("    %s\n", said);
-  return seconds = now_seconds() - begin;
+  seconds = now_seconds() - begin;
+  folder_keep("durable-whole");
+  return seconds;
 }
 
 // When the checkpoint or its temporary file last changed, in nanoseconds; 0 where there is neither.
@@ -248,7 +250,7 @@ TEST_TIER(durable_unread_output_saves_and_stops, 1) {
 // A checkpoint that is due comes before the evaluation of the same step, which hears an interrupt between two images;
 // where none is due, one is made then. Of 600 images it takes seconds.
 static void check_interrupt_in_evaluation(const char *out, int save_every) {
-  const char *set = path_of("durable-long", ""), *said;
+  const char *set = test_kept("durable-long"), *said;
   if (!path_is_dir(set))
     CHECK(!command(&said, "%s --out %s --train 4 --val 600 --size 64 --seed 3", tool("shapes"), set));
   char *more = xasprintf("--iters 4 --eval-every 2 --checkpoint-every %d --data %s", save_every, set);

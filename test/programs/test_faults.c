@@ -24,15 +24,18 @@ static const char *file_of(const char *out, const char *file) {
 // The run that meets no fault, made once.
 static void make_whole_run(void) {
   const char *said;
-  if (path_is_file(file_of("unfaulted", "model.safetensors"))) return;
+  if (folder_fetch("unfaulted")) return;
   if (!EXPECT_INT(train_with("", "unfaulted", "", &said), 0)) printf("    %s\n", said);
+  folder_keep("unfaulted");
 }
 
 // A run of two steps in the folder `out`, for a fault to meet as it goes on.
 static void begin_run(const char *out) {
   const char *said;
-  if (!path_is_file(file_of("begun", "checkpoint.safetensors")))
+  if (!folder_fetch("begun")) {
     EXPECT_INT(train_with("", "begun", "--stop-after 2", &said), 0);
+    folder_keep("begun");
+  }
   CHECK(!command(&said, "cp -r %s %s", in_tmp("begun"), in_tmp(out)));
 }
 

@@ -14,7 +14,7 @@ enum { VAL = 13 };
 static const char *folders(void) {
   static char path[512];
   if (*path) return path;
-  snprintf(path, sizeof path, "%s", in_tmp("by-class"));
+  snprintf(path, sizeof path, "%s", test_kept("by-class"));
   CHECK(!command(NULL, "%s --folders --size 200 --train 7 --val %d --out %s", tool("shapes"), VAL, path));
   CHECK(!command(NULL, "cd %s/val && i=0 && for f in *; do mv \"$f\" \"kind $i\"; i=$((i + 1)); done", path));
   return path;

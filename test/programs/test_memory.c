@@ -193,16 +193,17 @@ typedef struct Victim { // a program, in a folder of its own beside a run that s
 
 static Victim victim(const char *program) {
   Victim v = {.result = strcmp(program, "train") ? "found/detections.json" : "model.safetensors"};
-  const char *said, *set = path_in("memory-set", "");
+  const char *said, *set = test_kept("memory-set");
   char base[1024];
   snprintf(base, sizeof base,
            "%s --data %s --model tiny --size 64 --batch 1 --iters 4 --checkpoint-every 2 --eval-every 3 --seed 5 "
            "--detections 10 --threads 1 --resume",
            tool("train"), set);
-  if (!path_is_dir(path_in("memory-base", ""))) {
+  if (!folder_fetch("memory-base")) {
     CHECK(!command(&said, "%s --out %s --train 6 --val 2 --size 64 --seed 3", tool("shapes"), set));
     CHECK(
         !command(&said, "env OMP_NUM_THREADS=1 %s --stop-after %d --out %s", base, SAVED, path_in("memory-base", "")));
+    folder_keep("memory-base");
   }
   if (!strcmp(program, "train"))
     snprintf(v.line, sizeof v.line, "%s --out %s", base, path_in("victim", ""));
