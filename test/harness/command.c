@@ -35,9 +35,11 @@ void expect_mistake_of(const char *program, const char *says, const char *fmt, v
 }
 
 const char *tool(const char *name) {
-  static char path[256];
+  static char paths[4][256];
+  static int next;
+  char *path = paths[next++ % 4];
   const char *b = getenv("B");
-  snprintf(path, sizeof path, "%s/%s", b ? b : "build", name);
+  snprintf(path, sizeof paths[0], "%s/%s", b ? b : "build", name);
   return path;
 }
 

@@ -13,7 +13,7 @@ pid_t command_start(const char *line);
 // A mistake of a user's is answered with one line that contains `says`, and exit status 2. The command line is
 // `program` and what `fmt` makes of the arguments.
 void expect_mistake_of(const char *program, const char *says, const char *fmt, va_list args);
-// Path of a tool in this build ("shapes"): $B, or build.
+// Path of a tool in this build ("shapes"): $B, or build. Valid until the fourth call from here.
 const char *tool(const char *name);
 bool same_file(const char *a, const char *b); // both are there and hold the same bytes
 const char *shapes_set(void);                 // folder of a small data set of shapes, made once
