@@ -129,3 +129,34 @@ void spans_bytes(const Spans *s, PixelRect within, uint8_t *mask) {
     for (int y = part.y; y < part.end; y++) pixel[(size_t)(y - within.y1) * w] = 1;
   }
 }
+
+// The small pixel that covers pixel `at` of n, of `small`; it begins at small pixel · n / small, rounded down.
+static int covering(int at, int n, int small) { return (int)(((int64_t)(at + 1) * small - 1) / n); }
+static int begin_of(int cell, int n, int small) { return (int)((int64_t)cell * n / small); }
+
+// Only the mask's own pixels are touched.
+Rle rle_shrink(const Rle *mask, int h, int w) {
+  CHECK(h <= mask->h && w <= mask->w);
+  if (mask->h == h && mask->w == w) return rle_copy(mask);
+  Spans spans = spans_of(mask, 0, 0);
+  uint32_t *inside = xcalloc((size_t)h * (size_t)w, sizeof *inside); // pixels of the mask in each small pixel
+  uint8_t *small = xmalloc((size_t)h * (size_t)w);
+  for (const Span *s = spans.items; s < spans.items + spans.n; s++)
+    for (int y = s->y, cell = covering(y, mask->h, h); y < s->end; cell++) {
+      const int end = MIN(begin_of(cell + 1, mask->h, h), s->end);
+      inside[(size_t)cell * (size_t)w + (size_t)covering(s->x, mask->w, w)] += (uint32_t)(end - y);
+      y = end;
+    }
+  for (int y = 0; y < h; y++)
+    for (int x = 0; x < w; x++) {
+      const size_t at = (size_t)y * (size_t)w + (size_t)x;
+      const int rows = begin_of(y + 1, mask->h, h) - begin_of(y, mask->h, h);
+      const int columns = begin_of(x + 1, mask->w, w) - begin_of(x, mask->w, w);
+      small[at] = 2 * (uint64_t)inside[at] >= (uint64_t)rows * (uint64_t)columns;
+    }
+  Rle out = rle_from_bytes(small, h, w);
+  spans_free(&spans);
+  free(inside);
+  free(small);
+  return out;
+}

@@ -30,3 +30,6 @@ int64_t spans_area(const Spans *s, PixelRect within);
 int64_t spans_common_area(const Spans *a, const Spans *b, PixelRect within); // pixels that both have
 // Row-major bytes of the pixels of `within`, 0 or 1.
 void spans_bytes(const Spans *s, PixelRect within, uint8_t *mask);
+// The mask in an image of h × w pixels, no larger than its own: a pixel belongs to it where at least half of what the
+// pixel covers does. Caller frees.
+Rle rle_shrink(const Rle *mask, int h, int w);

@@ -3,23 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/coco/spans.h"
 #include "data/images/jpeg_write.h"
 #include "data/pictures/draw.h"
 
 enum { QUALITY = 75 };
 
-// Scales [h, w, c] bytes down: each pixel is the mean of what it covers. Caller frees.
-static uint8_t *shrink(const uint8_t *in, int h, int w, int c, int out_h, int out_w) {
-  uint8_t *out = xmalloc((size_t)out_h * out_w * c);
+// Scales [h, w, 3] bytes down: each pixel is the mean of what it covers. Caller frees.
+static uint8_t *shrink(const uint8_t *in, int h, int w, int out_h, int out_w) {
+  uint8_t *out = xmalloc((size_t)3 * out_h * out_w);
   for (int y = 0; y < out_h; y++)
     for (int x = 0; x < out_w; x++) {
       int y0 = (int)((int64_t)y * h / out_h), y1 = (int)((int64_t)(y + 1) * h / out_h);
       int x0 = (int)((int64_t)x * w / out_w), x1 = (int)((int64_t)(x + 1) * w / out_w);
-      for (int k = 0; k < c; k++) {
+      for (int k = 0; k < 3; k++) {
         uint64_t sum = 0;
         for (int v = y0; v < y1; v++)
-          for (int u = x0; u < x1; u++) sum += in[((size_t)v * w + u) * c + k];
-        out[((size_t)y * out_w + x) * c + k] = (uint8_t)(sum / ((uint64_t)(y1 - y0) * (x1 - x0)));
+          for (int u = x0; u < x1; u++) sum += in[((size_t)v * w + u) * 3 + k];
+        out[((size_t)y * out_w + x) * 3 + k] = (uint8_t)(sum / ((uint64_t)(y1 - y0) * (x1 - x0)));
       }
     }
   return out;
@@ -29,22 +30,9 @@ static void shrink_image(Image *im, int side) {
   const float scale = fminf(1, (float)side / (float)MAX(im->h, im->w));
   const int h = MAX((int)(scale * (float)im->h), 1), w = MAX((int)(scale * (float)im->w), 1);
   if (scale >= 1) return;
-  uint8_t *small = shrink(im->rgb, im->h, im->w, 3, h, w);
+  uint8_t *small = shrink(im->rgb, im->h, im->w, h, w);
   image_free(im);
   *im = (Image){h, w, small};
-}
-
-static Rle shrink_mask(const Rle *mask, int h, int w) {
-  if (mask->h == h && mask->w == w) return rle_copy(mask);
-  uint8_t *bytes = xmalloc((size_t)mask->h * mask->w);
-  rle_to_bytes(mask, bytes);
-  for (size_t i = 0; i < (size_t)mask->h * mask->w; i++) bytes[i] = bytes[i] ? 255 : 0;
-  uint8_t *small = shrink(bytes, mask->h, mask->w, 1, h, w);
-  for (size_t i = 0; i < (size_t)h * w; i++) small[i] = small[i] >= 128;
-  Rle out = rle_from_bytes(small, h, w);
-  free(bytes);
-  free(small);
-  return out;
 }
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
@@ -89,7 +77,7 @@ Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
   for (int k = 0; k < n; k++) {
     const float *b = object[k].box;
     Rle mask = dataset_mask(d, i, &object[k]);
-    masks[k] = shrink_mask(&mask, t->image.h, t->image.w);
+    masks[k] = rle_shrink(&mask, t->image.h, t->image.w);
     rle_free(&mask);
     items[k] = (DrawItem){.x1 = b[0] * t->sx,
                           .y1 = b[1] * t->sy,
@@ -108,7 +96,7 @@ Jpeg thumbnail_detections(const Thumbnail *t, const Dataset *d, const CocoResult
   for (int k = 0; k < n; k++) {
     const double *b = found[k]->bbox;
     const char *name = label_of(d, coco_find_category(&d->coco, found[k]->category_id));
-    if (found[k]->has_segm) masks[k] = shrink_mask(&found[k]->rle, t->image.h, t->image.w);
+    if (found[k]->has_segm) masks[k] = rle_shrink(&found[k]->rle, t->image.h, t->image.w);
     items[k] = (DrawItem){.x1 = (float)b[0] * t->sx,
                           .y1 = (float)b[1] * t->sy,
                           .x2 = (float)(b[0] + b[2]) * t->sx,

@@ -68,3 +68,26 @@ TEST(spans_have_an_extent) {
   EXPECT(rect_empty(spans_extent(&none)));
   EXPECT(rect_empty(rect_common((PixelRect){0, 0, 4, 4}, (PixelRect){4, 0, 8, 4})));
 }
+
+TEST(rle_shrink_equals_counted_pixels) {
+  for (uint64_t round = 0; round < 500; round++) {
+    const uint64_t key = rng_key(RNG_TEST, round);
+    const int h = 1 + (int)(rng_u32(key, 1) % SIDE), w = 1 + (int)(rng_u32(key, 2) % SIDE);
+    const int small_h = 1 + (int)(rng_u32(key, 3) % (uint32_t)h), small_w = 1 + (int)(rng_u32(key, 4) % (uint32_t)w);
+    uint8_t mask[SIDE * SIDE], want[SIDE * SIDE];
+    for (int i = 0; i < h * w; i++) mask[i] = rng_u32(key, 10 + (uint64_t)i) % 2;
+    for (int i = 0; i < small_h * small_w; i++) {
+      int inside = 0, all = 0;
+      for (int y = i / small_w * h / small_h; y < (i / small_w + 1) * h / small_h; y++)
+        for (int x = i % small_w * w / small_w; x < (i % small_w + 1) * w / small_w; x++, all++)
+          inside += mask[y * w + x];
+      want[i] = 2 * inside >= all;
+    }
+    Rle r = rle_from_bytes(mask, h, w), expected = rle_from_bytes(want, small_h, small_w);
+    Rle got = rle_shrink(&r, small_h, small_w);
+    if (!EXPECT(same_rle(&got, &expected))) printf("    %d x %d to %d x %d\n", h, w, small_h, small_w);
+    rle_free(&r);
+    rle_free(&got);
+    rle_free(&expected);
+  }
+}
