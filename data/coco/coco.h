@@ -115,6 +115,8 @@ typedef struct Coco {
 // the same name; also if most annotations are broken.
 bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
+// Leaves out the images that are not marked, with their annotations: keep[num_images]. Their masks stay in memory.
+void coco_keep_images(Coco *c, const bool *keep);
 // Recomputes CocoImage.labelled; must be called after categories or crowds were changed.
 void coco_digest_labels(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1

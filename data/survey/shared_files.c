@@ -1,12 +1,8 @@
 #include "data/survey/shared_files.h"
 #include <stdlib.h>
-#include <zlib.h>
 #include "base/alloc.h"
 #include "base/parallel.h"
-
-uint64_t file_key(const char *bytes, size_t size) {
-  return (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size);
-}
+#include "data/batches/file_key.h"
 
 typedef struct SharedFile {
   int64_t bytes;
@@ -49,10 +45,7 @@ static void read_file(void *of, int i, int thread) {
   SharedFile *s = &f->item[i];
   if (!s->read) return;
   char *path = dataset_path(f->set[s->set], s->image);
-  size_t size;
-  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
-  if (bytes) s->key = file_key(bytes, size);
-  free(bytes);
+  s->key = file_key_of(path);
   free(path);
 }
 

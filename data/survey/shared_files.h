@@ -5,5 +5,3 @@
 // Which usable images of `a` have the same file as one of `b`: shared[a->num_images]. Reads only files that have
 // another's length and image size. The result does not depend on the number of cores.
 void shared_files_find(const Dataset *a, const Dataset *b, bool *shared);
-// Equal for equal files: their length and the CRC of their bytes.
-uint64_t file_key(const char *bytes, size_t size);

@@ -1,0 +1,9 @@
+// Recognises equal files by a number.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// Equal for equal files: their length and the CRC of their bytes.
+uint64_t file_key(const char *bytes, size_t size);
+// The same of the file at `path`; 0: it cannot be read, is empty, or is not a regular file.
+uint64_t file_key_of(const char *path);
