@@ -9,9 +9,9 @@
 #include "classification/data/classes.h"
 #include "data/coco/confusion.h"
 #include "engine/categories.h"
-#include "engine/identity.h"
 #include "evaluation/task.h"
 #include "inference/defect_list.h"
+#include "inference/held_out.h"
 #include "inference/networks.h"
 #include "inference/score_file.h"
 
@@ -47,18 +47,6 @@ static void fit(InferOptions *o, const ModelConfig *config) {
 
 // ---- the data set -----------------------------------------------------------------------------------------------
 
-// Repeats the split of training: a fraction of --data, drawn with the seed of the run that made the weights.
-static void choose_split(ClassOptions *to, const InferOptions *o, const Checkpoint *c) {
-  const char *run = ckpt_find_meta(c, "run");
-  double fraction = 0, seed = -1;
-  if (run && identity_number(run, "val_fraction", &fraction) && fraction > 0) identity_number(run, "split_seed", &seed);
-  if (o->split_seed < 0 && seed < 0)
-    die(EXIT_USAGE, "--val-fraction: %s was trained without --val-fraction; give --split-seed N to draw a split",
-        o->weights);
-  to->val_fraction = o->val_fraction;
-  to->seed = (uint64_t)(o->split_seed < 0 ? (int64_t)seed : o->split_seed);
-}
-
 // Opens the data set; its classes are matched with the model's by name.
 static void open_data(Sink *sink, Dataset *d) {
   Err err;
@@ -74,10 +62,14 @@ static void open_data(Sink *sink, Dataset *d) {
                           .patience = STORAGE_PATIENCE,
                           .limit = o->limit,
                           .like = &known};
-  if (o->val_fraction > 0) choose_split(&options, o, run->weights);
-  const bool ok = classes_open(d, o->data, o->split, &options, &err);
+  HeldOut held;
+  held_out_find(&held, run);
+  options.holdout = held.use;
+  const bool ok = classes_open(d, o->data, held.split, &options, &err);
   free((void *)known.item);
-  if (!ok) die(EXIT_USAGE, "%s", err.msg);
+  if (!ok) held_out_die(&held, run, err.msg);
+  held_out_print(&held, run, d->num_images);
+  held_out_free(&held);
   if (run->job->launch.rank == 0) dataset_print_notes(d, stderr);
 }
 

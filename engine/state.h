@@ -1,7 +1,7 @@
 // A run on disk: weights, configuration, categories and, for resuming, momentum and step, as one safetensors file.
 // torchvision's weights can be read too, under any of its names (models/torchvision.h). Metadata: "format" =
-// "maskrcnn.c 2", "config.<field>" of models/config.h, "categories" (JSON), "step", "run" and "trained_on" (JSON), and
-// with Adam "adam", its state.
+// "maskrcnn.c 2", "config.<field>" of models/config.h, "categories" (JSON), "step", "run", "trained_on" and, if a
+// part of the data was held out, "held_out" (JSON), and with Adam "adam", its state.
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
@@ -13,6 +13,7 @@ typedef struct RunState {
   // The run's identity (seed, schedule, batch …: engine/identity.h), which a resumed run must share.
   const char *run;
   const char *trained_on; // the data it was trained on: data/batches/data_identity.h; NULL: unknown
+  const char *held_out;   // what was held out of it: data/batches/holdout.h; NULL: nothing
   // set by state_take:
   int64_t batches; // Engine.batches
   double scale[3]; // as in engine_get_scale

@@ -85,6 +85,7 @@ static void write_meta(CkptWriter *w, const Engine *e, const RunState *state) {
   write_adam(w, e);
   ckpt_meta(w, "run", state->run);
   if (state->trained_on) ckpt_meta(w, "trained_on", state->trained_on);
+  if (state->held_out) ckpt_meta(w, "held_out", state->held_out);
 }
 
 void state_take(Engine *e, RunState *state) {

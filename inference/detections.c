@@ -17,6 +17,7 @@
 #include "inference/defect_list.h"
 #include "inference/detection_output.h"
 #include "inference/extras.h"
+#include "inference/held_out.h"
 #include "inference/networks.h"
 #include "inference/score_file.h"
 
@@ -32,6 +33,7 @@ typedef struct DetectionSink {
   // Number of images checked for that with as many detections as the limit, in one tile or in the whole image.
   int at_limit;
   int looked_at; // images
+  HeldOut held;
 } DetectionSink;
 
 static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
@@ -40,8 +42,6 @@ static DetectionSink *of(Sink *s) { return (DetectionSink *)s; }
 
 static void fit(InferOptions *o, const ModelConfig *config) {
   (void)config;
-  if (o->val_fraction > 0)
-    die(EXIT_USAGE, "--val-fraction is for classifiers, but %s holds a detector: leave it out", o->weights);
   o->json =
       o->json ? xstrdup(o->json) : xasprintf("%s/detections.json%s", o->out, o->format == RESULTS_JSONL ? "l" : "");
 }
@@ -50,10 +50,12 @@ static void fit(InferOptions *o, const ModelConfig *config) {
 
 // Called after the data set is known to exist, but before its images are processed: a mistyped --data leaves no folder
 // behind.
-static void take_folder(const InferOptions *o) {
+static void take_folder(const InferRun *run, const HeldOut *held) {
   Err err;
   CocoLayout layout;
-  if (!coco_layout_find(&layout, o->data, o->split, o->val_json, o->val_images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const InferOptions *o = run->o;
+  if (!coco_layout_find(&layout, o->data, held->split, o->val_json, o->val_images, &err))
+    held_out_die(held, run, err.msg);
   for (int i = 0; i < layout.folders; i++) // of several, the data set's own folder may be the results', too
     if (layout.folders == 1 || strcmp(layout.folder[i], layout.root)) infer_spare_folder(o, layout.folder[i]);
   if (!infer_take_folder(o, OWN_RESULTS, o->eval, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
@@ -61,10 +63,10 @@ static void take_folder(const InferOptions *o) {
 }
 
 // Rank 0 takes the folder for all ranks. Other hosts may have their own, for overlays.
-static void share_folder(const InferRun *run) {
+static void share_folder(const InferRun *run, const HeldOut *held) {
   Err err;
   const int rank = run->job->launch.rank;
-  if (rank == 0) take_folder(run->o);
+  if (rank == 0) take_folder(run, held);
   comm_barrier(run->job->comm);
   if (rank > 0 && !dirs_make(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
@@ -104,8 +106,12 @@ static void open_data(Sink *sink, Dataset *d) {
                             .json = o->val_json,
                             .images = o->val_images,
                             .index = o->benchmark ? NULL : o->out};
-  if (!o->benchmark) share_folder(run);
-  if (!dataset_open(d, o->data, o->split, &options, &err)) die(EXIT_USAGE, "%s", err.msg);
+  HeldOut *held = &of(sink)->held;
+  held_out_find(held, run);
+  options.holdout = held->use;
+  if (!o->benchmark) share_folder(run, held);
+  if (!dataset_open(d, o->data, held->split, &options, &err)) held_out_die(held, run, err.msg);
+  held_out_print(held, run, d->num_images);
   if (o->eval) take_categories(run, d);
   if (o->eval) examine(of(sink), d);
   if (o->eval) sink->images->turned = of(sink)->examined.defects.turned;
@@ -203,6 +209,7 @@ static void abort_sink(Sink *sink) { detection_output_abort(&of(sink)->output); 
 static void close_sink(Sink *sink) {
   DetectionSink *s = of(sink);
   extras_close(&s->extras);
+  held_out_free(&s->held);
   evaluation_free(&s->all);
   examination_free(&s->examined);
   choice_close(&s->choice);

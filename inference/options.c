@@ -8,6 +8,10 @@
 
 const OptionWord infer_all[] = {{"all", 0}, {0}}, infer_never[] = {{"never", 0}, {0}}, infer_off[] = {{"off", 0}, {0}};
 
+// Weights store what training held out.
+static const RenamedOption removed[] = {
+    {.was = "val-fraction", .since = "1.3"}, {.was = "split-seed", .since = "1.3"}, {0}};
+
 InferOptions infer_options(int argc, char **argv) {
   InferOptions o = {OPTION_DEFAULTS(INFER_OPTIONS)};
   OPTION_TABLE(table, InferOptions, INFER_OPTIONS);
@@ -20,7 +24,8 @@ InferOptions infer_options(int argc, char **argv) {
       .options = table,
       .num_options = COUNT(table),
       .values = &o,
-      .positional = "IMAGE"};
+      .positional = "IMAGE",
+      .renamed = removed};
   cli_parse_or_exit(&cli, argc, argv);
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
   if (o.val_images && !o.val_json) die(EXIT_USAGE, "--val-images needs --val-json FILE");
@@ -33,10 +38,6 @@ InferOptions infer_options(int argc, char **argv) {
   if (o.data && (o.labels || o.crops))
     die(EXIT_USAGE, "--%s works on named images only: instead of --data, name the folder with its images",
         o.labels ? "labels" : "crops");
-  if (!o.data && (o.val_fraction > 0 || o.split_seed >= 0))
-    die(EXIT_USAGE, "--%s needs --data DIR: leave it out for named images",
-        o.val_fraction > 0 ? "val-fraction" : "split-seed");
-  if (o.split_seed >= 0 && o.val_fraction <= 0) die(EXIT_USAGE, "--split-seed needs --val-fraction P");
   if (o.data && o.tile)
     die(EXIT_USAGE, "--tile works on named images only: instead of --data, name the folder with its images");
   if (o.tile && o.tile < CANVAS_MULTIPLE)

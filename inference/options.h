@@ -19,12 +19,10 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     .first = true)                                                                                                     \
   X(STRING, data, NULL, "DIR",                                                                                         \
     "data set to process: COCO format; for classifiers, IDX files or a folder per class", .first = true)               \
-  X(STRING, split, "val", "NAME", "split of --data", .first = true)                                                    \
+  X(STRING, split, "val", "NAME",                                                                                      \
+    "split of --data; if training held out a part of its data, val is that part, and train the rest", .first = true)   \
   X(STRING, val_json, NULL, "FILE", "annotations in COCO format to use instead of a split of --data")                  \
   X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder")               \
-  X(FLOAT, val_fraction, 0, 0, 0.9f, "P",                                                                              \
-    "classifiers only: split --data as train --val-fraction P does; val is the part held out")                         \
-  X(INT64, split_seed, -1, 0, 9e15, "N", "seed of the --val-fraction split", .usual = "that of the weights' run")      \
   X(INT, limit, 0, 1, INT32_MAX, "N", "only the first N images of --data, by id", .words = infer_all, .first = true)   \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: treatment of crowd annotations that cover one "          \
     "object each, as with "                                                                                            \

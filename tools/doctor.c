@@ -30,6 +30,10 @@
   X(STRING, train_images, NULL, "DIR", "folder of the images of --train-json", .usual = "the file's folder")           \
   X(STRING, val_json, NULL, "FILE", "annotations in COCO format to evaluate on")                                       \
   X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder")               \
+  X(FLOAT, val_fraction, 0, 0, 0.9, "P", "hold out this fraction of the training images, as with train --val-fraction")\
+  X(STRING, fold, NULL, "I/N", "hold out the I-th of N parts, as with train --fold")                                   \
+  X(STRING, group, NULL, "REGEX", "keep images together by their names, as with train --group")                        \
+  X(INT64, split_seed, 1, 0, 9e15, "N", "seed that draws the images of --val-fraction or --fold, as with train")       \
   X(STRING, model, DEFAULT_MODEL, "NAME", "model that sets the default input size")                                    \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "the model's")                     \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
@@ -58,6 +62,7 @@
 
 typedef struct DoctorOptions {
   OPTION_FIELDS(DOCTOR_OPTIONS)
+  HoldoutOptions holdout;
 } DoctorOptions;
 
 // The source whose survey applies to the folder; NULL: a detection data set, which is examined object by object.
@@ -88,6 +93,13 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file needs --html FILE");
   SampleRange range;
   Err bad;
+  if (!holdout_options(&o.holdout, o.val_fraction, o.fold, o.group, (uint64_t)o.split_seed, &bad))
+    die(EXIT_USAGE, "%s", bad.msg);
+  if (o.from.split_seed == FROM_GIVEN && !holdout_wanted(&o.holdout))
+    die(EXIT_USAGE, "--split-seed needs --val-fraction P or --fold I/N");
+  if (o.val_json && holdout_wanted(&o.holdout))
+    die(EXIT_USAGE, "--val-json and --%s cannot be combined: the latter holds out training images",
+        o.fold ? "fold" : "val-fraction");
   if (!strcmp(o.range, "auto"))
     o.range = NULL;
   else if (!sample_range_parse(&range, o.range, &bad))
@@ -276,6 +288,7 @@ static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)
   return s->survey(&(SourceSurvey){.dir = o->data,
                                    .canvas = {o->size, o->size},
                                    .range = o->range,
+                                   .holdout = &o->holdout,
                                    .decode = o->decode,
                                    .tick = tick,
                                    .report = report,
@@ -315,6 +328,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .areas = (MeasureChoice)o->areas,
                                   .range = o->range,
                                   .crowd = (CrowdChoice)o->crowd,
+                                  .holdout = &o->holdout,
                                   .keep_empty = o->keep_empty,
                                   .decode = o->decode,
                                   .looked = tick};

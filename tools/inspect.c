@@ -8,6 +8,7 @@
 #include "base/cli.h"
 #include "base/output.h"
 #include "base/record.h"
+#include "data/batches/holdout.h"
 #include "weights/checkpoint.h"
 
 // ---- a tensor's values ----------------------------------------------------------------------------------------------
@@ -102,6 +103,16 @@ static void print_json(const CkptTensor *t, bool stats, Record *j) {
   puts(record_end(j));
 }
 
+// Prints in short which images training held out; false for other metadata, or if it cannot be read.
+static bool print_held_out(const CkptMeta *m) {
+  Holdout h;
+  if (strcmp(m->key, "held_out") || !holdout_read(&h, m->value, NULL)) return false;
+  line_print(stdout, "%s = %s of split %s: %d images held out (%s%s), %d trained on; --json has all names", m->key,
+             h.by, h.split, h.held, h.held ? h.val[0].name : "", h.held > 1 ? ", …" : "", h.trained);
+  holdout_free(&h);
+  return true;
+}
+
 static void print_meta(const Checkpoint *c, bool json, Record *j) {
   if (json) {
     record_begin(j);
@@ -113,7 +124,8 @@ static void print_meta(const Checkpoint *c, bool json, Record *j) {
     puts(record_end(j));
     free(members);
   } else {
-    for (size_t i = 0; i < c->num_meta; i++) line_print(stdout, "%s = %s", c->meta[i].key, c->meta[i].value);
+    for (size_t i = 0; i < c->num_meta; i++)
+      if (!print_held_out(&c->meta[i])) line_print(stdout, "%s = %s", c->meta[i].key, c->meta[i].value);
   }
 }
 

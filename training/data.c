@@ -1,6 +1,7 @@
 #include "training/data.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/output.h"
 #include "data/batches/source.h"
 #include "data/survey/mask_forms.h"
 #include "engine/engine.h"
@@ -54,13 +55,12 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .strict = o->strict,
               .keep_empty = o->keep_empty,
               .patience = STORAGE_PATIENCE,
+              .holdout = {.draw = &o->holdout},
               .limit = o->limit,
               .json = o->train_json,
               .images = o->train_images,
               .index = o->plan || o->benchmark || o->benchmark_loader ? NULL : o->out}, // these write no files
-      .view = train_view(o, c),
-      .val_fraction = o->val_fraction,
-      .split_seed = (uint64_t)o->split_seed};
+      .view = train_view(o, c)};
 }
 
 bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val) {
@@ -73,17 +73,30 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   if (!source->open(train, o->data, o->train_split, &options, &err) || !mask_forms_check(&train->coco, &err))
     die(EXIT_USAGE, "%s", err.msg);
   if (!evaluates(o)) return false;
-  options.set.json = o->val_json;
-  options.set.images = o->val_images;
-  if (!asked_to_evaluate(o) && !source->has(o->data, o->val_split, &options, &err)) {
-    fprintf(stderr, "note: the run will not evaluate: %s\n", err.msg);
+  options.set.holdout = (HoldoutUse){0};
+  const bool held_out = train->holdout && !strcmp(o->val_split, "val");
+  if (held_out) {
+    options.set.holdout = (HoldoutUse){.held = train->holdout, .side = HOLDOUT_VAL};
+    if (!o->train_json && source->has(o->data, o->val_split, NULL, &err))
+      notes_add(&train->notes, "%s has images for evaluation, which are not used: %s holds out training images instead",
+                o->data, o->fold ? "--fold" : "--val-fraction");
+  } else {
+    options.set.json = o->val_json;
+    options.set.images = o->val_images;
+  }
+  if (!held_out && !asked_to_evaluate(o) && !source->has(o->data, o->val_split, &options, &err)) {
+    line_print(stderr,
+               "note: the run will not evaluate: %s; --val-fraction 0.2 would hold out some of the training "
+               "images",
+               err.msg);
     return false;
   }
   options.train = train;
   options.set.sizes.n = 0;
   options.set.keep_empty = true;
   options.set.limit = o->val_limit;
-  if (!source->open(val, o->data, o->val_split, &options, &err) || !mask_forms_check(&val->coco, &err))
+  if (!source->open(val, o->data, held_out ? o->train_split : o->val_split, &options, &err) ||
+      !mask_forms_check(&val->coco, &err))
     die(EXIT_USAGE, "evaluation: %s", err.msg);
   return true;
 }

@@ -156,8 +156,9 @@ OptionSource settle_range(void *values, const void *basis) {
 OptionSource settle_split_seed(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;
-  if (o->val_fraction <= 0) return FROM_NOTHING;
+  if (!holdout_wanted(&o->holdout)) return FROM_NOTHING;
   o->split_seed = o->seed;
+  o->holdout.seed = (uint64_t)o->seed;
   return FROM_DEFAULT;
 }
 

@@ -1,10 +1,11 @@
 #include "training/identity_rules.h"
 #include <stdlib.h>
 
-void identify_split(Record *j, const Option *row, const void *values, const void *basis) {
+void identify_holdout(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
+  const OptionSource from = option_source(row, o);
   (void)basis;
-  if (o->val_fraction > 0) option_record(j, row->key, row, o);
+  if (holdout_wanted(&o->holdout) && (from == FROM_GIVEN || row->settle)) option_record(j, row->key, row, o);
 }
 
 // The sizes from which training draws, separated by spaces.

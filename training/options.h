@@ -13,6 +13,7 @@
 #pragma once
 #include "base/cli.h"
 #include "comm/crew.h"
+#include "data/batches/holdout.h"
 #include "data/batches/upright.h"
 #include "data/coco/crowds.h"
 #include "engine/reduction.h"
@@ -45,10 +46,18 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .local = true)                                                                                                     \
   X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder",               \
     .needs = MODEL_DETECTOR, .local = true)                                                                            \
-  X(FLOAT, val_fraction, 0, 0, 0.9, "P", "fraction of the training set held out for evaluation",                       \
-    .needs = MODEL_CLASSIFIER, .key = "val_fraction")                                                                  \
-  X(INT64, split_seed, 0, 0, 9e15, "N", "seed that draws the images of --val-fraction", .usual = "--seed",             \
-    .needs = MODEL_CLASSIFIER, .settle = settle_split_seed, .key = "split_seed", .identify = identify_split)           \
+  X(FLOAT, val_fraction, 0, 0, 0.9, "P",                                                                               \
+    "hold out this fraction of the training images for evaluation, stratified by category; the weights store which",   \
+    .first = true, .key = "val_fraction", .identify = identify_holdout)                                                \
+  X(STRING, fold, NULL, "I/N",                                                                                         \
+    "cross-validation: instead of a fraction, hold out the I-th of N equal parts, I from 1 to N",                      \
+    .key = "fold", .identify = identify_holdout)                                                                       \
+  X(STRING, group, NULL, "REGEX",                                                                                      \
+    "with --val-fraction or --fold: keep images on one side in whose file names this POSIX extended regular "          \
+    "expression finds the same text, such as a patient, video or field: its first parentheses or all that it matches", \
+    .key = "group", .identify = identify_holdout)                                                                      \
+  X(INT64, split_seed, 0, 0, 9e15, "N", "seed that draws the images of --val-fraction or --fold", .usual = "--seed",   \
+    .settle = settle_split_seed, .key = "split_seed", .identify = identify_holdout)                                    \
   X(INT, limit, 0, 1, INT32_MAX, "N", "train on the first N usable images, by id", .words = word_all)                  \
   X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
   X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
@@ -254,6 +263,7 @@ typedef struct TrainSpec {
   ModelConfig config;      // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
   bool upright;            // images are rotated by their EXIF orientation
   OptionSource range_from; // of `range`, if it was not given
+  HoldoutOptions holdout;  // from `val_fraction`, `fold`, `group` and `split_seed`
   Sizes shorter_sides;     // from `sizes`; none: one size
   Phases phase_list;       // from `phases`
   double rate;             // from `lr`, with all its digits

@@ -30,6 +30,7 @@ typedef struct TrainingRun {
   char *identity; // what a resumed run must share
   // The data that its weights were trained on: data/batches/data_identity.h; NULL: the run writes no weights.
   char *trained_on;
+  char *held_out;       // what was held out of it: data/batches/holdout.h; NULL: nothing
   Record amended;       // what --amend changed
   RunFiles files;       // used on rank 0
   int64_t at;           // the current step, for messages

@@ -358,13 +358,14 @@ bool files_save(RunFiles *f, Engine *e, int64_t step, bool evaluated, Err *err) 
   set_links(f, step, evaluated);
   f->rotates = f->newest_is_good;
   f->newest_is_good = true; // until the next step's loss is known
-  saver_take(&f->saver, e, &(RunState){.step = step, .run = f->run, .trained_on = f->trained_on});
+  saver_take(&f->saver, e,
+             &(RunState){.step = step, .run = f->run, .trained_on = f->trained_on, .held_out = f->held_out});
   return begin_writing(f, INFINITY, err);
 }
 
 bool files_export(const RunFiles *f, Engine *e, int64_t step, Err *err) {
   CHECK(!f->saver.under_way); // the snapshot is in use by the saver
-  RunState state = {.step = step, .run = f->run, .trained_on = f->trained_on};
+  RunState state = {.step = step, .run = f->run, .trained_on = f->trained_on, .held_out = f->held_out};
   state_take(e, &state);
   return state_write(e, &state, &(StateFile){.path = f->final}, err);
 }

@@ -8,13 +8,13 @@
 
 typedef struct RunFiles { // zero-initialise
   const char *folder;
-  char *checkpoint, *previous, *final; // paths
-  char *evaluated;                     // a name for the state that is being scored
-  int keep;                            // how many checkpoints are also kept under their steps' numbers
-  const char *run, *trained_on;        // for RunState
-  int64_t warmup;                      // for best_open
-  double least_score;                  // for ReportTo
-  DrawFolder page;                     // …
+  char *checkpoint, *previous, *final;     // paths
+  char *evaluated;                         // a name for the state that is being scored
+  int keep;                                // how many checkpoints are also kept under their steps' numbers
+  const char *run, *trained_on, *held_out; // for RunState
+  int64_t warmup;                          // for best_open
+  double least_score;                      // for ReportTo
+  DrawFolder page;                         // …
   Log log;
   Scoring scoring;
   Saver saver;

@@ -94,6 +94,7 @@ static void close_run(TrainingRun *r) {
   files_free(&r->files);
   free(r->identity);
   free(r->trained_on);
+  free(r->held_out);
   record_free(&r->amended);
   record_free(&r->results);
 }
@@ -136,6 +137,7 @@ static void begin(TrainingRun *r) {
   if (run_leads(r)) {
     r->first = start_weights(o, &r->start, &r->engine, r->train, &r->files, r->identity, &r->trained_on, &r->amended);
     r->files.trained_on = r->trained_on;
+    r->files.held_out = r->held_out = r->train->holdout ? holdout_text(r->train->holdout) : NULL;
   }
   if (r->rollbacks && !r->first) amend_beginning(r);
   if (r->first > r->steps)

@@ -120,13 +120,20 @@ static void exclude(bool given, const char *what, const char *why) {
   if (given) die(EXIT_USAGE, "%s %s", what, why);
 }
 
-static void check_split(const TrainSpec *o) {
-  const bool drawn = o->val_fraction > 0;
-  exclude(o->from.split_seed == FROM_GIVEN && !drawn, "--split-seed", "needs --val-fraction P");
-  exclude(drawn && strcmp(o->train_split, "train"), "--train-split",
-          "and --val-fraction cannot be combined: --val-fraction evaluates on training images that it holds out");
-  exclude(drawn && !strcmp(o->val_split, "train"), "--val-split train",
-          "and --val-fraction cannot be combined: the evaluation would use training images");
+static void check_holdout(TrainSpec *o) {
+  Err err;
+  if (!holdout_options(&o->holdout, o->val_fraction, o->fold, o->group, (uint64_t)o->split_seed, &err))
+    die(EXIT_USAGE, "%s", err.msg);
+  const char *by = o->fold ? "--fold" : "--val-fraction";
+  if (!holdout_wanted(&o->holdout)) {
+    exclude(o->from.split_seed == FROM_GIVEN, "--split-seed", "needs --val-fraction P or --fold I/N");
+    return;
+  }
+  if (o->val_json)
+    die(EXIT_USAGE, "--val-json and %s cannot be combined: %s evaluates on training images that it holds out", by, by);
+  if (!strcmp(o->val_split, o->train_split))
+    die(EXIT_USAGE, "--val-split %s and %s cannot be combined: the evaluation would use training images", o->val_split,
+        by);
 }
 
 // A model's own phases apply unless length or rate were given.
@@ -237,7 +244,7 @@ TrainSpec train_spec(int argc, char **argv) {
   o.config = setup_model(&o);
   check_traits(&o);
   choose_phases(&o);
-  check_split(&o);
+  check_holdout(&o);
   choose_given(&o);
   train_settle(&o, &(Basis){.idx = train_on_gray(&o, &o.config)});
   check_evaluations(&o);

@@ -114,6 +114,18 @@ static char *take_trained_on(const char *before, const Dataset *train, const cha
   return trained_on_text(before, train);
 }
 
+// The images that are held out must be those of the checkpoint's run; with amend, their files may differ.
+static void check_held_out(const Checkpoint *c, const Dataset *train, const char *own, bool amend) {
+  Err err;
+  const char *text = ckpt_find_meta(c, "held_out");
+  Holdout was;
+  if (!text || !train->holdout) return; // of an older version, or refused by the run's identity
+  if (!holdout_read(&was, text, &err)) die(EXIT_USAGE, "--resume: %s: %s", own, err.msg);
+  if (!holdout_same(&was, train->holdout, amend, &err))
+    die(EXIT_USAGE, "--resume: %s: %s; give the same data, or start a new run in another --out", own, err.msg);
+  holdout_free(&was);
+}
+
 // A checkpoint that cannot be read; another one may be whole.
 static NORETURN void die_of_damage(const TrainSpec *o, const RunFiles *f, const char *own, const char *why) {
   int64_t step;
@@ -141,6 +153,7 @@ int64_t start_weights(const TrainSpec *o, const SessionStart *how, Engine *e, co
     begin_with(o, e, &c);
   if (!o->benchmark)
     *trained_on = take_trained_on(path ? ckpt_find_meta(&c, "trained_on") : NULL, train, own, how->amend);
+  if (own && !o->benchmark) check_held_out(&c, train, own, how->amend);
   if (path) ckpt_close(&c);
   return step;
 }

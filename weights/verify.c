@@ -7,8 +7,8 @@
 #include "base/parallel.h"
 #include "weights/formats.h"
 
-const char *const verify_keys[] = {"model", "categories", "step",     "loss_scale", "adam",
-                                   "run",   "trained_on", digest_key, digests_key,  NULL};
+const char *const verify_keys[] = {"model",      "categories", "step",     "loss_scale", "adam", "run",
+                                   "trained_on", "held_out",   digest_key, digests_key,  NULL};
 
 uint64_t verify_digest(const unsigned char *file, size_t at, size_t end) {
   const size_t behind = at + DIGEST_DIGITS;

@@ -29,10 +29,9 @@ static char *for_folders(const Dataset *d, const ClassSurvey *s, int size) {
   return side == LARGE ? xasprintf("--model %s", model) : xasprintf("--model %s --size %d", model, side);
 }
 
-char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, bool has_val) {
+char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, const char *holdout) {
   char *by_type = train->gray ? for_idx(survey, size) : for_folders(train, survey, size);
-  char *flags =
-      xasprintf("%s --batch %d%s", by_type, suit_batch(train->num_images), has_val ? "" : " --val-fraction 0.2");
+  char *flags = xasprintf("%s --batch %d%s", by_type, suit_batch(train->num_images), holdout);
   free(by_type);
   return flags;
 }

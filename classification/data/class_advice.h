@@ -2,5 +2,6 @@
 #pragma once
 #include "classification/data/class_survey.h"
 
-// "--model …", malloc'ed. size: the requested input size, 0: none; has_val: there is a split to evaluate on.
-char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, bool has_val);
+// "--model …", malloc'ed. size: the requested input size, 0: none; holdout: options that hold images out, with a space
+// before them; "": none.
+char *class_advice(const Dataset *train, const ClassSurvey *survey, int size, const char *holdout);

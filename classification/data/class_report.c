@@ -31,11 +31,16 @@ typedef struct ClassCheckup {
   bool sound;
 } ClassCheckup;
 
+// val: the other side of what was held out of `like`, if anything was.
 static void split_open(ClassSplit *s, const char *name, const SourceSurvey *r, const Dataset *like) {
   *s = (ClassSplit){.name = name};
   const CategoryList known = like ? dataset_categories(like) : (CategoryList){0};
-  const ClassOptions options = {.size = r->canvas, .like = like ? &known : NULL};
-  s->open = classes_open(&s->data, r->dir, name, &options, &s->stop);
+  ClassOptions options = {.size = r->canvas, .like = like ? &known : NULL};
+  if (!like)
+    options.holdout.draw = r->holdout;
+  else if (like->holdout)
+    options.holdout = (HoldoutUse){.held = like->holdout, .side = HOLDOUT_VAL};
+  s->open = classes_open(&s->data, r->dir, like && like->holdout ? like->holdout->split : name, &options, &s->stop);
   if (!s->open) return;
   if (r->decode) ranges_measure(&s->ranges, &s->data);
   s->data.range = like ? like->range : s->ranges.range;
@@ -58,7 +63,10 @@ static bool split_sound(const ClassSplit *s) {
 
 // With the range of 16-bit images, so that the run does not depend on a measurement.
 static char *suit_flags(const ClassCheckup *c, const SourceSurvey *r) {
-  char *flags = class_advice(&c->train.data, &c->train.survey, r->canvas.h, c->val.name);
+  char *holdout = c->train.data.holdout ? xasprintf(" %s", c->train.data.holdout->by)
+                                        : xstrdup(c->val.name ? "" : " --val-fraction 0.2");
+  char *flags = class_advice(&c->train.data, &c->train.survey, r->canvas.h, holdout);
+  free(holdout);
   if (!c->train.ranges.deep) return flags;
   char range[SAMPLE_RANGE_TEXT];
   sample_range_text(c->train.data.range, range);
@@ -71,7 +79,8 @@ static void check(ClassCheckup *c, const SourceSurvey *r) {
   *c = (ClassCheckup){.first_shared = {-1, -1}};
   split_open(&c->train, "train", r, NULL);
   // val's classes must match train's: if train does not open, there is nothing to compare them with.
-  if (c->train.open && classes_has(r->dir, "val")) split_open(&c->val, "val", r, &c->train.data);
+  if (c->train.open && (c->train.data.holdout || classes_has(r->dir, "val")))
+    split_open(&c->val, "val", r, &c->train.data);
   if (c->train.open && c->val.open)
     c->shared = class_survey_shared(&c->train.survey, &c->train.data, &c->val.survey, &c->val.data, c->first_shared);
   if (c->train.open) c->flags = suit_flags(c, r);

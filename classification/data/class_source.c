@@ -29,9 +29,8 @@ static bool find(const char *dir, const char *train_split, const char *val_split
 }
 
 static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
-  if (classes_has(dir, split) || (o->val_fraction > 0 && !strcmp(split, "val"))) return true;
-  return err_set(err, "%s has no validation images; --val-fraction 0.2 would hold out some of the training images",
-                 dir);
+  (void)o;
+  return classes_has(dir, split) || err_set(err, "%s has no validation images", dir);
 }
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
@@ -40,8 +39,7 @@ static bool open_set(Dataset *d, const char *dir, const char *split, const Sourc
   return classes_open(d, dir, split,
                       &(ClassOptions){.size = {set->resize.size, set->resize.size},
                                       .view = o->view,
-                                      .val_fraction = o->val_fraction,
-                                      .seed = o->split_seed,
+                                      .holdout = set->holdout,
                                       .strict = set->strict,
                                       .upright = set->exif == EXIF_YES,
                                       .patience = set->patience,

@@ -9,6 +9,7 @@
 #include "classification/data/class_folders.h"
 #include "classification/data/class_objects.h"
 #include "classification/data/idx.h"
+#include "data/batches/dataset_holdout.h"
 #include "data/images/shrink.h"
 
 enum {
@@ -19,7 +20,7 @@ enum {
 // Each image's label and key, parallel to the data set's own list of images.
 typedef struct Listed {
   int *label;    // [coco.num_images]
-  uint64_t *key; // [coco.num_images] the image's identity, for the split by fraction
+  uint64_t *key; // [coco.num_images] of images in memory: equal for equal pixels; of files: 0
 } Listed;
 
 // ---- IDX ------------------------------------------------------------------------------------------------------------
@@ -158,7 +159,6 @@ static bool name_folders(Dataset *d, const ClassFolders *f, int *label_of, const
 }
 
 typedef struct FolderImage { // an image before sorting by id
-  uint64_t key;
   int64_t id;
   int label;
   char *path;
@@ -174,18 +174,17 @@ static void take_images(Coco *c, Listed *l, ClassFolders *f, const int *label_of
   FolderImage *item = xmalloc(n * sizeof *item);
   for (size_t i = 0; i < n; i++) {
     const uint64_t key = hash_bytes(f->file[i].path, strlen(f->file[i].path));
-    item[i] = (FolderImage){key, (int64_t)(key >> 1), label_of[f->file[i].label], f->file[i].path};
+    item[i] = (FolderImage){(int64_t)(key >> 1), label_of[f->file[i].label], f->file[i].path};
     f->file[i].path = NULL;
   }
   if (n > 0) qsort(item, n, sizeof *item, compare_images);
   c->images = xcalloc(n, sizeof *c->images);
   c->num_images = (int)n;
   l->label = xmalloc(n * sizeof *l->label);
-  l->key = xmalloc(n * sizeof *l->key);
+  l->key = xcalloc(n, sizeof *l->key);
   for (size_t i = 0; i < n; i++) {
     c->images[i] = (CocoImage){.id = item[i].id, .file_name = item[i].path};
     l->label[i] = item[i].label;
-    l->key[i] = item[i].key;
   }
   free(item);
 }
@@ -251,10 +250,6 @@ static bool list_folders(Dataset *d, Listed *l, const char *dir, const char *spl
 
 // ---- what is used ---------------------------------------------------------------------------------------------------
 
-bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key) {
-  return rng_uniform(rng_key(rng_key(seed, RNG_SPLIT), image_key), 0) < fraction;
-}
-
 // Training needs two classes and, in folders, an image of each: an empty class folder means that a copy was
 // interrupted. IDX labels may have gaps, as in EMNIST.
 static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions *o, Err *err) {
@@ -276,8 +271,33 @@ static bool check_classes(const Dataset *d, const Listed *l, const ClassOptions 
                  c->categories[empty].name);
 }
 
-// Lists the images of the split; with val_fraction, its part of the training images.
-static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bool held_out) {
+// Which images are opened: keep[coco.num_images].
+static bool hold_out(Dataset *d, const Listed *l, const ClassOptions *o, const char *split, bool *keep, Err *err) {
+  const Coco *c = &d->coco;
+  const size_t n = (size_t)c->num_images;
+  for (size_t i = 0; i < n; i++) keep[i] = true;
+  if (!holdout_used(&o->holdout)) return true;
+  ImageList list = {.of = c->path, .n = c->num_images, .bytes = d->file_bytes, .key = l->key};
+  list.name = xmalloc(n * sizeof *list.name);
+  if (!d->gray) list.path = xmalloc(n * sizeof *list.path);
+  int *first = xmalloc((n + 1) * sizeof *first);
+  for (size_t i = 0; i <= n; i++) first[i] = (int)i; // a class each
+  for (size_t i = 0; i < n; i++) {
+    const char *name = c->images[i].file_name;
+    list.name[i] = d->gray ? strrchr(name, '#') : name; // the file may be compressed, or not
+    if (!d->gray) list.path[i] = xasprintf("%s/%s", d->folder, name);
+  }
+  const ImageCategories classes = {c->num_categories, first, l->label};
+  const bool ok = dataset_choose_side(d, &list, &classes, &o->holdout, split, keep, err);
+  for (size_t i = 0; list.path && i < n; i++) free(list.path[i]);
+  free(list.path);
+  free(list.name);
+  free(first);
+  return ok;
+}
+
+// Lists the usable images among those to keep.
+static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, const bool *keep) {
   const Coco *c = &d->coco;
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
   d->object = xmalloc((size_t)c->num_images * sizeof *d->object);
@@ -285,8 +305,7 @@ static void choose_images(Dataset *d, const Listed *l, const ClassOptions *o, bo
   d->first_object[0] = 0;
   for (int i = 0; i < c->num_images && !(o->limit > 0 && d->num_images == o->limit); i++) {
     const CocoImage *im = &c->images[i];
-    const bool mine = o->val_fraction <= 0 || classes_held_out(o->seed, o->val_fraction, l->key[i]) == held_out;
-    if (d->left_out[i] || !mine) continue;
+    if (d->left_out[i] || !keep[i]) continue;
     const int n = d->num_images++;
     const Size size = {im->h, im->w};
     d->image[n] = i;
@@ -307,10 +326,8 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
                    "%s: neither IDX files (train-images-idx3-ubyte and train-labels-idx1-ubyte, or .gz) nor a folder "
                    "of images per class (train/CLASS/…)",
                    dir);
-  const bool idx = layout == CLASSES_IDX, held_out = o->val_fraction > 0 && !strcmp(split, "val");
-  ClassOptions own = *o;
-  if (class_split_names(split) == class_split_names("test")) own.val_fraction = 0;
-  if (!(idx ? list_idx : list_folders)(d, l, dir, held_out ? "train" : split, o, err)) return false;
+  const bool idx = layout == CLASSES_IDX;
+  if (!(idx ? list_idx : list_folders)(d, l, dir, split, o, err)) return false;
   Coco *c = &d->coco;
   const CategoryList classes = dataset_categories(d);
   if (!o->like) categories_examine(&classes, &d->notes);
@@ -324,15 +341,16 @@ static bool open_split(Dataset *d, Listed *l, const char *dir, const char *split
   if (!idx && !measure_images(d, o, err)) return false;
   if (!idx) choose_shrinking(d);
   if (!check_classes(d, l, o, err)) return false;
-  choose_images(d, l, &own, held_out);
-  if (d->num_images > 0) return true;
-  return err_set(err, "%s: none of its %d images is left for %s%s; %d cannot be used%s", c->path, c->num_images, split,
-                 own.val_fraction > 0 ? " by --val-fraction" : "", d->bad_images,
-                 own.val_fraction > 0 ? "; choose another fraction or add images" : "");
+  bool *keep = xmalloc((size_t)c->num_images * sizeof *keep);
+  const bool ok = hold_out(d, l, o, split, keep, err);
+  if (ok) choose_images(d, l, o, keep);
+  free(keep);
+  if (!ok || d->num_images > 0) return ok;
+  return err_set(err, "%s: none of its %d images is left for %s; %d cannot be used%s", c->path, c->num_images, split,
+                 d->bad_images, holdout_used(&o->holdout) ? "; choose another fraction or add images" : "");
 }
 
 bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOptions *o, Err *err) {
-  CHECK(o->val_fraction >= 0 && o->val_fraction < 1);
   *d = (Dataset){.upright = o->upright,
                  .bad = bad_images_open(),
                  .patience = o->patience,

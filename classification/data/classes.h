@@ -8,11 +8,7 @@
 typedef struct ClassOptions {
   Size size;  // canvas size, which is the network's input; h = 0: for IDX the images' size, for folders 224 × 224
   float view; // fraction of an image that the canvas shows without augmentation: augment_map; 0: 1
-  // Splits the training images in two by the hash of (seed, image): about this fraction is "val", the rest "train". The
-  // hash is of CLASS/FILE for folders and of the pixels for IDX files, so that copies stay together; other images and
-  // their order have no influence. 0: the splits on disk.
-  float val_fraction;
-  uint64_t seed;
+  HoldoutUse holdout;       // of the images of a split, stratified by class
   bool strict;              // as in DatasetOptions
   bool upright;             // apply the EXIF orientation of photographs
   double patience;          // as in DatasetOptions
@@ -22,8 +18,7 @@ typedef struct ClassOptions {
 
 // Opens "train", "val" or "test" (or "t10k", which is test). IDX files: train-…, and t10k-…, test-… or val-… for both
 // of the others. Folders: DIR/train (or training), DIR/val (valid, validation) and DIR/test; val and test substitute
-// for each other if only one exists. If DIR/train does not exist or holds no folders, DIR/CLASS/… is the whole set, and
-// `val_fraction` splits it in two.
+// for each other if only one exists. If DIR/train does not exist or holds no folders, DIR/CLASS/… is the whole set.
 //
 // Classes are the folders in byte order of their names, or the IDX labels 0 … highest, named by the lines of
 // DIR/classes.txt if that exists. Ids are hashes of CLASS/FILE, or positions in the IDX file. Photographs whose shorter
@@ -40,5 +35,3 @@ bool classes_open(Dataset *d, const char *dir, const char *split, const ClassOpt
 int classes_shrink(Size image, Size canvas);
 // Images of each class: count[d->classes].
 void classes_count(const Dataset *d, int *count);
-// Whether the image with this key is held out for "val".
-bool classes_held_out(uint64_t seed, float fraction, uint64_t image_key);

@@ -17,7 +17,7 @@ static bool find(const char *dir, const char *train_split, const char *val_split
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
   DatasetOptions options = o->set;
-  options.train = o->train ? &o->train->coco : NULL;
+  options.train = o->train && !options.holdout.held ? &o->train->coco : NULL; // sides of one file are treated alike
   options.upright_otherwise = o->train && o->train->upright;
   if (!dataset_open(d, dir, split, &options, err)) return false;
   const CategoryList known = o->train ? dataset_categories(o->train) : (CategoryList){0};

@@ -163,6 +163,8 @@ void dataset_close(Dataset *d) {
   for (int i = 0; d->file && i < d->coco.num_images; i++) free(d->file[i]);
   free(d->file);
   free(d->layout);
+  if (d->holdout) holdout_free(d->holdout);
+  free(d->holdout);
   bad_images_close(d->bad);
   coco_free(&d->coco);
   notes_free(&d->notes);

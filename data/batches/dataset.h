@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/batches/bad_images.h"
+#include "data/batches/holdout.h"
 #include "data/batches/object_type.h"
 #include "data/coco/categories_match.h"
 #include "data/coco/crowds.h"
@@ -51,6 +52,7 @@ typedef struct Dataset {
   uint8_t *shrink;        // [coco.num_images] factor by which an image is scaled down after decoding; NULL: none is
   int64_t max_whole;      // max_bytes before images are scaled down
   int others;             // files ignored because they are not images
+  Holdout *holdout;       // what was held out of it by HoldoutUse.draw; NULL: nothing
   int num_listed;         // number of images of the annotation file that were examined: fewer with a limit
   Notes notes;            // on the data set
   bool *left_out;         // [coco.num_images] whether an image was left out
@@ -88,8 +90,9 @@ typedef struct DatasetOptions {
   CrowdChoice crowd; // how to treat crowds that cover one object each
   const Coco *train; // of a validation set, the training set, whose decision on crowds is used; NULL: none
   bool keep_empty;   // keep images without a usable object (evaluation; presets that train on background)
-  double patience;   // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
-  int limit;         // only the first `limit` usable images by id; 0 = all
+  HoldoutUse holdout;
+  double patience; // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
+  int limit;       // only the first `limit` usable images by id; 0 = all
   const char *json, *images; // annotation file and folder of images, instead of a split of a folder; may be NULL
   const char *index;         // folder for the annotation index (data/coco/coco_index.h); NULL: none
 } DatasetOptions;

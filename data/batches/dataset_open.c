@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "data/batches/bitmap.h"
 #include "data/batches/dataset.h"
+#include "data/batches/dataset_holdout.h"
 #include "data/batches/image_files.h"
 #include "data/batches/objects.h"
 #include "data/batches/upright.h"
@@ -131,16 +132,16 @@ static bool nothing_usable(const Dataset *d, Err *err) {
                  d->bad_masks + c->num_broken);
 }
 
+// Decides which crowds are objects, by the whole file.
 static void judge_crowds(Dataset *d, const DatasetOptions *options) {
   if (options->crowd == CROWD_OBJECT) d->former_crowds = crowds_become_objects(&d->coco, options->train);
   if (d->former_crowds) coco_digest_labels(&d->coco);
 }
 
-// Lists the usable images with their objects. Which crowds are objects has been decided before.
+// Lists the usable images with their objects.
 static bool list_images(Dataset *d, const DatasetOptions *options, Err *err) {
   const Coco *c = &d->coco;
   const bool takes_masks = options->boxes == MEASURE_MASK || options->areas == MEASURE_MASK;
-  judge_crowds(d, options);
   if (takes_masks) coco_take_all_from_masks(&d->coco, options->boxes == MEASURE_MASK, options->areas == MEASURE_MASK);
   d->image = xmalloc((size_t)c->num_images * sizeof *d->image);
   d->first_object = xmalloc(((size_t)c->num_images + 1) * sizeof *d->first_object);
@@ -319,10 +320,11 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   CocoLayout layout;
   bool ok = coco_layout_find(&layout, dir, split, options->json, options->images, err) &&
-            coco_open(&d->coco, layout.annotations, options->index, err) &&
-            find_files(d, &layout, split, options, err) && list_images(d, options, err) &&
-            check_files(d, options->strict, err) && check_largest(d, options->strict, err) &&
-            (!options->strict || check_complete(d, err));
+            coco_open(&d->coco, layout.annotations, options->index, err) && find_files(d, &layout, split, options, err);
+  if (ok) judge_crowds(d, options);
+  ok = ok && dataset_hold_out(d, options, split, err) && list_images(d, options, err) &&
+       check_files(d, options->strict, err) && check_largest(d, options->strict, err) &&
+       (!options->strict || check_complete(d, err));
   coco_layout_free(&layout);
   if (!ok) {
     dataset_close(d);

@@ -6,8 +6,6 @@
 typedef struct SourceOptions {
   DatasetOptions set;   // classification uses resize.size as the canvas size, and the options about files
   float view;           // classification: fraction of an image that the canvas shows
-  float val_fraction;   // classification: hold out this fraction of the training set as "val", …
-  uint64_t split_seed;  // … drawn with this seed
   const Dataset *train; // the training split, whose classes must match; NULL: this is the training split
 } SourceOptions;
 
@@ -17,6 +15,7 @@ struct Diagnosis;
 typedef struct SourceSurvey {
   const char *dir;
   Size canvas;                       // h = 0: the source's default
+  const HoldoutOptions *holdout;     // what to hold out; NULL: nothing
   const char *range;                 // of 16-bit images, as given; NULL: as measured
   bool decode;                       // read every file
   void (*tick)(int done, int total); // called after each image; may be NULL

@@ -249,7 +249,7 @@ static int objects_with_masks(const Split *t) {
   return n;
 }
 
-static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empty, int canvases) {
+static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empty, int canvases, const char *holdout) {
   int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
   a->batch = suit_batch(t, size);
   const Resize *r = &t->data.resize;
@@ -262,13 +262,13 @@ static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empt
   if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
   char detections[32], range[32];
   const bool takes_boxes = 2 * t->defects.of_type[DEFECT_BOX_APART].count > objects_with_masks(t);
-  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s%s%s%s", size, longer, suited, a->batch, length,
+  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s%s%s%s%s", size, longer, suited, a->batch, length,
                        suit_detections(t, v, detections), suit_range(t, range), t->data.upright ? " --exif yes" : "",
                        empty ? " --keep-empty" : "", takes_boxes ? " --boxes mask" : "",
-                       t->data.box_areas || (v && v->data.box_areas) ? " --areas mask" : "");
+                       t->data.box_areas || (v && v->data.box_areas) ? " --areas mask" : "", holdout);
 }
 
-void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases) {
+void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases, const char *holdout) {
   *a = (Advice){0};
   advise_sizes(a, train);
   advise_categories(a, train, val);
@@ -279,7 +279,7 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
   advise_ids(a, train);
   if (val) advise_ids(a, val);
   if (val) advise_limit(a, val);
-  suit_flags(a, train, val, keep_empty, canvases);
+  suit_flags(a, train, val, keep_empty, canvases, holdout);
 }
 
 void advice_free(Advice *a) {

@@ -19,9 +19,17 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
                             .crowd = o->crowd,
                             .train = train && train->open ? &train->data.coco : NULL,
                             .keep_empty = keep_empty,
+                            .holdout = {.draw = train ? NULL : o->holdout},
                             .json = train ? o->val_json : o->train_json,
                             .images = train ? o->val_images : o->train_images};
-  s->open = dataset_open(&s->data, o->data, name, &options, &s->stop);
+  const bool held_out = train && train->data.holdout && !strcmp(name, "val");
+  if (held_out) {
+    options.holdout = (HoldoutUse){.held = train->data.holdout, .side = HOLDOUT_VAL};
+    options.train = NULL; // sides of one file are treated alike
+    options.json = o->train_json;
+    options.images = o->train_images;
+  }
+  s->open = dataset_open(&s->data, o->data, held_out ? o->train_split : name, &options, &s->stop);
   if (!s->open) return;
   mask_forms_check(&s->data.coco, &s->stop);
   const CategoryList known = train && train->open ? dataset_categories(&train->data) : (CategoryList){0};
@@ -55,17 +63,30 @@ static bool is_split(const CheckupOptions *o, const char *split) {
 
 static bool split_sound(const Split *s) { return !s->name || (!*s->stop.msg && !defects_any(&s->defects)); }
 
+// The options that hold out images: those given or, without a split to evaluate on, those to suggest. Caller frees.
+static char *holdout_text_of(const Checkup *c, const CheckupOptions *o) {
+  enum { FEWEST = 5 }; // images to divide
+  char *given = o->holdout && holdout_wanted(o->holdout) ? holdout_option_text(o->holdout) : NULL;
+  const bool suggests = !given && !c->val.name && c->train.open && c->train.data.num_images >= FEWEST;
+  char *text = given ? xasprintf(" %s", given) : xstrdup(suggests ? " --val-fraction 0.2" : "");
+  free(given);
+  return text;
+}
+
 void checkup_take(Checkup *c, const CheckupOptions *o) {
   *c = (Checkup){0};
   split_open(&c->train, o->train_split, o, o->keep_empty, NULL);
-  if (o->val_json || is_split(o, o->val_split) || strcmp(o->val_split, "val"))
+  if (o->val_json || c->train.data.holdout || is_split(o, o->val_split) || strcmp(o->val_split, "val"))
     split_open(&c->val, o->val_split, o, true, &c->train);
   if (c->train.open && c->val.open) {
     defects_find_shared(&c->val.defects, &c->val.data, &c->train.data);
     defects_find_turned(&c->train.defects, &c->train.data, &c->val.defects);
     defects_find_turned(&c->val.defects, &c->val.data, &c->train.defects);
   }
-  if (c->train.open) advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases);
+  char *holdout = holdout_text_of(c, o);
+  if (c->train.open)
+    advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, holdout);
+  free(holdout);
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }
 
@@ -180,14 +201,18 @@ static void find_categories(Diagnosis *f, const Checkup *c) {
 
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {
   *f = (Diagnosis){.data = xstrdup(o->data), .sound = c->sound};
-  f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s%s%s", o->size, o->max_size,
-                         o->canvases, o->range ? " --range " : "", o->range ? o->range : "",
+  char *holdout = o->holdout && holdout_wanted(o->holdout) ? holdout_option_text(o->holdout) : NULL;
+  f->read_as = xasprintf("as loaded by train with --size %d --max-size %d --canvases %d%s%s%s%s%s%s", o->size,
+                         o->max_size, o->canvases, o->range ? " --range " : "", o->range ? o->range : "",
                          o->exif == EXIF_YES  ? " --exif yes"
                          : o->exif == EXIF_NO ? " --exif no"
                                               : "",
-                         o->keep_empty ? " --keep-empty" : "");
+                         o->keep_empty ? " --keep-empty" : "", holdout ? " " : "", holdout ? holdout : "");
+  free(holdout);
   if (!o->decode) f->unseen = xstrdup(" in the annotations; image files and masks were not checked");
-  if (!c->val.name) f->absent = xasprintf("no split %s to evaluate on", o->val_split);
+  if (!c->val.name)
+    f->absent = xasprintf("no split %s to evaluate on; --val-fraction 0.2 holds out a fifth of the training images",
+                          o->val_split);
   find_split(f, 0, &c->train, o->canvases);
   find_split(f, 1, &c->val, o->canvases);
   find_categories(f, c);

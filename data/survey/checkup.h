@@ -8,11 +8,12 @@ typedef struct CheckupOptions {
   const char *train_json, *train_images, *val_json, *val_images; // instead of splits; may be NULL
   int size, max_size, canvases;
   ExifChoice exif;
-  MeasureChoice boxes, areas; // …
-  bool keep_empty;            // as in DatasetOptions
-  const char *range;          // --range LOW,HIGH or type; NULL: as measured
-  CrowdChoice crowd;          // …
-  bool decode;                // also read image files and rasterise masks
+  MeasureChoice boxes, areas;    // …
+  bool keep_empty;               // as in DatasetOptions
+  const char *range;             // --range LOW,HIGH or type; NULL: as measured
+  CrowdChoice crowd;             // …
+  const HoldoutOptions *holdout; // what to hold out; NULL: nothing
+  bool decode;                   // also read image files and rasterise masks
   void (*looked)(int done, int total);
 } CheckupOptions;
 

@@ -34,9 +34,7 @@ TEST(infer_options_that_do_not_go_together) {
       {"--gpus needs --data DIR", {NAMED, "--gpus", "2"}},
       {"--labels works on named images only", {DATA, "--labels", "l"}},
       {"--crops works on named images only", {DATA, "--crops", "c"}},
-      {"--val-fraction needs --data DIR", {NAMED, "--val-fraction", "0.5"}},
-      {"--split-seed needs --data DIR", {NAMED, "--split-seed", "0"}},
-      {"--split-seed needs --val-fraction", {DATA, "--split-seed", "0"}},
+      {"--val-fraction was removed in 1.3; leave it out", {DATA, "--val-fraction", "0.5"}},
       {"--tile works on named images only", {DATA, "--tile", "512"}},
       {"--tile 31 is too small: a tile's side must be at least 32 pixels", {NAMED, "--tile", "31"}},
       {"--label-values needs --labels", {NAMED, "--label-values", "classes"}},
@@ -44,7 +42,7 @@ TEST(infer_options_that_do_not_go_together) {
       {"--benchmark cannot be combined with --eval", {DATA, "--benchmark", "--eval"}},
       {NULL, {NAMED, "--tile", "32", "--labels", "l", "--label-values", "classes", "--crops", "c"}},
       {NULL, {DATA, "--benchmark", "--profile", "--energy", "1"}},
-      {NULL, {DATA, "--eval", "--val-fraction", "0.5", "--split-seed", "0", "--gpus", "2"}},
+      {NULL, {DATA, "--eval", "--split", "train", "--gpus", "2"}},
   };
   for (int i = 0; i < COUNT(cases); i++) {
     const char *said;

@@ -83,14 +83,23 @@ def net_of(classes, seed):
     return net.double()
 
 
+def held_out(run, n):
+    """Which of the n training images the run holds out, by its weights."""
+    with open(os.path.join(run, "model.safetensors"), "rb") as f:
+        meta = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]
+    out = numpy.zeros(n, bool)
+    for name in json.loads(meta["held_out"])["val"] if "held_out" in meta else []:
+        out[int(name.lstrip("#"))] = True
+    return out
+
+
 class Images:
     """What ./train learns from, and which of it a step sees."""
 
-    def __init__(self, settings):
+    def __init__(self, settings, run):
         self.seed, self.batch = int(settings["seed"]), int(settings["batch"])
         images, labels = peer.read_part(settings["data"], "train")
-        held_out = peer.held_out(images, int(settings.get("split-seed", 0)), float(settings["val-fraction"]))
-        self.id = numpy.flatnonzero(~held_out)[:int(settings["limit"]) or None]
+        self.id = numpy.flatnonzero(~held_out(run, len(images)))[:int(settings["limit"]) or None]
         self.images, self.labels, self.classes = images[self.id], labels[self.id], int(labels.max()) + 1
         self.n, self.per_epoch = len(self.id), -(-len(self.id) // self.batch)
 
@@ -136,13 +145,13 @@ def rms(parts):
     return torch.cat([part.flatten() for part in parts]).square().mean().sqrt().item()
 
 
-def evaluated(settings):
+def evaluated(settings, run):
     """Pixels in ±1 and labels of what ./train evaluates: the test images, or what is held out."""
     of_test = settings["val-split"] == "test"
     images, labels = peer.read_part(settings["data"], "t10k" if of_test else "train")
     if not of_test:
-        held_out = peer.held_out(images, int(settings.get("split-seed", 0)), float(settings["val-fraction"]))
-        images, labels = images[held_out], labels[held_out]
+        out = held_out(run, len(images))
+        images, labels = images[out], labels[out]
     images, labels = (torch.from_numpy(part[:int(settings["val-limit"]) or None]) for part in (images, labels))
     return (images.unsqueeze(1).double() / 255 - 0.5) / 0.5, labels.long()
 
@@ -150,7 +159,7 @@ def evaluated(settings):
 def compare_evaluation(net, run, settings, log):
     """Of the log's last record, by the weights and running statistics that the step before it left."""
     load_weights(net, checkpoint(run, log["step"]))
-    images, labels = evaluated(settings)
+    images, labels = evaluated(settings, run)
     hits = torch.zeros(2, dtype=torch.long)
     net.eval()
     with torch.no_grad():
@@ -174,7 +183,7 @@ def compare(run, first, steps):
     with open(os.path.join(run, "log.jsonl")) as f:
         records = [json.loads(line) for line in f]
     log = {r["step"]: r for r in records if r["kind"] == "train"}
-    images = Images(settings)
+    images = Images(settings, run)
     net = net_of(images.classes, images.seed).train()
     adam = torch.optim.Adam(net.parameters())
     epochs = [phase for phase in peer.phases(settings["phases"]) for _ in range(phase["epochs"])]

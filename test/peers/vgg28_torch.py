@@ -65,7 +65,7 @@ def key(k, word):
 
 
 def held_out(images, seed, fraction):
-    """Which images ./train --val-fraction holds out: classes_held_out by the hash of the pixels, FNV-1a."""
+    """About this fraction of the images, drawn by the hash of their pixels (FNV-1a); ./train holds out others."""
     word = lambda n: numpy.full(1, n, numpy.uint64)
     of = numpy.full(len(images), 0xcbf29ce484222325, numpy.uint64)
     for column in images.reshape(len(images), -1).T:

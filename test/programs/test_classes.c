@@ -289,8 +289,6 @@ TEST_TIER(classes_mistakes, 1) {
   expect_mistake("--optimizer takes", "--data %s --optimizer rmsprop", d);
   expect_mistake("--beta2 takes", "--data %s --beta2 1", d);
   expect_mistake("--split-seed needs --val-fraction P", "--data %s --split-seed 3", d);
-  expect_mistake("--train-split and --val-fraction cannot be combined",
-                 "--data %s --val-fraction 0.2 --train-split test", d);
   expect_mistake("--val-split train and --val-fraction cannot be combined",
                  "--data %s --val-fraction 0.2 --val-split train", d);
   expect_mistake("--patience counts", "--data %s --patience 2 --eval-every never", d);

@@ -101,9 +101,11 @@ TEST(defaults_of_a_classifier_by_its_data) {
 TEST(defaults_of_a_split) {
   TrainSpec o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", NULL});
   EXPECT_INT(o.split_seed, 5);
+  EXPECT(o.holdout.seed == 5 && o.holdout.fraction == 0.2f);
   train_spec_free(&o);
-  o = options(idx_folder(), "vgg-28", (char *[]){"--seed", "5", "--val-fraction", "0.2", "--split-seed", "1", NULL});
+  o = options("nowhere", "tiny", (char *[]){"--seed", "5", "--fold", "2/3", "--split-seed", "1", NULL});
   EXPECT_INT(o.split_seed, 1);
+  EXPECT(o.holdout.seed == 1 && o.holdout.fold == 2 && o.holdout.folds == 3);
   train_spec_free(&o);
 }
 
@@ -158,7 +160,13 @@ TEST(defaults_refuse_what_does_not_go_together) {
                {{"googlenet", "--trainable-layers", "5"}, "--trainable-layers is for ResNets"},
                {{"vgg16", "--norm", "gn"}, "--norm is for models with selectable normalization, but vgg16"},
                {{"tiny", "--rotate", "8"}, "--rotate is for classifiers, but tiny is a detector: leave it out"},
-               {{"tiny", "--val-fraction", "0.2"}, "--val-fraction is for classifiers"},
+               {{"tiny", "--val-fraction", "0.2", "--fold", "1/2"}, "--fold and --val-fraction cannot be combined"},
+               {{"tiny", "--fold", "0/5"}, "--fold 0/5: give I/N with I from 1 to N and N from 2 to 1000, such as 2/5"},
+               {{"tiny", "--fold", "1/2", "--val-json", "x"}, "--val-json and --fold cannot be combined"},
+               {{"tiny", "--group", "(.*)"}, "--group needs --val-fraction P or --fold I/N"},
+               {{"tiny", "--fold", "1/2", "--group", "("}, "--group ( is not a regular expression: "},
+               {{"tiny", "--split-seed", "3"}, "--split-seed needs --val-fraction P or --fold I/N"},
+               {{"tiny", "--fold", "1/2", "--val-split", "train"}, "--val-split train and --fold cannot be combined"},
                {{"tiny", "--phases", "1@1+augment"}, "+augment is for classifiers"}};
   for (int i = 0; i < COUNT(cases); i++) {
     const char *said;

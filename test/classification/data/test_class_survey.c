@@ -114,8 +114,8 @@ TEST(class_survey_of_idx) {
   dataset_close(&d);
 }
 
-static void expect_advice(const char *want, const Dataset *d, Size median, int size, bool has_val) {
-  char *flags = class_advice(d, &(ClassSurvey){.median = median}, size, has_val);
+static void expect_advice(const char *want, const Dataset *d, Size median, int size, const char *holdout) {
+  char *flags = class_advice(d, &(ClassSurvey){.median = median}, size, holdout);
   EXPECT_STR(flags, want);
   free(flags);
 }
@@ -129,14 +129,14 @@ TEST(class_advice_by_set) {
   const char *phases = "10@1e-3,10@1e-4,25@1e-4+augment";
   char want[256];
   snprintf(want, sizeof want, "--model vgg-28 --phases %s --batch 128", phases);
-  expect_advice(want, &digits, (Size){28, 28}, 0, true);
+  expect_advice(want, &digits, (Size){28, 28}, 0, "");
   snprintf(want, sizeof want, "--model vgg-28 --size 32 --phases %s --batch 32 --val-fraction 0.2", phases);
-  expect_advice(want, &other, (Size){20, 32}, 0, false);
-  expect_advice("--model resnet18 --size 96 --batch 64", &maps, (Size){96, 96}, 0, true);
-  expect_advice("--model resnet18 --batch 128", &photographs, (Size){480, 640}, 0, true);
-  expect_advice("--model resnet50 --size 160 --batch 128", &many, (Size){640, 191}, 0, true);
-  expect_advice("--model resnet18 --size 64 --batch 8", &few, (Size){9, 9}, 0, true);
-  expect_advice("--model resnet18 --size 100 --batch 8", &few, (Size){9, 9}, 100, true);
+  expect_advice(want, &other, (Size){20, 32}, 0, " --val-fraction 0.2");
+  expect_advice("--model resnet18 --size 96 --batch 64", &maps, (Size){96, 96}, 0, "");
+  expect_advice("--model resnet18 --batch 128", &photographs, (Size){480, 640}, 0, "");
+  expect_advice("--model resnet50 --size 160 --batch 128", &many, (Size){640, 191}, 0, "");
+  expect_advice("--model resnet18 --size 64 --batch 8", &few, (Size){9, 9}, 0, "");
+  expect_advice("--model resnet18 --size 100 --batch 8", &few, (Size){9, 9}, 100, "");
 }
 
 typedef struct Told {

@@ -181,8 +181,8 @@ TEST(classes_from_idx) {
     EXPECT(d.classes == 6 && d.object[1].label == 5);
     dataset_close(&d);
   }
-  expect_refused(dir, "val", &(ClassOptions){.val_fraction = 1e-9f},
-                 "is left for val by --val-fraction; 0 cannot be used; choose another fraction");
+  expect_refused(dir, "train", &(ClassOptions){.holdout = {.draw = &(HoldoutOptions){.fraction = 0.01f}}},
+                 "--val-fraction 0.01 of the 23 images of ");
 }
 
 TEST(classes_from_folders) {
@@ -310,7 +310,7 @@ TEST(classes_leave_out_what_has_no_size) {
   expect_refused(root, "train", &strict, ".png: cannot read the image: ");
 }
 
-// ---- splits by fraction ---------------------------------------------------------------------------------------------
+// ---- what is held out ----------------------------------------------------------------------------------------------
 
 // Number of images, and of those in both.
 static int common(const Dataset *a, const Dataset *b) {
@@ -321,35 +321,37 @@ static int common(const Dataset *a, const Dataset *b) {
   return n;
 }
 
-TEST(classes_split_by_key) {
+// Opens what is trained on and what is held out.
+static bool opens_both(Dataset *train, Dataset *val, const char *dir, const HoldoutOptions *draw) {
+  ClassOptions o = {.size = {SIDE, SIDE}, .holdout = {.draw = draw}};
+  if (!opens(train, dir, "train", &o)) return false;
+  o.holdout = (HoldoutUse){.held = train->holdout, .side = HOLDOUT_VAL};
+  return opens(val, dir, "train", &o);
+}
+
+// Each class has its share on both sides; another seed holds out other images.
+TEST(classes_held_out_by_class) {
   const Path at = scratch_folder("fraction");
   const char *root = at.s;
-  write_class(root, "cat", 0, 60);
-  write_class(root, "dog", 0, 60);
-  ClassOptions o = {.size = {SIDE, SIDE}, .val_fraction = 0.25f, .seed = 3};
-  Dataset train, val, more;
-  if (!opens(&train, root, "train", &o) || !opens(&val, root, "val", &o)) return;
-  EXPECT_INT(train.num_images + val.num_images, 120);
-  EXPECT_INT(common(&train, &val), 0);
-  EXPECT(val.num_images > 15 && val.num_images < 45); // 30 ± 3 standard deviations of 4.7
-  write_class(root, "ant", 0, 20);                    // other files move nothing
-  if (opens(&more, root, "val", &o)) {
-    EXPECT_INT(common(&more, &val), val.num_images);
-    EXPECT(more.num_images > val.num_images);
-    dataset_close(&more);
-  }
+  write_class(root, "cat", 0, 24);
+  write_class(root, "dog", 24, 8);
+  Dataset train, val, others[2];
+  HoldoutOptions o = {.fraction = 0.25f, .seed = 3};
+  int count[2];
+  if (!opens_both(&train, &val, root, &o)) return;
+  EXPECT(train.num_images == 24 && val.num_images == 8 && common(&train, &val) == 0);
+  classes_count(&val, count);
+  EXPECT(count[0] == 6 && count[1] == 2);
   o.seed = 4;
-  if (opens(&more, root, "val", &o)) {
-    EXPECT(common(&more, &val) < val.num_images); // another seed, another split
-    dataset_close(&more);
-  }
-  dataset_close(&train);
-  dataset_close(&val);
+  if (!opens_both(&others[0], &others[1], root, &o)) return;
+  EXPECT(common(&others[1], &val) < 8);
+  Dataset *const all[] = {&train, &val, &others[0], &others[1]};
+  for (int i = 0; i < COUNT(all); i++) dataset_close(all[i]);
 }
 
 // Copies of an image are on one side, and the order of the file does not matter.
-TEST(classes_split_idx_by_pixels) {
-  enum { N = 200 };
+TEST(classes_held_out_of_idx_by_pixels) {
+  enum { N = 80 };
   const Path at = scratch_folder("fraction-idx");
   const char *root = at.s;
   uint8_t *pixels = xmalloc((size_t)N * SIDE * SIDE), labels[N];
@@ -363,10 +365,9 @@ TEST(classes_split_idx_by_pixels) {
     }
     CHECK(idx_save(&(Idx){N, SIDE, SIDE, pixels}, join(root, "train-images-idx3-ubyte").s, IDX_IMAGES, NULL));
     CHECK(idx_save(&(Idx){N, 1, 1, labels}, join(root, "train-labels-idx1-ubyte").s, IDX_LABELS, NULL));
-    const ClassOptions o = {.val_fraction = 0.2f, .seed = 3};
     Dataset val, train;
-    if (!opens(&val, root, "val", &o) || !opens(&train, root, "train", &o)) break;
-    EXPECT_INT(train.num_images + val.num_images, N);
+    if (!opens_both(&train, &val, root, &(HoldoutOptions){.fraction = 0.2f, .seed = 3})) break;
+    EXPECT(train.num_images == N - N / 5 && val.num_images == N / 5);
     for (int i = 0; i < val.num_images; i++) held[order][val.gray[(size_t)val.image[i] * SIDE * SIDE]] = true;
     for (int i = 0; i < train.num_images; i++) EXPECT(!held[order][train.gray[(size_t)train.image[i] * SIDE * SIDE]]);
     dataset_close(&val);
@@ -374,13 +375,6 @@ TEST(classes_split_idx_by_pixels) {
   }
   EXPECT(!memcmp(held[0], held[1], sizeof held[0]));
   free(pixels);
-}
-
-TEST(classes_split_has_its_share) {
-  int out = 0;
-  for (int i = 0; i < 10000; i++) out += classes_held_out(1, 0.2f, rng_mix((uint64_t)i));
-  EXPECT(out > 1800 && out < 2200); // five standard deviations of 40
-  EXPECT(!classes_held_out(1, 0, 5));
 }
 
 // ---- batches --------------------------------------------------------------------------------------------------------
