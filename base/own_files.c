@@ -13,7 +13,7 @@
 enum { LOOKED_AT = 1 << 16 }; // bytes at the beginning
 
 // How its text begins (NULL: with anything), what else the first of it holds, and what it is where there is nothing to
-// tell.
+// tell. A killed program may have left a part of the beginning.
 static const struct {
   const char *begins, *holds, *without;
 } marks[] = {
@@ -38,7 +38,9 @@ static const struct {
 
 static bool has_marks(const char *text, size_t size, OwnFile what) {
   const char *begins = marks[what].begins, *holds = marks[what].holds, *without = marks[what].without;
-  if (size == 0 || (without && size == strlen(without) && !memcmp(text, without, size))) return true;
+  const char *first = begins ? begins : holds;
+  if (size < strlen(first) && !memcmp(text, first, size)) return true;
+  if (without && size == strlen(without) && !memcmp(text, without, size)) return true;
   return (!begins || (size >= strlen(begins) && !memcmp(text, begins, strlen(begins)))) &&
          (!holds || memmem(text, size, holds, strlen(holds)));
 }

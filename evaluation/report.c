@@ -1,10 +1,12 @@
 #include "evaluation/report.h"
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/durable.h"
 #include "base/file.h"
 #include "base/regular.h"
 #include "base/run_folder.h"
@@ -211,13 +213,17 @@ static bool write_picture(const ReportFile *to, int i, const char *what, const J
   return ok;
 }
 
+// Their names are on disk before the evaluation lists them.
 static bool write_pictures(const ReportFile *to, const EvaluationReport *r, PictureNames *names, Err *err) {
-  char *folder = xasprintf("%s/" RUN_PICTURES, to->folder);
+  char *folder = xasprintf("%s/" RUN_PICTURES, to->folder), *inside = xasprintf("%s/", folder);
   bool ok = !r->pictures || dirs_make(folder, err);
   for (int i = 0; ok && i < r->pictures; i++)
     ok = write_picture(to, i, "truth", &r->picture[i].truth, &names[i].truth, err) &&
          write_picture(to, i, "found", &r->picture[i].found, &names[i].found, err);
+  if (ok && r->pictures && !durable_sync_name(inside))
+    ok = err_set(err, "cannot write %s: %s", folder, strerror(errno));
   free(folder);
+  free(inside);
   return ok;
 }
 

@@ -42,6 +42,10 @@ TEST(own_files_are_told_by_what_they_hold) {
     write_text(path, "");
     EXPECT(output_is_own(path, texts[i].what, false, &err));
   }
+  write_text(path, "{\"st"); // what a kill left of the first record
+  EXPECT(output_is_own(path, OWN_LOG, false, &err));
+  write_text(path, "{\"so");
+  EXPECT(!output_is_own(path, OWN_LOG, false, &err));
   free(path);
 }
 
