@@ -29,6 +29,7 @@ static void refuse_ranks(const Job *job) {
 // All ranks exit with the status for which the first one has printed the reason, not with that of a rank that failed.
 static void end_job(Job *job, int status) {
   Crew *crew = job->launch.crew;
+  if (status) comm_barrier(job->comm); // a claim ends every rank: the first one still writes the results
   if (status && crew) crew_claim(crew, status);
   job_end(job);
 }
