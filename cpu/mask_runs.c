@@ -213,8 +213,9 @@ void OP(detections_write)(Device *dev, const MaskPaste *p, const ImageInfo *imag
       to->index[row] = detections->index[slot];
       ((Box *)to->box)[row] = box_rows(&detections->box)[slot];
       ((real *)to->score)[row] = ((const real *)detections->score.data)[slot];
-      to->runs[row] = runs->count[row];
-      to->first[row] = runs->first[row];
+      to->runs[row] = probs ? runs->count[row] : 0;
+      to->first[row] = probs ? runs->first[row] : 0;
+      if (!probs) continue;
       if (runs->count[row])
         runs_of(p, images, detections, group, i, probs, row, to->words + runs->first[row]);
       else

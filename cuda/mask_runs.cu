@@ -186,12 +186,15 @@ static __device__ void write_slice(const PastedMask &m, int from, int to, uint32
 static __device__ void write_counts(const Boxes &detections, const DetectionRows &to) {
   for (int g = threadIdx.x; g < detections.groups; g += BLOCK) to.count[g] = detections.count[g];
 }
+static __device__ void write_box(const Boxes &detections, int slot, int row, const DetectionRows &to) {
+  to.index[row] = detections.index[slot];
+  ((Box *)to.box)[row] = box_rows(&detections.box)[slot];
+  ((float *)to.score)[row] = ((const float *)detections.score.data)[slot];
+}
 static __device__ void write_row(const Boxes &detections, const Tensor &probs, const MaskRuns &runs, int slot, int row,
                                  const DetectionRows &to) {
   if (threadIdx.x == 0) {
-    to.index[row] = detections.index[slot];
-    ((Box *)to.box)[row] = box_rows(&detections.box)[slot];
-    ((float *)to.score)[row] = ((const float *)detections.score.data)[slot];
+    write_box(detections, slot, row, to);
     to.runs[row] = runs.count[row];
     to.first[row] = runs.first[row];
   }
@@ -227,11 +230,27 @@ static __global__ void __launch_bounds__(BLOCK)
   write_slice(m, from, end, before, kept[warp], words + begin);
 }
 
+// The same of a model without masks, a thread a detection.
+static __global__ void boxes_write_kernel(const __grid_constant__ Boxes detections, DetectionRows to) {
+  int slot = blockIdx.x * BLOCK + threadIdx.x, group = slot / detections.capacity, i = slot % detections.capacity;
+  if (blockIdx.x == 0) write_counts(detections, to);
+  if (group >= detections.groups || i >= detections.count[group]) return;
+  int row = compacted_row(&detections, group) + i;
+  write_box(detections, slot, row, to);
+  to.runs[row] = 0;
+  to.first[row] = 0;
+}
+
 extern "C" void cuda_detections_write(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                                       const Tensor *probs, const MaskRuns *runs, const DetectionRows *to) {
   if (dev->measuring) return;
-  map_words(probs);
   const int rows = detections->groups * detections->capacity;
+  if (!probs) {
+    boxes_write_kernel<<<(rows + BLOCK - 1) / BLOCK, BLOCK, 0, stream_of(dev)>>>(*detections, *to);
+    LAUNCH_CHECK();
+    return;
+  }
+  map_words(probs);
   const size_t shared = mask_shared_bytes(probs);
   allow_shared(detections_write_kernel, shared);
   detections_write_kernel<<<dim3(rows, RUN_SLICES / WARPS), BLOCK, shared, stream_of(dev)>>>(*p, images, *detections,

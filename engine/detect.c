@@ -54,17 +54,20 @@ static size_t items_bytes(const Detector *d) {
 
 static void plan(Engine *e) {
   const Network *n = &e->infer.network[0];
-  if (!n->result[DETECTED_MASKS]) return; // a model without detections
+  if (!n->result[DETECTED_BOXES]) return; // a model without detections
+  const Value *masks = n->result[DETECTED_MASKS];
   const Boxes *b = &n->result[DETECTED_BOXES]->boxes;
   const size_t real_words = dtype_size(e->dev->real) / sizeof(uint32_t);
   Detector *d = e->results = xcalloc(1, sizeof *d);
   d->groups = (size_t)b->groups;
   d->rows = d->groups * (size_t)b->capacity;
-  d->size = n->result[DETECTED_MASKS]->x.h;
+  d->size = masks ? masks->x.h : 0;
   const size_t runs = (size_t)runs_in(e->infer.shapes.max_bytes / 3);
   const char *fewer = e->config.detections > USUAL_DETECTIONS ? "--batch or --detections" : "--batch";
-  d->runs.room = (int64_t)(d->rows * MAX(runs, (size_t)(d->size * d->size) * real_words));
-  memory_add(&e->memory, "offsets of mask runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), fewer);
+  if (masks) {
+    d->runs.room = (int64_t)(d->rows * MAX(runs, (size_t)(d->size * d->size) * real_words));
+    memory_add(&e->memory, "offsets of mask runs", ON_DEVICE, lay_out_runs(d, NULL, &(MaskRuns){0}), fewer);
+  }
   memory_add(&e->memory, "detections of in-flight batches", ON_HOST_LOCKED, BATCHES_UNDER_WAY * slot_bytes(d, e->dev),
              fewer);
   memory_add(&e->memory, "lists of detections", ON_HOST, BATCHES_UNDER_WAY * items_bytes(d), fewer);
@@ -82,9 +85,10 @@ static bool slot_allocate(const Detector *d, Device *dev, DetectorSlot *s) {
 static bool allocate(Engine *e, Err *err) {
   Detector *d = e->results;
   if (!d) return true;
-  const size_t bytes = lay_out_runs(d, NULL, &(MaskRuns){0});
-  if (!(d->scratch = device_alloc(e->dev, bytes))) return err_memory(err, bytes, "the offsets of mask runs", "--batch");
-  lay_out_runs(d, d->scratch, &d->runs);
+  const size_t bytes = d->size ? lay_out_runs(d, NULL, &(MaskRuns){0}) : 0;
+  if (bytes && !(d->scratch = device_alloc(e->dev, bytes)))
+    return err_memory(err, bytes, "the offsets of mask runs", "--batch");
+  if (bytes) lay_out_runs(d, d->scratch, &d->runs);
   for (int i = 0; i < BATCHES_UNDER_WAY; i++)
     if (!slot_allocate(d, e->dev, &d->slot[i]))
       return err_memory(err, BATCHES_UNDER_WAY * slot_bytes(d, e->dev), "the detections of in-flight batches",
@@ -104,7 +108,7 @@ static bool make_room(Engine *e, int64_t pixels) {
   CHECK(!engine_detecting(e));
   const int64_t before = d->runs.room, room = (int64_t)d->rows * runs_in(pixels);
   char *block[BATCHES_UNDER_WAY] = {NULL};
-  if (room <= before) return true;
+  if (!d->size || room <= before) return true;
   d->runs.room = room;
   bool ok = true;
   for (int i = 0; i < BATCHES_UNDER_WAY && ok; i++)
@@ -157,6 +161,7 @@ static MaskPaste paste_at(const Engine *e, float threshold) {
 static void queue_runs(Engine *e, const Network *n, float threshold) {
   const Detector *d = e->results;
   const MaskPaste paste = paste_at(e, threshold);
+  if (!d->size) return;
   e->dev->ops->mask_runs(e->dev, &paste, n->input->images.info, &n->result[DETECTED_BOXES]->boxes,
                          &n->result[DETECTED_MASKS]->x, &d->runs);
 }
@@ -174,7 +179,7 @@ static void queue_rows(Engine *e, const Batch *batch, float threshold, DetectorS
   s->batch = batch;
   memcpy(s->info, batch->info, d->groups * sizeof *s->info);
   e->dev->ops->detections_write(e->dev, &paste, n->input->images.info, &n->result[DETECTED_BOXES]->boxes,
-                                &n->result[DETECTED_MASKS]->x, &d->runs, &s->rows);
+                                d->size ? &n->result[DETECTED_MASKS]->x : NULL, d->size ? &d->runs : NULL, &s->rows);
   for (int i = 0; i < model_counters(e->model); i++)
     device_fetch(e->dev, &s->counter[i], *n->counter[i], sizeof *s->counter);
   device_mark_set(e->dev, s->mark);
@@ -218,8 +223,10 @@ static Detection detection_of(const Engine *e, const DetectorSlot *s, int row, i
                   .label = r->index[row] % e->config.classes,
                   .score = (float)real_at(e->dev, r->score, (size_t)row)};
   for (size_t k = 0; k < 4; k++) to.box[k] = (float)(real_at(e->dev, r->box, 4 * (size_t)row + k) * ratio[k % 2]);
-  to.mask = r->runs[row] ? (Rle){info->h, info->w, r->runs[row], r->words + r->first[row]}
-                         : runs_here(e, e->results, s, row, image, threshold);
+  const Detector *d = e->results;
+  if (d->size)
+    to.mask = r->runs[row] ? (Rle){info->h, info->w, r->runs[row], r->words + r->first[row]}
+                           : runs_here(e, d, s, row, image, threshold);
   return to;
 }
 
@@ -280,16 +287,17 @@ void engine_detections(Engine *e, const Batch *batch, float threshold, Detection
 
 // ---- the row ----------------------------------------------------------------------------------------------------
 
+static size_t bytes_of(const ModelConfig *c, int images, size_t each) {
+  return (size_t)images * (size_t)c->detections * each + (images ? cocoeval_bytes(c->classes) : 0);
+}
 static size_t result_bytes(const ModelConfig *c, int images) {
   enum { RUNS = 256 }; // runs of a mask that covers a quarter of an image of 500 columns
-  const size_t image = (size_t)c->detections * (sizeof(CocoResult) + RUNS * sizeof(uint32_t));
-  return (size_t)images * image + (images ? cocoeval_bytes(c->classes) : 0);
+  return bytes_of(c, images, sizeof(CocoResult) + RUNS * sizeof(uint32_t));
+}
+static size_t result_bytes_of_boxes(const ModelConfig *c, int images) {
+  return bytes_of(c, images, sizeof(CocoResult));
 }
 
-const Outputs outputs_detections = {.plan = plan,
-                                    .allocate = allocate,
-                                    .make_room = make_room,
-                                    .close = close_results,
-                                    .result_bytes = result_bytes,
-                                    .queue = queue,
-                                    .pixels = "mask_pixels_image"};
+#define OUTPUTS .plan = plan, .allocate = allocate, .make_room = make_room, .close = close_results, .queue = queue
+const Outputs outputs_detections = {OUTPUTS, .result_bytes = result_bytes, .pixels = "mask_pixels_image"};
+const Outputs outputs_boxes = {OUTPUTS, .result_bytes = result_bytes_of_boxes};

@@ -11,7 +11,7 @@ typedef struct Detection {
   int label; // 1 … classes-1
   float score;
   float box[4]; // x1 y1 x2 y2, pixels of the decoded image
-  Rle mask;     // of the decoded image's size
+  Rle mask;     // of the decoded image's size; without runs from a model without masks
 } Detection;
 typedef struct Detections {
   Detection *items;
@@ -61,11 +61,11 @@ typedef struct DetectorSlot {
 // Engine.results.
 typedef struct Detector {
   size_t groups, rows; // images of a batch, and its capacity for detections
-  int size;            // a mask has size × size probabilities
-  MaskRuns runs;       // parts of `scratch`
+  int size;            // a mask has size × size probabilities; 0: the model has no masks
+  MaskRuns runs;       // parts of `scratch`; not used without masks
   char *scratch;
   DetectorSlot slot[BATCHES_UNDER_WAY]; // batch s uses slot s % BATCHES_UNDER_WAY
   int64_t started, handed_out;          // batches
 } Detector;
 
-extern const Outputs outputs_detections;
+extern const Outputs outputs_detections, outputs_boxes; // with and without masks

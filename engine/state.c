@@ -121,12 +121,12 @@ static bool backbone_config(const Checkpoint *c, const Model *m, ModelConfig *co
   return state_config(c, &held, NULL, err) && m->on_backbone(c, &held, config, err);
 }
 
-// A model with a backbone accepts a backbone's weights or its own. For another model's weights, state_load reports what
-// does not fit.
+// A model with a backbone accepts a backbone's weights, its own, or those of another such model, whose parts have the
+// same names. For another model's weights, state_load reports what does not fit.
 bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig *config, Err *err) {
   const Model *held = held_model(c), *wanted = wanted_model(c, named);
   const bool unknown = !is_ours(c) && !held && !torchvision_is_backbone(c);
-  if (held && held != wanted && wanted->on_backbone) {
+  if (held && held != wanted && wanted->on_backbone && !held->on_backbone) {
     if (!backbone_config(c, wanted, config, err)) return false;
   } else if (unknown && named && !wanted->on_backbone) {
     *config = *named;
@@ -134,6 +134,7 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
   } else if (!state_config(c, config, NULL, err)) {
     return false;
   }
+  if (named && wanted->on_backbone && model_of(config)->on_backbone) config->model = named->model; // both are detectors
   if (!named || (named->depth == config->depth && named->width == config->width && named->model == config->model))
     return true;
   if (wanted->on_backbone || model_of(config)->on_backbone)

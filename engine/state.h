@@ -57,6 +57,8 @@ typedef struct LoadOptions {
 // nothing else. The message names tensors that are missing, unexpected, of the wrong shape, or contain NaN or
 // infinities.
 bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *options, Err *err);
+// How many tensors of the file are of a part that the model lacks (Model.ignored), and how their names begin.
+int state_ignored(const Engine *e, const Checkpoint *c, const char **names);
 // Whether a run with this configuration and identity continues the checkpoint's; false with a message that names the
 // first difference. With `changes`, members in the list `amendable` may differ: identity_amend adds the differences.
 bool state_continues(const Checkpoint *c, const ModelConfig *config, const char *run, const char *const *amendable,

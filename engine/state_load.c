@@ -114,13 +114,31 @@ static bool ends_in(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
-// Whether a tensor may be ignored: a head used only in training, or the classifier of a network that becomes a
+// Whether a tensor may be ignored: of a head that the model lacks, or the classifier of a network that becomes a
 // backbone.
 static bool is_left_aside(const Loading *l, const char *name) {
-  const char *const *part = l->e->model->of_training;
+  const char *const *part = l->e->model->ignored;
   for (; part && *part; part++)
     if (!strncmp(name, *part, strlen(*part))) return true;
   return l->longer && !strncmp(name, "fc.", 3);
+}
+
+static bool is_parameter(const Engine *e, const char *name) {
+  for (int i = 0; i < e->params.n; i++)
+    if (!strcmp(e->params.list[i]->name, name)) return true;
+  return false;
+}
+
+int state_ignored(const Engine *e, const Checkpoint *c, const char **names) {
+  int n = 0;
+  for (const char *const *part = e->model->ignored; part && *part; part++)
+    for (size_t i = 0; i < c->num_tensors; i++) {
+      const char *name = c->tensors[i].name;
+      if (strncmp(name, *part, strlen(*part)) != 0 || is_parameter(e, name)) continue;
+      *names = *part;
+      n++;
+    }
+  return n;
 }
 
 static bool is_moment(const char *name) {

@@ -46,6 +46,19 @@ static void fit(InferOptions *o, const ModelConfig *config) {
       o->json ? xstrdup(o->json) : xasprintf("%s/detections.json%s", o->out, o->format == RESULTS_JSONL ? "l" : "");
 }
 
+// Detections without masks.
+static void fit_boxes(InferOptions *o, const ModelConfig *config) {
+  const struct {
+    bool given;
+    const char *option;
+  } masks[] = {{o->polygons, "polygons"}, {o->labels, "labels"}, {o->crop_alpha, "crop-alpha"}};
+  for (int i = 0; i < COUNT(masks); i++)
+    if (masks[i].given)
+      die(EXIT_USAGE, "--%s needs masks, but %s holds a %s, which finds boxes only: leave it out", masks[i].option,
+          o->weights, model_of(config)->name);
+  fit(o, config);
+}
+
 // ---- the data set -----------------------------------------------------------------------------------------------
 
 // Called after the data set is known to exist, but before its images are processed: a mistyped --data leaves no folder
@@ -170,8 +183,7 @@ static void begin(Sink *sink) {
   Err err;
   DetectionSink *s = of(sink);
   const Dataset *d = sink->images->set;
-  if (d) evaluation_begin(&s->all, d, sink->rank == 0);
-  s->all.limit = sink->run->config->detections;
+  if (d) evaluation_begin(&s->all, d, sink->run->config, sink->rank == 0);
   if (sink->rank) {
     detection_output_follow(&s->output, sink->rank);
     return;
@@ -232,7 +244,7 @@ static CocoResult *results_of(const Sink *sink, int64_t image_id, const maskrcnn
                              .bbox = {box[0], box[1], (double)box[2] - box[0] + extra, (double)box[3] - box[1] + extra},
                              .score = d->scores[i],
                              .has_bbox = true,
-                             .has_segm = true,
+                             .has_segm = m->num_counts > 0,
                              .rle = rle};
   }
   return result;
@@ -252,7 +264,7 @@ static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n
         .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
         .label = classes->n > 1 ? result_class_name(classes, r->category_id) : "",
         .score = (float)r->score,
-        .mask = &r->rle,
+        .mask = r->has_segm ? &r->rle : NULL,
         .colour = s->sink.run->o->colour == COLOUR_CLASS ? MAX(result_class_index(classes, r->category_id), 0) : i};
   }
   return item;
@@ -407,13 +419,12 @@ static void draw(Sink *sink, int image, const Image *pixels, const maskrcnn_resu
 static void print_scores(const Evaluation *all, const Metrics *m, const char *known) {
   const Scores *s = &all->scores;
   if (scores_defined(s)) {
-    const EvalSummary *both[] = {&s->bbox, &s->segm};
-    for (int k = 0; k < COUNT(both); k++) {
-      printf("%s\n", iou_types[both[k]->type]);
-      cocoeval_print(stdout, both[k], "-");
-      cocoeval_print_categories(stdout, both[k]);
+    for (int k = 0; k < s->n; k++) {
+      printf("%s\n", iou_types[s->of[k].type]);
+      cocoeval_print(stdout, &s->of[k], "-");
+      cocoeval_print_categories(stdout, &s->of[k]);
     }
-    printf("bbox AP %.3f  mask AP %.3f  on %d images", s->bbox.stats[0], s->segm.stats[0], all->images);
+    printf("%s  on %d images", m->summary, all->images);
   } else {
     printf("%s", m->summary);
   }
@@ -431,32 +442,21 @@ static void score(Sink *sink) {
     line_print(stderr, "%d of %d images left out because they could not be read; %s lists them", all->left_out,
                all->images + all->left_out, bad_images_path(d->bad));
   if (!run->o->eval) return;
-  if (!task_detection.score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
+  const Task *task = model_of(run->config)->task;
+  if (!task->score(d, all, &m, &err)) die(EXIT_RUN, "%s", err.msg);
   char known[128];
   const int trained = score_file_trained(run, d, all->read, known);
   print_scores(all, &m, known);
   EvaluationReport r = {0};
-  task_detection.report(d, all, score_file_least, &r);
+  task->report(d, all, score_file_least, &r);
   if (!score_file_write(run, &m, trained, &r, &err)) die(EXIT_RUN, "%s", err.msg);
   report_free(&r);
   line_print(stderr, "page: %s/" SCORES_PAGE, run->o->out);
 }
 
-const InferTask infer_detections = {.results = "masks",
-                                    .own = OWN_RESULTS,
-                                    .fit = fit,
-                                    .open = open_sink,
-                                    .open_data = open_data,
-                                    .top = top,
-                                    .plan = plan,
-                                    .begin = begin,
-                                    .looks = looks,
-                                    .take = take,
-                                    .pack = pack,
-                                    .unpack = unpack,
-                                    .draw = draw,
-                                    .commit = commit,
-                                    .keep = keep,
-                                    .abort = abort_sink,
-                                    .score = score,
-                                    .close = close_sink};
+#define DETECTION_SINK                                                                                                 \
+  .own = OWN_RESULTS, .open = open_sink, .open_data = open_data, .top = top, .plan = plan, .begin = begin,             \
+  .looks = looks, .take = take, .pack = pack, .unpack = unpack, .draw = draw, .commit = commit, .keep = keep,          \
+  .abort = abort_sink, .score = score, .close = close_sink
+const InferTask infer_detections = {DETECTION_SINK, .results = "masks", .fit = fit};
+const InferTask infer_boxes = {DETECTION_SINK, .results = "boxes", .fit = fit_boxes};

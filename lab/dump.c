@@ -12,7 +12,7 @@
 #include "base/output.h"
 #include "engine/detect.h"
 #include "engine/state.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 
 // clang-format off
 #define DUMP_OPTIONS(X)                                                                                                \
@@ -236,7 +236,7 @@ static void put_targets(Dump *d, const Value *v, const Value *rois) {
 
 // The name under which an activation is written; NULL = it is not written.
 static const char *label(const Network *network, const Node *n, const Value *v, char name[16]) {
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   for (int l = 0; l < MAX_LEVELS; l++) {
     const struct {
       const char *letter;
@@ -265,7 +265,7 @@ typedef struct Channels {
 // All channels of a value, or the RPN's logits and its deltas; returns how many: 0 for a value that is not written.
 // With --all every activation has a name.
 static int channels_of(const Dump *d, const Node *n, const Value *v, Channels part[2]) {
-  const MaskRcnn *m = maskrcnn_of(d->network);
+  const Rcnn *m = rcnn_of(d->network);
   const int per_cell = m->anchors.per_cell;
   for (int l = 0; l < MAX_LEVELS; l++) {
     if (v != m->rpn_outputs[l]) continue;
@@ -379,6 +379,7 @@ static void put_detections(Dump *d, Engine *e, const Batch *b) {
     const Detection *s = &found.items[i];
     memcpy(rows + 7 * i, (double[]){s->image, s->label, s->score, s->box[0], s->box[1], s->box[2], s->box[3]},
            7 * sizeof *rows);
+    if (!s->mask.n) continue; // of a model without masks
     uint8_t *mask = xmalloc((size_t)s->mask.h * (size_t)s->mask.w);
     rle_to_bytes(&s->mask, mask);
     put(d, xasprintf("mask.%d", i), CKPT_U8, 2, (int64_t[]){s->mask.h, s->mask.w}, mask);

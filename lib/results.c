@@ -78,7 +78,7 @@ static const char *copy_text(char **to, const char *text) {
   return at;
 }
 
-static void fill(Parts p, const Detection *found, int n, const Category *category) {
+static void fill(Parts p, const Detection *found, int n, int h, int w, const Category *category) {
   for (int i = 0; i < n; i++) {
     const Detection *d = &found[i];
     const Category *c = &category[d->label - 1];
@@ -87,9 +87,9 @@ static void fill(Parts p, const Detection *found, int n, const Category *categor
     p.labels[i] = d->label;
     p.ids[i] = c->id;
     p.names[i] = copy_text(&p.text, c->name);
-    p.mask[i] = (maskrcnn_rle){.height = d->mask.h, .width = d->mask.w, .num_counts = d->mask.n, .counts = p.counts};
+    p.mask[i] = (maskrcnn_rle){.height = h, .width = w, .num_counts = d->mask.n, .counts = p.counts};
     p.masks[i] = &p.mask[i];
-    memcpy(p.counts, d->mask.runs, (size_t)d->mask.n * sizeof *p.counts);
+    if (d->mask.n) memcpy(p.counts, d->mask.runs, (size_t)d->mask.n * sizeof *p.counts);
     p.counts += d->mask.n;
   }
 }
@@ -113,7 +113,7 @@ const maskrcnn_result *results_of_detections(const Detection *found, int n, int 
                      .category_ids = p.ids,
                      .names = p.names,
                      .masks = p.masks}};
-  fill(p, found, n, category);
+  fill(p, found, n, h, w, category);
   return &p.image->result;
 }
 

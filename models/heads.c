@@ -1,6 +1,6 @@
-// The second stage: box head and mask head over RoIs, their losses, and the detections.
+// The second stage without masks: the box head over RoIs, its loss, and the detections.
 #include <math.h>
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "nn/layers.h"
 
 enum { ROI_LEVELS = 4 }; // P2 … P5
@@ -13,8 +13,7 @@ static BoxCoder head_coder(const ModelConfig *c) {
 
 // ---- RoIs -------------------------------------------------------------------------------------------------------
 
-// Its outputs, and so the inputs of what learns from them, are parts of the record that the ops take.
-static RoiTargets roi_targets(const Value *rois, const Value *box, const Value *objects, const Value *object) {
+RoiTargets roi_targets(const Value *rois, const Value *box, const Value *objects, const Value *object) {
   RoiTargets t = {0};
   if (rois) t.rois = rois->rois;
   if (box) {
@@ -38,7 +37,7 @@ static void sample_forward(Graph *g, Node *n) {
 static const NodeType sample_node = {.name = "roi_sample", .attr_size = sizeof(RoiSample), .forward = sample_forward};
 
 static void append_sample(Network *network, const char *name, const RoiSample *p, Value *rois, Value *box_targets) {
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   Node *n = graph_node(&network->graph, &sample_node, name);
   *NODE_ATTR(n, RoiSample) = *p;
   node_in(n, network->input, FLOW_NONE);
@@ -52,7 +51,7 @@ static void append_sample(Network *network, const char *name, const RoiSample *p
 
 static void sample_rois(Network *network) {
   Graph *g = &network->graph;
-  MaskRcnn *m = maskrcnn_of(network);
+  Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
   const int rois = network->images * c->roi_batch;
   const int objects = MAX(network->images * (int)((float)c->roi_batch * c->roi_positive), 1);
@@ -105,9 +104,9 @@ static const NodeType align_node = {.name = "roi_align",
                                     .backward = align_backward,
                                     .gathers = true};
 
-static Value *append_align(Network *network, const char *name, Value *rois, int size) {
+Value *append_align(Network *network, const char *name, Value *rois, int size) {
   Graph *g = &network->graph;
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
   Node *n = graph_node(g, &align_node, name);
   RoiAlign *p = NODE_ATTR(n, RoiAlign);
@@ -165,7 +164,7 @@ static Value *connected(Graph *g, const char *name, Value *x, int k, bool relu) 
 
 static void box_head(Network *n) {
   Graph *g = &n->graph;
-  MaskRcnn *m = maskrcnn_of(n);
+  Rcnn *m = rcnn_of(n);
   const ModelConfig *c = &n->config;
   Value *x = append_align(n, "box_roi_align", m->rois, c->box_pool);
   x = connected(g, "roi_heads.box_head.fc6", x, c->box_dim, true);
@@ -175,7 +174,7 @@ static void box_head(Network *n) {
 }
 
 static void append_box_loss(Network *network) {
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   Node *n = graph_node(&network->graph, &box_loss_node, "box_loss");
   NODE_ATTR(n, BoxLossAttr)->beta = network->config.box_beta;
   node_in(n, m->class_logits, FLOW_DENSE);
@@ -202,7 +201,7 @@ static const NodeType detect_node = {
     .name = "detect_select", .attr_size = sizeof(DetectAttr), .forward = detect_forward, .gathers = true};
 
 static void append_detect(Network *network, Value *out) {
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
   Node *n = graph_node(&network->graph, &detect_node, "detect_select");
   *NODE_ATTR(n, DetectAttr) = (DetectAttr){
@@ -216,110 +215,40 @@ static void append_detect(Network *network, Value *out) {
 
 static void build_detections(Network *n) {
   Graph *g = &n->graph;
-  MaskRcnn *m = maskrcnn_of(n);
+  Rcnn *m = rcnn_of(n);
   const ModelConfig *c = &n->config;
   const int classes = c->classes - 1, groups = n->images * classes; // of objects
   m->class_top = graph_boxes(g, "class_top", groups, config_proposals(c));
   m->class_kept = graph_boxes(g, "class_kept", groups, c->detections);
   m->detections = graph_boxes(g, "detections", n->images, c->detections);
-  m->mask_rois = graph_rois(g, "mask_rois", n->images * c->detections);
+  m->objects = graph_rois(g, "objects", n->images * c->detections);
   append_detect(n, m->class_top);
   append_nms(g, "class_nms", &(Nms){.threshold = c->nms, .extra = c->box_extra}, m->class_top, m->class_kept);
   append_merge(g, "detections", classes, m->class_kept, m->detections);
-  append_compact(g, "mask_rois", m->detections, m->mask_rois);
-}
-
-// ---- mask head --------------------------------------------------------------------------------------------------
-
-// Inputs: images, truth, objects, their targets.
-static void mask_target_forward(Graph *g, Node *n) {
-  RoiTargets t = roi_targets(NULL, NULL, n->in[2].v, n->in[3].v);
-  g->dev->ops->mask_target(g->dev, NODE_ATTR(n, MaskTarget), n->in[0].v->images.info, &n->in[1].v->truth, &t,
-                           &n->out[0]->x);
-}
-static const NodeType mask_target_node = {
-    .name = "mask_target", .attr_size = sizeof(MaskTarget), .forward = mask_target_forward};
-
-// Inputs: mask logits, mask targets, objects, their targets.
-static void mask_loss_forward(Graph *g, Node *n) {
-  RoiTargets t = roi_targets(NULL, NULL, n->in[2].v, n->in[3].v);
-  Tensor loss = loss_slice(n->out[0], LOSS_MASK, 1);
-  g->dev->ops->mask_loss(g->dev, &t, &n->in[0].v->x, &n->in[1].v->x, &loss);
-}
-
-static void mask_loss_backward(Graph *g, Node *n) {
-  RoiTargets t = roi_targets(NULL, NULL, n->in[2].v, n->in[3].v);
-  expect_plain_gradients(n);
-  g->dev->ops->mask_loss_backward(g->dev, &t, &n->in[0].v->x, &n->in[1].v->x, g->loss_scale, &n->in[0].v->dx);
-}
-static const NodeType mask_loss_node = {.name = "mask_loss",
-                                        .forward = mask_loss_forward,
-                                        .backward = mask_loss_backward,
-                                        .source = true,
-                                        .reads_in = true,
-                                        .gathers = true};
-
-static void append_mask_loss(Network *network) {
-  Graph *g = &network->graph;
-  MaskRcnn *m = maskrcnn_of(network);
-  const ModelConfig *c = &network->config;
-  m->mask_target = mask_value(g, "mask_target", m->mask_logits, 1);
-  Node *target = graph_node(g, &mask_target_node, "mask_target");
-  *NODE_ATTR(target, MaskTarget) =
-      (MaskTarget){.size = m->mask_target->x.h, .source = c->mask_source, .least_side = c->mask_least_side};
-  node_in(target, network->input, FLOW_NONE);
-  node_in(target, network->truth, FLOW_NONE);
-  node_in(target, m->objects, FLOW_NONE);
-  node_in(target, m->object_targets, FLOW_NONE);
-  node_out(target, m->mask_target);
-  Node *loss = graph_node(g, &mask_loss_node, "mask_loss");
-  node_in(loss, m->mask_logits, FLOW_DENSE);
-  node_in(loss, m->mask_target, FLOW_NONE);
-  node_in(loss, m->objects, FLOW_NONE);
-  node_in(loss, m->object_targets, FLOW_NONE);
-  node_out(loss, network->losses);
-}
-
-// Its hidden layers.
-static Value *mask_head(Network *n, Value *rois) {
-  Graph *g = &n->graph;
-  const ModelConfig *c = &n->config;
-  Value *x = append_align(n, "mask_roi_align", rois, c->mask_pool);
-  const ConvLayer conv = conv_3x3(c->mask_dim, INIT_KAIMING_NORMAL, INIT_ZERO);
-  for (int i = 0; i < c->mask_layers; i++) x = layer_conv(g, graph_name(g, "roi_heads.mask_head.%d.0", i), x, &conv);
-  return x;
+  append_compact(g, "objects", m->detections, m->objects);
 }
 
 // ---- building ---------------------------------------------------------------------------------------------------
 
 static void build_losses(Network *n) {
-  MaskRcnn *m = maskrcnn_of(n);
   sample_rois(n);
   box_head(n);
   append_box_loss(n);
-  append_mask_logits(n, mask_head(n, m->objects));
-  append_mask_loss(n);
-  n->counter[COUNT_ROIS] = &m->rois->rois.count;
-  n->counter[COUNT_POSITIVES] = &m->objects->rois.count;
 }
 
 static void build_inference(Network *n) {
   Graph *g = &n->graph;
-  MaskRcnn *m = maskrcnn_of(n);
+  Rcnn *m = rcnn_of(n);
   m->rois = graph_rois(g, "rois", n->images * config_proposals(&n->config));
   append_compact(g, "rois_compact", m->proposals, m->rois);
   box_head(n);
   build_detections(n);
-  append_mask_probs(n, mask_head(n, m->mask_rois));
-  n->counter[COUNT_ROIS] = &m->rois->rois.count;
-  n->counter[COUNT_POSITIVES] = &m->mask_rois->rois.count;
   n->result[DETECTED_BOXES] = m->detections;
-  n->result[DETECTED_MASKS] = m->mask_probs;
 }
 
-void heads_build(Network *n) {
-  if (n->purpose == FOR_INFERENCE)
-    build_inference(n);
-  else
-    build_losses(n);
+void box_head_build(Network *n) {
+  const Rcnn *m = rcnn_of(n);
+  (n->purpose == FOR_INFERENCE ? build_inference : build_losses)(n);
+  n->counter[COUNT_ROIS] = &m->rois->rois.count;
+  n->counter[COUNT_POSITIVES] = &m->objects->rois.count;
 }

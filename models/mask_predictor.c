@@ -1,7 +1,7 @@
 // The mask predictor: a transposed convolution, 2 × 2 with stride 2, and logits of every class. At inference nobody
 // reads the hidden layer, nor logits of classes that were not predicted: where there is an op for that, one node takes
 // the place of three.
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "nn/layers.h"
 
 typedef struct MaskLayers {
@@ -35,7 +35,7 @@ static MaskLayers mask_layers(const ModelConfig *c) {
 void append_mask_logits(Network *n, Value *x) {
   const MaskLayers l = mask_layers(&n->config);
   x = layer_conv(&n->graph, l.hidden_name, x, &l.hidden);
-  maskrcnn_of(n)->mask_logits = layer_conv(&n->graph, l.logits_name, x, &l.logits);
+  rcnn_of(n)->mask_logits = layer_conv(&n->graph, l.logits_name, x, &l.logits);
 }
 
 Value *mask_value(Graph *g, const char *name, const Value *like, int scale) {
@@ -57,7 +57,7 @@ static const NodeType mask_select_node = {.name = "mask_select", .forward = mask
 
 static void append_mask_select(Network *network) {
   Graph *g = &network->graph;
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   Node *n = graph_node(g, &mask_select_node, "mask_select");
   node_in(n, m->mask_logits, FLOW_NONE);
   node_in(n, m->detections, FLOW_NONE);
@@ -93,7 +93,7 @@ static bool mask_predict_fits(const Graph *g, const Value *x, const MaskLayers *
 
 static void append_mask_predict(Network *network, Value *x, const MaskLayers *l) {
   Graph *g = &network->graph;
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   Node *n = graph_node(g, &mask_predict_node, "mask_predict");
   layer_conv_params(g, n, l->hidden_name, x->x.c, &l->hidden);
   layer_conv_params(g, n, l->logits_name, l->hidden.k, &l->logits);
@@ -104,7 +104,7 @@ static void append_mask_predict(Network *network, Value *x, const MaskLayers *l)
 
 void append_mask_probs(Network *n, Value *x) {
   const MaskLayers l = mask_layers(&n->config);
-  MaskRcnn *m = maskrcnn_of(n);
+  Rcnn *m = rcnn_of(n);
   m->mask_probs = mask_value(&n->graph, "mask_probs", x, 2);
   m->mask_probs->keep = true;
   if (mask_predict_fits(&n->graph, x, &l)) return append_mask_predict(n, x, &l);

@@ -1,190 +1,34 @@
-#include "models/maskrcnn.h"
-#include <stdlib.h>
-#include <string.h>
-#include "base/alloc.h"
-#include "models/fpn.h"
-#include "models/resnet.h"
-
-MaskRcnn *maskrcnn_of(const Network *n) {
-  CHECK(n->model == &model_maskrcnn);
-  return n->parts;
-}
-
-// ---- nodes that both stages have ------------------------------------------------------------------------------------
-
-static void nms_forward(Graph *g, Node *n) {
-  g->dev->ops->nms(g->dev, NODE_ATTR(n, Nms), &n->in[0].v->boxes, &n->out[0]->boxes);
-}
-static const NodeType nms_node = {.name = "nms", .attr_size = sizeof(Nms), .forward = nms_forward};
-
-void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *out) {
-  Node *n = graph_node(g, &nms_node, name);
-  *NODE_ATTR(n, Nms) = *nms;
-  node_in(n, in, FLOW_NONE);
-  node_out(n, out);
-}
-
-static void merge_forward(Graph *g, Node *n) {
-  g->dev->ops->boxes_merge(g->dev, *NODE_ATTR(n, int), &n->in[0].v->boxes, &n->out[0]->boxes);
-}
-static const NodeType merge_node = {.name = "boxes_merge", .attr_size = sizeof(int), .forward = merge_forward};
-
-void append_merge(Graph *g, const char *name, int per, Value *in, Value *out) {
-  Node *n = graph_node(g, &merge_node, name);
-  *NODE_ATTR(n, int) = per;
-  node_in(n, in, FLOW_NONE);
-  node_out(n, out);
-}
-
-Tensor loss_slice(const Value *losses, int first, int n) {
-  Tensor t = tensor_packed(losses->x.dtype, 1, n);
-  if (losses->x.data) t.data = (char *)losses->x.data + (size_t)first * dtype_size(t.dtype); // none while measuring
-  return t;
-}
-
-void expect_plain_gradients(const Node *n) {
-  for (int i = 0; i < n->ins; i++) {
-    const Input *in = &n->in[i];
-    CHECK(in->flow == FLOW_NONE || (in->wanted && !in->accumulate && !in->addend && !in->mask));
-  }
-}
-
-// ---- the image ------------------------------------------------------------------------------------------------------
-
-static void preprocess_forward(Graph *g, Node *n) {
-  const BatchImages *images = &n->in[0].v->images;
-  g->dev->ops->preprocess(g->dev, NODE_ATTR(n, Preprocess), images->info, images->bytes, &n->out[0]->x);
-}
-static const NodeType preprocess_node = {
-    .name = "preprocess", .attr_size = sizeof(Preprocess), .forward = preprocess_forward, .recomputed = true};
-
-static Value *image_node(Network *network) {
-  Graph *g = &network->graph;
-  const ModelConfig *c = &network->config;
-  Node *n = graph_node(g, &preprocess_node, "image");
-  Preprocess *p = NODE_ATTR(n, Preprocess);
-  *p = (Preprocess){.unit = c->pixel_unit, .bgr = c->bgr, .antialias = c->antialias};
-  memcpy(p->mean, c->mean, sizeof p->mean);
-  memcpy(p->std, c->std, sizeof p->std);
-  Value *image = graph_value(g, "image", tensor(g->act, network->images, network->canvas_h, network->canvas_w, 3));
-  node_in(n, network->input, FLOW_NONE);
-  node_out(n, image);
-  return image;
-}
-
-// ---- the model ------------------------------------------------------------------------------------------------------
-
-static void build(Network *n) {
-  Graph *g = &n->graph;
-  MaskRcnn *m = n->parts = xcalloc(1, sizeof *m);
-  g->part = "input";
-  m->image = image_node(n);
-  g->part = "backbone";
-  resnet_build(g, &n->config, "backbone.body.", m->image, m->c);
-  g->part = "fpn";
-  fpn_build(g, &n->config, "backbone.fpn", m->c, m->p);
-  g->part = "rpn";
-  rpn_build(n);
-  g->part = "roi";
-  heads_build(n);
-}
-
-// Kernels count the numbers of a table of boxes in int.
-static bool check(const ModelConfig *c, int images, Err *err) {
-  const int pre = MAX(c->rpn_pre_nms_train, config_pre_nms(c)), post = MAX(c->rpn_post_nms_train, config_proposals(c));
-  const int64_t selected = (int64_t)images * MAX_LEVELS * MAX(pre, post) * 4;
-  const int64_t found = (int64_t)images * c->classes * MAX(config_proposals(c), c->detections) * 4;
-  if (selected <= INT32_MAX && found <= INT32_MAX) return true;
-  return err_set(err,
-                 "a batch of %d images of %d classes, with %d and %d proposals, has too many boxes for 32-bit "
-                 "counters; use a smaller --batch",
-                 images, c->classes, pre, post);
-}
-
-enum { TINY = 10 }; // layers of the ResNet that has a block a stage
-
-// About 0.9 million parameters for images of 128 to 256 pixels on a CPU; everything scaled down by about four.
-static void make_tiny(ModelConfig *c) {
-  c->size = 128;
-  c->max_size = 256;
-  c->width = 24;
-  c->norm = NORM_GN;
-  c->norm_groups = 8;
-  c->trainable_layers = 5;
-  c->fpn_channels = 48;
-  for (int i = 0; i < MAX_LEVELS; i++) c->anchor_size[i] = (float)(12 << i);
-  c->rpn_batch = 128;
-  c->rpn_pre_nms_train = 200;
-  c->rpn_pre_nms_test = 200;
-  c->rpn_post_nms_test = 100;
-  c->box_dim = 192;
-  c->roi_batch = 48;
-  c->roi_canonical_size = 56;
-  c->mask_dim = 48;
-  c->mask_layers = 2;
-}
-
-static void configure(ModelConfig *c) {
-  if (c->depth == TINY) make_tiny(c);
-  config_conventions(c, CONVENTIONS_TORCHVISION); // which depend on the size
-}
-
-static void release(Network *n) { free(n->parts); }
-
-// Without published statistics there is nothing to freeze.
-static void train(ModelConfig *c, bool from_scratch, bool own) {
-  if (from_scratch) c->norm = NORM_GN;
-  c->mask_logits_fan_in = own;
-}
+#include "models/rcnn.h"
 
 extern const struct Task task_detection;          // evaluation/detection_task.c
 extern const struct Outputs outputs_detections;   // engine/detect.c
 extern const struct ResultType result_detections; // lib/result_type.c
 extern const struct InferTask infer_detections;   // inference/detections.c
-extern const struct Source source_of_objects;     // data/batches/coco_source.c
+
+static void build(Network *n) {
+  rcnn_build(n);
+  mask_head_build(n);
+}
 
 const Model model_maskrcnn = {
     .name = "maskrcnn",
-    .traits = MODEL_DETECTOR | MODEL_STAGES | MODEL_NORMS,
-    .background = true,
+    RCNN_ROW,
+    .traits = MODEL_DETECTOR | MODEL_MASKS | MODEL_STAGES | MODEL_NORMS,
     .task = &task_detection,
     .outputs = &outputs_detections,
     .result_type = &result_detections,
     .infer = &infer_detections,
-    .source = &source_of_objects,
-    .variants = (const Variant[]){{"tiny", TINY},
+    .variants = (const Variant[]){{"tiny", RCNN_TINY},
                                   {"maskrcnn-r18-fpn", 18},
                                   {"maskrcnn-r34-fpn", 34},
                                   {"maskrcnn-r50-fpn", 50},
                                   {"maskrcnn-r101-fpn", 101},
                                   {"maskrcnn-r152-fpn", 152},
                                   {NULL, 0}},
-    .configure = configure,
-    .least_size = 32,
-    .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES),
-    .targets = BATCH_BIT(BATCH_BOX) | BATCH_BIT(BATCH_LABEL) | BATCH_BIT(BATCH_COUNT) | BATCH_BIT(BATCH_BITMAP) |
-               BATCH_BIT(BATCH_BITS),
+    .targets = RCNN_TARGETS | BATCH_BIT(BATCH_BITMAP) | BATCH_BIT(BATCH_BITS),
     .build = build,
-    .release = release,
-    .check = check,
-    .loss = {[LOSS_OBJECTNESS] = {"loss_objectness", "objectness", 3},
-             [LOSS_RPN_BOX] = {"loss_rpn_box_reg", "RPN box", 4},
-             [LOSS_CLASSIFIER] = {"loss_classifier", "classifier", 0},
-             [LOSS_BOX] = {"loss_box_reg", "box", 1},
-             [LOSS_MASK] = {"loss_mask", "mask", 2}},
-    .counter = {[COUNT_ROIS] = "rois", [COUNT_POSITIVES] = "positives"},
+    .loss = {RCNN_LOSSES(3), [LOSS_MASK] = {"loss_mask", "mask", 2}},
     .class_parameters = (const char *const[]){"box_predictor.", "mask_fcn_logits.", NULL},
-    .backbone = "backbone.body.",
-    .published = &published_detector,
-    .holds_backbone = detector_holds_backbone,
-    .on_backbone = detector_on_backbone,
-    .learning = {.batch = 2, // docs/training.md says why
-                 .epochs = 12,
-                 .rate = 0.02,
-                 .rate_images = 16,
-                 .decay = DECAY_STEP,
-                 .clip = 10,
-                 .warmup = 1000,
-                 .warmup_factor = 1e-3},
-    .train = train,
+    .published = &published_maskrcnn,
+    .without_masks = &model_fasterrcnn,
 };

@@ -4,6 +4,7 @@
 // One line each; their files are here and in classification/nets/.
 #define EACH_MODEL(X)                                                                                                  \
   X(model_maskrcnn)                                                                                                    \
+  X(model_fasterrcnn)                                                                                                  \
   X(model_resnet)                                                                                                      \
   X(model_alexnet)                                                                                                     \
   X(model_overfeat)                                                                                                    \
@@ -82,6 +83,12 @@ const char *config_variant(const ModelConfig *c) {
   const Variant *v = model_of(c)->variants;
   while (v->name && v->depth != c->depth) v++;
   return v->name ? v->name : model_of(c)->name;
+}
+
+const char *config_without_masks(const ModelConfig *c) {
+  const Model *without = model_of(c)->without_masks;
+  ModelConfig other = *c;
+  return without && model_choose(&other, without->name, NULL) ? config_variant(&other) : NULL;
 }
 
 void config_resize(ModelConfig *c, int size) {

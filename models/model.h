@@ -21,7 +21,8 @@ enum {
   MODEL_DETECTOR = 1,
   MODEL_CLASSIFIER = 2,
   MODEL_STAGES = 4, // ModelConfig.trainable_layers means something to it
-  MODEL_NORMS = 8   // so does ModelConfig.norm
+  MODEL_NORMS = 8,  // so does ModelConfig.norm
+  MODEL_MASKS = 16  // its detections have masks
 };
 
 typedef struct Network Network;
@@ -66,7 +67,8 @@ typedef struct Published {
   void (*describe)(const ModelConfig *c, char *text, size_t size);
 } Published;
 
-typedef struct Model {
+typedef struct Model Model;
+struct Model {
   const char *name; // a checkpoint's
   unsigned traits;
   bool background;                      // class 0 is none of the data's categories
@@ -90,8 +92,9 @@ typedef struct Model {
   // Parts of the names of parameters whose shape depends on the classes; NULL at the end.
   const char *const *class_parameters;
   const char *backbone; // how the names of its backbone's parameters begin
-  // How the names of parameters begin that training has and inference need not; NULL: there are none.
-  const char *const *of_training;
+  // How the names of tensors begin that weights may have and this network has not, such as heads that only training
+  // or another model has; NULL: there are none.
+  const char *const *ignored;
   Learning learning;
   const Published *published; // NULL: torchvision has none
   // Of a model that can begin with the backbone of another's weights, both; else NULL. Whether the file holds no more
@@ -102,7 +105,8 @@ typedef struct Model {
   bool (*on_backbone)(const struct Checkpoint *weights, const ModelConfig *held, ModelConfig *c, Err *err);
   // Makes c what is trained: from_scratch, without weights; own, by no other program's conventions. NULL: as it is.
   void (*train)(ModelConfig *c, bool from_scratch, bool own);
-} Model;
+  const Model *without_masks; // of a model that needs masks to learn from, the same without; else NULL
+};
 #define BATCH_BIT(array) (1u << (array))
 
 struct Network {
@@ -133,10 +137,13 @@ void model_choices(char *text, size_t size);
 
 // The model where none is named, and whose values a checkpoint's fields replace.
 #define DEFAULT_MODEL "maskrcnn-r50-fpn"
+#define DEFAULT_WITHOUT_MASKS "fasterrcnn-r50-fpn" // for data without masks
 // Makes c the configuration of a variant. False with a message that lists them when there is none of that name.
 bool config_init(ModelConfig *c, const char *variant, Err *err);
 // What --model calls it; where no variant is like it, its model's name.
 const char *config_variant(const ModelConfig *c);
+// The variant of the same size that learns from boxes alone; NULL: this model needs no masks.
+const char *config_without_masks(const ModelConfig *c);
 // The shorter side becomes `size`, the longer 5/3 of it at most, or, where the model sees squares, as much.
 void config_resize(ModelConfig *c, int size);
 // config_ranges, and that the model has such a depth.

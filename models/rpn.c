@@ -1,7 +1,7 @@
 // Region proposal network: Ren, He, Girshick, Sun, "Faster R-CNN", 2015.
 #include <math.h>
 #include "models/anchors.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "nn/layers.h"
 
 static BoxCoder rpn_coder(const ModelConfig *c) {
@@ -29,7 +29,7 @@ static HeadOutputs head_outputs(const Node *n, int per_cell, bool grads) {
   return o;
 }
 
-static Node *append_on_head(Graph *g, const MaskRcnn *m, const NodeType *type, const char *name, Flow flow) {
+static Node *append_on_head(Graph *g, const Rcnn *m, const NodeType *type, const char *name, Flow flow) {
   Node *n = graph_node(g, type, name);
   for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->rpn_outputs[l], flow);
   return n;
@@ -55,7 +55,7 @@ static void cut_forward(Graph *g, Node *n) { g->dev->ops->boxes_cut(g->dev, *NOD
 static const NodeType cut_node = {.name = "boxes_cut", .attr_size = sizeof(int), .forward = cut_forward};
 
 static void append_select(Network *network, Value *out) {
-  const MaskRcnn *m = maskrcnn_of(network);
+  const Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
   Node *n = append_on_head(&network->graph, m, &select_node, "rpn_select", FLOW_NONE);
   *NODE_ATTR(n, RpnSelectAttr) = (RpnSelectAttr){
@@ -74,7 +74,7 @@ static void append_cut(Graph *g, int limit, Value *proposals) {
 
 static void build_proposals(Network *network) {
   Graph *g = &network->graph;
-  MaskRcnn *m = maskrcnn_of(network);
+  Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
   const int images = network->images;
   const bool training = network->purpose != FOR_INFERENCE;
@@ -136,7 +136,7 @@ static const NodeType loss_node = {.name = "rpn_loss",
 
 static void build_losses(Network *network) {
   Graph *g = &network->graph;
-  MaskRcnn *m = maskrcnn_of(network);
+  Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
   m->rpn_targets = graph_rpn_targets(g, "rpn_targets", network->images, c->rpn_batch);
   Node *match = graph_node(g, &match_node, "rpn_match");
@@ -161,7 +161,7 @@ static void build_losses(Network *network) {
 // ---- building ---------------------------------------------------------------------------------------------------
 
 static void make_anchors(Network *n) {
-  MaskRcnn *m = maskrcnn_of(n);
+  Rcnn *m = rcnn_of(n);
   const ModelConfig *c = &n->config;
   AnchorShapes shapes = {.sizes = 1, .ratios = COUNT(c->anchor_ratio), .type = c->anchor_kind};
   int grid_h[MAX_LEVELS], grid_w[MAX_LEVELS];
@@ -177,7 +177,7 @@ static void make_anchors(Network *n) {
 
 static void build_head(Network *n) {
   Graph *g = &n->graph;
-  MaskRcnn *m = maskrcnn_of(n);
+  Rcnn *m = rcnn_of(n);
   const ConvLayer conv = conv_3x3(n->config.fpn_channels, INIT_NORMAL_001, INIT_ZERO);
   ConvLayer output = conv;
   output.r = output.s = 1;

@@ -92,7 +92,7 @@ bool torchvision_config(const Checkpoint *c, ModelConfig *config, Err *err) {
   if (m) return m->published->configure(c, config, err);
   if (!has_backbone(c))
     return err_set(err,
-                   "not a Mask R-CNN or a supported classification network of torchvision (found no "
+                   "not a Faster or Mask R-CNN or a supported classification network of torchvision (found no "
                    "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight "
                    "with the rest of its network); %s lists the tensors",
                    command_name("inspect"));

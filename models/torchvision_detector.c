@@ -1,19 +1,30 @@
-// Weights of torchvision's Mask R-CNN, and of ResNets that a detector can begin with.
+// Weights of torchvision's Faster and Mask R-CNN, and of ResNets that a detector can begin with.
 #include <math.h>
 #include <string.h>
 #include "base/command.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "models/torchvision.h"
 
 // ---- configuration --------------------------------------------------------------------------------------------------
 
-static bool holds(const Checkpoint *c) {
+static bool holds_detector(const Checkpoint *c) {
   return ckpt_find(c, "backbone.body.conv1.weight") && ckpt_find(c, "backbone.fpn.inner_blocks.0.0.weight");
 }
 
+// Any tensor of a mask head: where others are missing, the file holds a Mask R-CNN that is not whole.
+static bool has_mask_head(const Checkpoint *c) {
+  static const char mask[] = "roi_heads.mask_";
+  for (size_t i = 0; i < c->num_tensors; i++)
+    if (!strncmp(c->tensors[i].name, mask, strlen(mask))) return true;
+  return false;
+}
+
+static bool holds_maskrcnn(const Checkpoint *c) { return holds_detector(c) && has_mask_head(c); }
+static bool holds_fasterrcnn(const Checkpoint *c) { return holds_detector(c) && !has_mask_head(c); }
+
 static void infer_norm(const Checkpoint *c, ModelConfig *config) {
   bool batch = ckpt_find(c, "backbone.body.bn1.running_mean") != NULL;
-  const bool detector = holds(c);
+  const bool detector = holds_detector(c);
   bool tracked = ckpt_find(c, "backbone.body.bn1.num_batches_tracked") != NULL; // FrozenBatchNorm2d has none
   config->norm = !batch ? NORM_GN : detector && tracked ? NORM_BN : NORM_FROZEN_BN;
   if (detector && config->norm == NORM_FROZEN_BN) config->norm_eps = 0; // torchvision's overwrite_eps(model, 0.0)
@@ -23,15 +34,26 @@ static void infer_heads(const Checkpoint *c, ModelConfig *config) {
   config->fpn_channels = torchvision_dim(c, "backbone.fpn.inner_blocks.0.0.weight", 0);
   config->box_dim = torchvision_dim(c, "roi_heads.box_head.fc6.weight", 0);
   config->box_pool = (int)sqrt(torchvision_dim(c, "roi_heads.box_head.fc6.weight", 1) / MAX(config->fpn_channels, 1));
-  config->mask_dim = torchvision_dim(c, "roi_heads.mask_head.0.0.weight", 0);
-  config->mask_layers = torchvision_count(c, "roi_heads.mask_head.%d.0.weight");
+  if (has_mask_head(c)) {
+    config->mask_dim = torchvision_dim(c, "roi_heads.mask_head.0.0.weight", 0);
+    config->mask_layers = torchvision_count(c, "roi_heads.mask_head.%d.0.weight");
+  }
   config->classes = torchvision_dim(c, "roi_heads.box_predictor.cls_score.weight", 0);
+}
+
+// The names of tensors that say what the heads are; NULL at the end.
+static bool check_heads(const Checkpoint *c, const char *model, const char *const *heads, Err *err) {
+  for (; *heads; heads++)
+    if (!ckpt_find(c, *heads))
+      return err_set(err, "a detector, but not torchvision's %s_resnet*_fpn: the tensor %s is missing", model, *heads);
+  return true;
 }
 
 // Of a detector or a mere backbone. The eps of frozen batch norm, which no tensor tells, is that of the published
 // weights.
-static bool configure(const Checkpoint *c, ModelConfig *config, Err *err) {
-  if (!config_init(config, DEFAULT_MODEL, err)) return false;
+static bool configure(const Checkpoint *c, const char *variant, const char *const *heads, ModelConfig *config,
+                      Err *err) {
+  if (!config_init(config, variant, err)) return false;
   config->depth = torchvision_depth(c, "backbone.body.");
   config->width = torchvision_dim(c, "backbone.body.conv1.weight", 0);
   if (!config->depth)
@@ -41,14 +63,22 @@ static bool configure(const Checkpoint *c, ModelConfig *config, Err *err) {
                    command_name("inspect"));
   infer_norm(c, config);
   config->classes = 0;
-  if (!holds(c)) return true;
-  static const char *const heads[] = {"roi_heads.box_head.fc6.weight", "roi_heads.box_predictor.cls_score.weight",
-                                      "roi_heads.mask_predictor.mask_fcn_logits.weight"};
-  for (int i = 0; i < COUNT(heads); i++)
-    if (!ckpt_find(c, heads[i]))
-      return err_set(err, "a detector, but not torchvision's maskrcnn_resnet*_fpn: the tensor %s is missing", heads[i]);
+  if (!holds_detector(c)) return true;
+  if (!check_heads(c, model_of(config)->name, heads, err)) return false;
   infer_heads(c, config);
   return config_check(config, err);
+}
+
+#define BOX_HEADS "roi_heads.box_head.fc6.weight", "roi_heads.box_predictor.cls_score.weight"
+
+static bool configure_maskrcnn(const Checkpoint *c, ModelConfig *config, Err *err) {
+  static const char *const heads[] = {BOX_HEADS, "roi_heads.mask_predictor.mask_fcn_logits.weight", NULL};
+  return configure(c, DEFAULT_MODEL, heads, config, err);
+}
+
+static bool configure_fasterrcnn(const Checkpoint *c, ModelConfig *config, Err *err) {
+  static const char *const heads[] = {BOX_HEADS, NULL};
+  return configure(c, DEFAULT_WITHOUT_MASKS, heads, config, err);
 }
 
 bool detector_holds_backbone(const Checkpoint *c) { return torchvision_has_resnet(c) || torchvision_is_backbone(c); }
@@ -104,5 +134,7 @@ static void describe(const ModelConfig *c, char *text, size_t size) {
     snprintf(text, size, "ResNet-%d as backbone", c->depth);
 }
 
-const Published published_detector = {
-    .holds = holds, .configure = configure, .category = category, .describe = describe};
+const Published published_maskrcnn = {
+    .holds = holds_maskrcnn, .configure = configure_maskrcnn, .category = category, .describe = describe};
+const Published published_fasterrcnn = {
+    .holds = holds_fasterrcnn, .configure = configure_fasterrcnn, .category = category, .describe = describe};

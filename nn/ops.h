@@ -495,7 +495,8 @@ struct Ops {
   // Counts the runs of every mask as mask_paste pastes it, and gives each its room. p's rows are not asked for.
   void (*mask_runs)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                     const Tensor *probs, const MaskRuns *runs);
-  // Writes detections and runs to the host, after mask_runs of the same arguments.
+  // Writes detections and runs to the host, after mask_runs of the same arguments. probs and runs NULL: of a model
+  // without masks, whose runs[] and first[] become 0.
   void (*detections_write)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                            const Tensor *probs, const MaskRuns *runs, const DetectionRows *to);
 

@@ -312,6 +312,13 @@ static char *options_of_files(const DoctorOptions *o) {
   return text;
 }
 
+// The model to train: that of --model or, where no object has a mask, the same without masks.
+static const char *suited_model(const DoctorOptions *o, const Checkup *c) {
+  ModelConfig named;
+  const char *without = config_init(&named, o->model, NULL) ? config_without_masks(&named) : NULL;
+  return without && c->train.data.coco.num_anns > 0 && !c->train.defects.masks ? without : o->model;
+}
+
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   const CheckupOptions options = {.data = o->data,
                                   .train_split = o->train_split,
@@ -340,7 +347,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
     char *data = cli_word(o->data);
     char *files = options_of_files(o);
     f.command = xasprintf("%s%s%s%s --model %s %s", command_name("train"), o->train_json ? "" : " --data ",
-                          o->train_json ? "" : data, files, o->model, c.advice.flags);
+                          o->train_json ? "" : data, files, suited_model(o, &c), c.advice.flags);
     free(files);
     f.note = xasprintf("the default learning rate for this batch size is %g; --plan prints the memory needed",
                        scaled_rate(0.02, 16, c.advice.batch));

@@ -138,6 +138,6 @@ const Model model_googlenet = {
     .class_parameters = (const char *const[]){"fc.", "fc2.", NULL},
     .backbone = "",
     .published = &(const Published){.holds = holds, .configure = configure_published},
-    .of_training = (const char *const[]){"aux1.", "aux2.", NULL},
+    .ignored = (const char *const[]){"aux1.", "aux2.", NULL},
     .learning = {CLASSIFIER_LEARNING, .rate = 0.1},
 };

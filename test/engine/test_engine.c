@@ -1,7 +1,7 @@
 // Catches an engine that does not learn, steps with the wrong canvas, or uses memory that it did not plan.
 #include <unistd.h>
 #include "engine/detect.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
 

@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "engine/detect.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "test/harness/gpu.h"
 #include "test/harness/synthetic.h"
 
@@ -183,7 +183,7 @@ static void check_step(const Trial *model, DType amp) {
   open_engine(&cpu, "cpu", F32, &model->config, &batch);
   open_engine(&gpu, "cuda", amp, &model->config, &batch);
   engine_step(&cpu, &batch, &still, &want);
-  const MaskRcnn *on_cpu = maskrcnn_of(cpu.train.network), *on_gpu = maskrcnn_of(gpu.train.network);
+  const Rcnn *on_cpu = rcnn_of(cpu.train.network), *on_gpu = rcnn_of(gpu.train.network);
   Replacement replacement = {.observer = {.after = give_proposals}, .with = &on_cpu->proposals->boxes};
   graph_observe(&gpu.train.network->graph, &replacement.observer);
   double scale = finite_step(&gpu, &batch, &still, &got), tolerance = gradient_tolerance(amp, model->layers);

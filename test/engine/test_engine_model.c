@@ -156,7 +156,8 @@ TEST(engine_refuses_unknown_models) {
   Err err;
   EXPECT(model_choose(&config, "maskrcnn", &err) && model_of(&config) == models[0]);
   EXPECT(!model_choose(&config, "toy", &err));
-  EXPECT_STR(err.msg, "unknown model 'toy'; this build has maskrcnn resnet alexnet overfeat vgg googlenet vgg-28");
+  EXPECT_STR(err.msg,
+             "unknown model 'toy'; this build has maskrcnn fasterrcnn resnet alexnet overfeat vgg googlenet vgg-28");
 }
 
 // A checkpoint of anybody's may ask for more boxes than kernels can count: one line, not an overflow.

@@ -1,7 +1,7 @@
 // Catches training that gives other bits when batches are staged ahead.
 #include "base/alloc.h"
 #include "engine/engine.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "test/harness/gpu.h"
 #include "test/harness/synthetic.h"
 

@@ -1,7 +1,7 @@
 // Catches checkpoints that lose state, resumed runs that differ, and foreign checkpoints that are accepted.
 #include "base/alloc.h"
 #include "engine/state.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "models/torchvision.h"
 #include "test/harness/small_engine.h"
 #include "test/harness/test.h"
@@ -236,7 +236,7 @@ TEST(state_of_another_program) {
   Category *category;
   RunState state;
   EXPECT(!state_config(&c, &config, &category, &err));
-  EXPECT(strstr(err.msg, "not a Mask R-CNN or a supported classification network of torchvision (found no "
+  EXPECT(strstr(err.msg, "not a Faster or Mask R-CNN or a supported classification network of torchvision (found no "
                          "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight "
                          "with the rest of its network); build/inspect lists the tensors") != NULL);
   EXPECT(!state_resume(&c, &state, &err));
@@ -262,6 +262,31 @@ TEST(state_of_another_model) {
   small_engine(&other, &normed);
   err = small_load(&other, path, (LoadOptions){0});
   EXPECT(strstr(err.msg, "missing backbone.body.bn1.running_mean") != NULL);
+  engine_close(&other);
+  engine_close(&saved);
+}
+
+// Faster R-CNN takes a Mask R-CNN's weights but for the mask head; the other way, missing tensors are named.
+TEST(state_of_a_detector_with_or_without_masks) {
+  const ModelConfig masks = small_config(NORM_GN, CLASSES);
+  ModelConfig boxes = masks, chosen;
+  Engine saved, other;
+  Checkpoint c;
+  const char *names = "";
+  Err err = {""};
+  CHECK(model_choose(&boxes, "fasterrcnn", &err));
+  small_engine_random(&saved, &masks, 1);
+  const char *path = small_save(&saved, "masks", false);
+  small_engine(&other, &boxes);
+  CHECK(ckpt_open(&c, path, &err));
+  EXPECT(state_config_for(&c, &boxes, &chosen, &err) && chosen.model == boxes.model && chosen.box_dim == boxes.box_dim);
+  EXPECT_STR(small_load(&other, path, (LoadOptions){0}).msg, "");
+  EXPECT_INT(state_ignored(&other, &c, &names), saved.params.n - other.params.n);
+  EXPECT_STR(names, "roi_heads.mask_");
+  ckpt_close(&c);
+  path = small_save(&other, "boxes", false);
+  err = small_load(&saved, path, (LoadOptions){0});
+  EXPECT(strstr(err.msg, "missing roi_heads.mask_head.0.0.weight") && !strstr(err.msg, "box_head"));
   engine_close(&other);
   engine_close(&saved);
 }

@@ -83,7 +83,7 @@ TEST(state_of_torchvisions_that_are_not_ours) {
                       {"features.18.weight", {1, 1, 1, 1}},
                       {"classifier.6.weight", {2, 4, 1, 1}}};
   expect_unknown(vgg, COUNT(vgg),
-                 "not a Mask R-CNN or a supported classification network of torchvision (found no "
+                 "not a Faster or Mask R-CNN or a supported classification network of torchvision (found no "
                  "backbone.body.conv1.weight, layer1.0.conv1.weight, features.0.weight or conv1.conv.weight with the "
                  "rest of its network); build/inspect lists the tensors");
 }

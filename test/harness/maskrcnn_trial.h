@@ -1,6 +1,6 @@
 // Mask R-CNN in double, for tests of the whole list of nodes: what is made of one set of parameters, on small images.
 #pragma once
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "test/harness/poison.h"
 #include "test/harness/synthetic.h"
 

@@ -1,7 +1,7 @@
 // Catches inspections of a handle that do not happen, run in another thread or lose results, and wrong counters.
 #include <pthread.h>
 #include "lib/inspect.h"
-#include "models/maskrcnn.h"
+#include "models/rcnn.h"
 #include "test/harness/library.h"
 #include "test/harness/test.h"
 

@@ -48,7 +48,7 @@ static void check_bits(MaskrcnnTrial *m, bool objects) {
 
 static void check_detections(const MaskrcnnTrial *m, int image) {
   const Network *r = &m->use[INFER];
-  const Boxes *d = &maskrcnn_of(r)->detections->boxes;
+  const Boxes *d = &rcnn_of(r)->detections->boxes;
   const ImageInfo *info = &m->batch.info[image];
   const int classes = r->config.classes;
   EXPECT(info->h > 0 ? d->count[image] > 0 && d->count[image] <= r->config.detections : d->count[image] == 0);
@@ -64,7 +64,7 @@ static void check_detections(const MaskrcnnTrial *m, int image) {
 
 static void check_inference(MaskrcnnTrial *m) {
   Graph *poisoned_graph = &m->use[INFER_POISONED].graph;
-  const MaskRcnn *plain = maskrcnn_of(&m->use[INFER]), *poisoned = maskrcnn_of(&m->use[INFER_POISONED]);
+  const Rcnn *plain = rcnn_of(&m->use[INFER]), *poisoned = rcnn_of(&m->use[INFER_POISONED]);
   const Boxes *a = &plain->detections->boxes, *b = &poisoned->detections->boxes;
   graph_forward(&m->use[INFER].graph);
   int masks = 0;
@@ -72,7 +72,7 @@ static void check_inference(MaskrcnnTrial *m) {
     check_detections(m, i);
     masks += a->count[i];
   }
-  EXPECT_INT(*plain->mask_rois->rois.count, masks);
+  EXPECT_INT(*plain->objects->rois.count, masks);
   EXPECT_INT(valid_rows(&plain->mask_probs->x), masks);
   const Tensor *probs = &plain->mask_probs->x;
   for (int i = 0; i < masks; i++)
@@ -170,7 +170,7 @@ TEST(model_empty_batch) {
   for (size_t i = 0; i < n; i++) zero &= gradient[i] == 0;
   EXPECT(zero);
   graph_forward(&m.use[INFER_POISONED].graph);
-  EXPECT_INT(*maskrcnn_of(&m.use[INFER_POISONED])->detections->boxes.count, 0);
+  EXPECT_INT(*rcnn_of(&m.use[INFER_POISONED])->detections->boxes.count, 0);
   free(gradient);
   trial_close(&m);
 }
@@ -192,7 +192,7 @@ TEST(model_full_masks) {
     for (size_t i = 0; i < n; i++) EXPECT(isfinite(gradients[i]));
     EXPECT(isfinite(trial_loss(&m.use[TRAIN_POISONED])));
     free(gradients);
-    const MaskRcnn *t = maskrcnn_of(&m.use[TRAIN_POISONED]);
+    const Rcnn *t = rcnn_of(&m.use[TRAIN_POISONED]);
     const Rois *found = &t->objects->rois;
     const ObjectTargets *target = &t->object_targets->object_targets;
     rois[full] = *t->rois->rois.count;

@@ -14,7 +14,7 @@ static struct {
 static void held_forward(Graph *g, Node *n) {
   (void)g;
   (void)n;
-  const Boxes *from = &held.saved, *to = &maskrcnn_of(held.n)->proposals->boxes;
+  const Boxes *from = &held.saved, *to = &rcnn_of(held.n)->proposals->boxes;
   size_t rows = (size_t)to->groups * (size_t)to->capacity;
   memcpy(to->box.data, from->box.data, tensor_bytes(&to->box));
   memcpy(to->score.data, from->score.data, tensor_bytes(&to->score));
@@ -24,7 +24,7 @@ static void held_forward(Graph *g, Node *n) {
 
 static void hold_proposals(Network *n) {
   static const NodeType type = {.name = "proposals held", .forward = held_forward};
-  const Boxes *b = &maskrcnn_of(n)->proposals->boxes;
+  const Boxes *b = &rcnn_of(n)->proposals->boxes;
   size_t rows = (size_t)b->groups * (size_t)b->capacity;
   held.n = n;
   held.saved = *b;
@@ -85,7 +85,7 @@ static void check_gradients(const ModelConfig *config, int elements) {
   hold_proposals(&m.use[TRAIN]);
   double *gradient = trial_train(&m, TRAIN, &n), *next = gradient;
   EXPECT_NEAR(trial_loss(&m.use[TRAIN]), s.here, 0);
-  EXPECT(*maskrcnn_of(&m.use[TRAIN])->objects->rois.count > 0);
+  EXPECT(*rcnn_of(&m.use[TRAIN])->objects->rois.count > 0);
   for (int i = 0; i < m.params.n; i++) {
     const Param *q = m.params.list[i];
     if (!q->trainable) continue;

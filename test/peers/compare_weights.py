@@ -81,6 +81,9 @@ def check_detections(text, model, image, size):
     boxes[:, 2:] += boxes[:, :2]
     distance = np.abs(boxes - want["boxes"].numpy()).max() / max(pixels.shape[1:])
     check("boxes", distance < 1e-5, f"{distance:.1e}")
+    if "masks" not in want:
+        check("no masks", not any("segmentation" in g for g in got))
+        return
     masks = np.stack([rle.decode(g["segmentation"]) for g in got])
     theirs = (want["masks"][:, 0] > 0.5).numpy()
     differ = (masks != theirs).sum()
@@ -113,6 +116,12 @@ def weights_in(args, folder):
         check(f"{name} finds the same as model.safetensors", text == found["model.safetensors"])
     check_detections(found["zip.pth"], model, image, config["size"])
     check_refusals(state, folder, image)
+    print("torchvision's Faster R-CNN", flush=True)
+    torch.manual_seed(3)
+    boxes = build(dict(config, masks=False))
+    spread_outputs(boxes, config)
+    torch.save(boxes.state_dict(), path("boxes.pth"))
+    check_detections(infer(args, path("boxes.pth"), image, path("found"), config["size"]), boxes, image, config["size"])
 
 
 def check_refusals(state, folder, image):
@@ -125,8 +134,8 @@ def check_refusals(state, folder, image):
         return done.returncode == 2 and all(w in done.stderr for w in why), done.stderr.splitlines()[-1]
 
     check("a pickled module is refused", *refused(torchvision.models.resnet18(), ["refuses to run"]))
-    other = torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None)
-    check("Faster R-CNN is refused", *refused(other.state_dict(), ["there is no roi_heads.mask_predictor"]))
+    other = torchvision.models.detection.retinanet_resnet50_fpn(weights=None, weights_backbone=None)
+    check("RetinaNet is refused", *refused(other.state_dict(), ["roi_heads.box_head.fc6.weight is missing"]))
     state = dict(state)
     del state["rpn.head.cls_logits.bias"]
     state["rpn.head.bbox_pred.bias"] = torch.zeros(7)
@@ -156,12 +165,12 @@ def load_strictly(out):
 
 def weights_out(args, shapes, folder):
     print("checkpoints of ours", flush=True)
-    for norm in ["frozen-bn", "bn", "gn"]:
-        out = os.path.join(folder, norm)
-        options = ["--model", "tiny", "--norm", norm, "--iters", 3]
+    for model_name, norm in [("tiny", "frozen-bn"), ("tiny", "bn"), ("tiny", "gn"), ("fasterrcnn-tiny", "gn")]:
+        out = os.path.join(folder, model_name + norm)
+        options = ["--model", model_name, "--norm", norm, "--iters", 3]
         ran = train(shapes, out, *options, "--stop-after", 2) and train(shapes, out, *options, "--resume")
         model = load_strictly(out) if ran else None
-        check(f"{norm}: load_state_dict(strict=True)", model is not None)
+        check(f"{model_name}, {norm}: load_state_dict(strict=True)", model is not None)
         counts = {m.num_batches_tracked.item() for m in (model.modules() if model else [])
                   if isinstance(m, torch.nn.BatchNorm2d)}
         check(f"{norm}: num_batches_tracked", counts == ({3} if norm == "bn" else set()), str(counts))

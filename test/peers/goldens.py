@@ -5,6 +5,8 @@ test/engine/test_engine_goldens.c holds the engine against them. Only this scrip
     /tmp/venv/bin/pip install torch==2.11.0 torchvision==0.26.0 numpy pycocotools safetensors
     /tmp/venv/bin/python test/peers/goldens.py
 
+and for r18-boxes alone, later, with that name as its argument.
+
 Weights and images are not stored: both sides draw them from one hash (base/rng.h) by the rules below, `weight` and
 `image_bytes`. Batches are those of ./train: order, flips, and which anchors and RoIs are sampled follow from the seed
 (torchvision_run.py gives torchvision that rule). The metadata of a file hold the model's configuration as a checkpoint
@@ -13,7 +15,9 @@ does, the seed, the factors of the output layers, and the annotations as a COCO 
 Cases: ResNet-18 and ResNet-50, frozen batch norm, two images of different shape, with
   objects   three objects and two;
   empty     no object at all;
-  crowd     two objects and a crowd over half of the image; no object.
+  crowd     two objects and a crowd over half of the image; no object;
+and, for ResNet-18 as a Faster R-CNN, which has no masks,
+  boxes     three objects and two.
 Every object overlaps anchors, and no image holds crowds only: docs/design.md says what is deliberately different there.
 
 Tensors: train/* of the first step's forward walk, grad/* of its gradients, steps/* and after/* of ten steps of SGD,
@@ -35,6 +39,7 @@ import itertools
 import json
 import math
 import os
+import sys
 
 import numpy as np
 import torch
@@ -54,7 +59,7 @@ CONFIG = dict(R50, size=64, max_size=96, width=8, fpn_channels=16, anchor_size=[
               detections=16, classes=4)
 CANVAS = 96, 96
 SIZES = {1: (50, 70), 2: (80, 60)}  # height, width of the images by id: resized to 64 × 89 and 85 × 64
-OBJECTS = {"objects": (3, 2), "empty": (0, 0), "crowd": (2, 0)}
+OBJECTS = {"objects": (3, 2), "empty": (0, 0), "crowd": (2, 0), "boxes": (3, 2)}
 CATEGORIES = [{"id": 3, "name": "a"}, {"id": 7, "name": "b"}, {"id": 12, "name": "c"}]
 STEPS, SGD, CLIP = 10, dict(lr=f32(0.02), momentum=f32(0.9), weight_decay=f32(1e-4)), 1.0
 NOISE, WEIGHT_NOISE, DRAWS = 2.0 ** -17, 2.0 ** -19, 8
@@ -171,9 +176,11 @@ def roi_values(peer):
     labels, boxes, deltas, order = peer.rois()
     logits, box_deltas = peer.seen["box"]
     image = torch.repeat_interleave(torch.arange(2), torch.tensor([len(b) for b in peer.seen["samples"][0]]))
-    return {"rois.image": image, "rois.label": labels, "rois.boxes": boxes, "rois.delta": deltas[labels > 0],
-            "class_logits": logits[order], "box_deltas": box_deltas[order], "mask_logits": peer.seen["mask"],
-            "mask_target": torch.cat(peer.seen["mask_targets"])[:, None]}
+    values = {"rois.image": image, "rois.label": labels, "rois.boxes": boxes, "rois.delta": deltas[labels > 0],
+              "class_logits": logits[order], "box_deltas": box_deltas[order]}
+    if "mask" in peer.seen:
+        values |= {"mask_logits": peer.seen["mask"], "mask_target": torch.cat(peer.seen["mask_targets"])[:, None]}
+    return values
 
 
 def training(model, coco, seed, noise):
@@ -192,7 +199,7 @@ def training(model, coco, seed, noise):
             values |= {"train/" + k: v for k, v in decided[0].items()}
             values |= {"grad/" + k: p.grad.clone() for k, p in trained.items()}
         norm = torch.nn.utils.clip_grad_norm_(list(trained.values()), CLIP)
-        values |= {f"steps/loss.{step}": torch.stack([losses[name] for name in LOSSES]),
+        values |= {f"steps/loss.{step}": torch.stack([losses[name] for name in LOSSES if name in losses]),
                    f"steps/grad_norm.{step}": norm.reshape(1)}
         optimizer.step()
     return detached(values | {"after/" + k: p for k, p in trained.items()}), decided
@@ -207,22 +214,24 @@ def inference(model, seed, noise):
     values |= dict(zip(["class_logits", "box_deltas"], peer.seen["box"]))
     for i, found in enumerate(detections):
         values |= {f"detections.{name}.{i}": found[name] for name in ["labels", "boxes", "scores"]}
-    values["mask_probs"] = torch.cat([found["masks"] for found in detections])
-    masks = {f"infer/pasted.{i}": p["masks"][:, 0] > 0.5 for i, p in enumerate(pasted)}
+    masks = {}
+    if "mask" in peer.seen:
+        values["mask_probs"] = torch.cat([found["masks"] for found in detections])
+        masks = {f"infer/pasted.{i}": p["masks"][:, 0] > 0.5 for i, p in enumerate(pasted)}
     return {"infer/" + k: v for k, v in values.items()}, masks
 
 
-def drawn_model(depth, seed, gains, noise=None):
-    model = build(dict(CONFIG, depth=depth)).double()
+def drawn_model(c, seed, gains, noise=None):
+    model = build(c).double()
     state = {k: weight(k, tuple(t.shape), seed, gains.get(k, 1)) for k, t in model.state_dict().items()}
     model.load_state_dict({k: noise(t, WEIGHT_NOISE) for k, t in state.items()} if noise else state)
     return model
 
 
-def compute(depth, seed, gains, coco, noise=None):
+def compute(c, seed, gains, coco, noise=None):
     """All values of a case, the decisions behind them, and the pasted masks."""
-    values, decided = training(drawn_model(depth, seed, gains, noise), coco, seed, noise)
-    found, masks = inference(drawn_model(depth, seed, gains, noise), seed, noise)
+    values, decided = training(drawn_model(c, seed, gains, noise), coco, seed, noise)
+    found, masks = inference(drawn_model(c, seed, gains, noise), seed, noise)
     return values | found, decided + [found], masks
 
 
@@ -254,12 +263,13 @@ def golden(case, depth, seed):
     """The tensors and metadata of a file; None when the seed is of no use."""
     if sum(i["flip"] for i in Inputs(seed, 0).info) != 1:  # one image mirrored, one not
         return None
+    c = dict(CONFIG, depth=depth, masks=case != "boxes")
     coco = COCO()
     coco.dataset = annotate(OBJECTS[case], case == "crowd", seed)
     coco.createIndex()
-    gains = output_gains(drawn_model(depth, seed, {}), [Inputs(seed).image(i, torch.float64) for i in range(2)])
+    gains = output_gains(drawn_model(c, seed, {}), [Inputs(seed).image(i, torch.float64) for i in range(2)])
     gains = {name + ".weight": float(f"{gain:.2g}") for name, gain in gains.items()}
-    values, decided, masks = compute(depth, seed, gains, coco)
+    values, decided, masks = compute(c, seed, gains, coco)
     if case != "empty" and not values["train/rois.delta"].any():  # each object is learnt from its own box alone
         return None
     moved = []
@@ -268,13 +278,13 @@ def golden(case, depth, seed):
 
         def noise(t, most):
             return t * (1 + most * (2 * torch.rand(t.shape, dtype=t.dtype, generator=random) - 1))
-        noisy, noisy_decided, _ = compute(depth, seed, gains, coco, noise)
+        noisy, noisy_decided, _ = compute(c, seed, gains, coco, noise)
         if not all(map(same_decisions, decided, noisy_decided)):
             return None
         moved.append({k: noisy[k] - v for k, v in values.items()})
     tensors = {k: describe(k, v, [m[k] for m in moved]) for k, v in values.items()}
     tensors |= {k: np.packbits(m.numpy().reshape(-1), bitorder="little") for k, m in masks.items()}
-    meta = metadata(dict(CONFIG, depth=depth), CATEGORIES) | {
+    meta = metadata(c, CATEGORIES) | {
         "seed": str(seed), "annotations": json.dumps(coco.dataset),
         "made by": f"test/peers/goldens.py, torch {torch.__version__}, torchvision {torchvision.__version__}"}
     return tensors, meta | {"gain." + name: str(gain) for name, gain in gains.items()}
@@ -284,7 +294,9 @@ def main():
     torch.set_num_threads(1)  # the tensors are small
     os.makedirs(FOLDER, exist_ok=True)
     seeds = itertools.count(1)
-    for depth, case in itertools.product([18, 50], OBJECTS):
+    for depth, case in [*itertools.product([18, 50], ["objects", "empty", "crowd"]), (18, "boxes")]:
+        if sys.argv[1:] and f"r{depth}-{case}" not in sys.argv[1:]:
+            continue
         with contextlib.redirect_stdout(None):  # COCO's
             seed, (tensors, meta) = next((s, g) for s in seeds if (g := golden(case, depth, s)))
         path = os.path.join(FOLDER, f"r{depth}-{case}.safetensors")

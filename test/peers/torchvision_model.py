@@ -1,4 +1,4 @@
-"""torchvision's MaskRCNN from a configuration of ours (models/config.c), and its weights to and from our checkpoints.
+"""torchvision's MaskRCNN, or FasterRCNN where `masks` is false, from a configuration of ours (models/config.c), and its weights to and from our checkpoints.
 Used by compare_torchvision.py.
 """
 import json
@@ -9,7 +9,7 @@ import torch
 import torchvision
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torchvision.models.detection import MaskRCNN
+from torchvision.models.detection import FasterRCNN, MaskRCNN
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.backbone_utils import _resnet_fpn_extractor
 from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
@@ -57,6 +57,10 @@ def resnet(c):
     return r
 
 
+def has_masks(c):
+    return c.get("masks", True)
+
+
 def build(c):
     body = resnet(c)
     expansion = 4 if c["depth"] >= 50 else 1
@@ -68,7 +72,10 @@ def build(c):
             [c["width"] * expansion << i for i in range(4)], channels, backbone.fpn.extra_blocks)
         backbone.out_channels = channels
     levels, scale = ["0", "1", "2", "3"], int(c["roi_canonical_size"])
-    model = MaskRCNN(
+    masks = dict(mask_roi_pool=MultiScaleRoIAlign(levels, 14, 2, canonical_scale=scale),
+                 mask_head=MaskRCNNHeads(channels, [c["mask_dim"]] * c["mask_layers"], 1),
+                 mask_predictor=MaskRCNNPredictor(c["mask_dim"], c["mask_dim"], c["classes"])) if has_masks(c) else {}
+    model = (MaskRCNN if masks else FasterRCNN)(
         backbone, min_size=c["size"], max_size=c["max_size"], image_mean=[f32(x) for x in c["mean"]],
         image_std=[f32(x) for x in c["std"]],
         rpn_anchor_generator=AnchorGenerator(tuple((int(s),) for s in c["anchor_size"]), ((0.5, 1.0, 2.0),) * 5),
@@ -80,10 +87,7 @@ def build(c):
         box_head=TwoMLPHead(channels * 49, c["box_dim"]), box_predictor=FastRCNNPredictor(c["box_dim"], c["classes"]),
         box_score_thresh=f32(c["min_score"]), box_nms_thresh=f32(c["nms"]), box_detections_per_img=c["detections"],
         box_fg_iou_thresh=f32(c["roi_high"]), box_bg_iou_thresh=f32(c["roi_low"]),
-        box_batch_size_per_image=c["roi_batch"], box_positive_fraction=c["roi_positive"],
-        mask_roi_pool=MultiScaleRoIAlign(levels, 14, 2, canonical_scale=scale),
-        mask_head=MaskRCNNHeads(channels, [c["mask_dim"]] * c["mask_layers"], 1),
-        mask_predictor=MaskRCNNPredictor(c["mask_dim"], c["mask_dim"], c["classes"]))
+        box_batch_size_per_image=c["roi_batch"], box_positive_fraction=c["roi_positive"], **masks)
     for coder in (model.rpn.box_coder, model.roi_heads.box_coder):
         coder.bbox_xform_clip = f32(math.log(1000 / 16))
     return model
@@ -96,8 +100,9 @@ OUTPUTS = {"rpn.head.cls_logits": 1.5, "rpn.head.bbox_pred": 0.3, "roi_heads.box
 def output_gains(model, images):
     """By what the weights of each output layer have to be multiplied so that logits and deltas have the standard
     deviation above, a spread that decides something."""
-    seen, hooks = {name: [] for name in OUTPUTS}, []
-    for name in OUTPUTS:
+    names = [name for name in OUTPUTS if model.roi_heads.has_mask() or "mask" not in name]
+    seen, hooks = {name: [] for name in names}, []
+    for name in names:
         hooks.append(model.get_submodule(name).register_forward_hook(
             lambda module, _, y, outputs=seen[name]: outputs.append(y.flatten())))
     model.eval()
@@ -107,7 +112,7 @@ def output_gains(model, images):
     model.roi_heads.score_thresh = threshold
     for hook in hooks:
         hook.remove()
-    return {name: std / torch.cat(seen[name]).std() for name, std in OUTPUTS.items()}
+    return {name: OUTPUTS[name] / torch.cat(seen[name]).std() for name in names}
 
 
 def spread_outputs(model, c):
@@ -128,7 +133,11 @@ def spread_outputs(model, c):
 def metadata(c, categories):
     """Of a checkpoint of ours: engine/state.h."""
     meta = {"format": "maskrcnn.c 1", "categories": json.dumps(categories)}
+    if not has_masks(c):
+        meta["model"] = "fasterrcnn"
     for key, value in c.items():
+        if key == "masks":
+            continue
         meta["config." + key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return meta
 
@@ -143,5 +152,6 @@ def read_checkpoint(path):
     with safe_open(path, "pt") as f:
         text = {k[7:]: v for k, v in f.metadata().items() if k.startswith("config.")}
         tensors = {k: f.get_tensor(k) for k in f.keys() if not k.startswith("momentum.")}
+        masks = f.metadata().get("model") != "fasterrcnn"
     parsers = {str: str, int: int, float: float, list: lambda t: [float(x) for x in t.split(",")]}
-    return {k: parsers[type(v)](text[k]) for k, v in R50.items()}, tensors
+    return {k: parsers[type(v)](text[k]) for k, v in R50.items()} | {"masks": masks}, tensors

@@ -1,4 +1,4 @@
-"""torchvision's MaskRCNN run on our canvas and by our sampling rule. Used by compare_torchvision.py and goldens.py.
+"""torchvision's MaskRCNN or FasterRCNN run on our canvas and by our sampling rule. Used by compare_torchvision.py and goldens.py.
 
 It runs as it is, with two changes: its sampler draws by our keyed rule (base/rng.h) instead of torch.randperm, and its
 constants have the float values of ours (1/9, 0.7, log(1000/16), eps).
@@ -12,7 +12,7 @@ from torchvision.models.detection import roi_heads
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler
 from torchvision_model import f32
 
-LOSSES = ["loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg", "loss_mask"]
+LOSSES = ["loss_objectness", "loss_rpn_box_reg", "loss_classifier", "loss_box_reg", "loss_mask"]  # the last by a mask head
 
 
 def targets_of(coco, info):
@@ -46,7 +46,8 @@ class Peer:
                              "rpn_head": rpn.head, "rpn": rpn, "box_align": heads.box_roi_pool,
                              "box": heads.box_predictor, "mask_align": heads.mask_roi_pool,
                              "mask": heads.mask_predictor}.items():
-            module.register_forward_hook(self.hook(name))
+            if module is not None:
+                module.register_forward_hook(self.hook(name))
         heads.select_training_samples = self.remember("samples", heads.select_training_samples)
         rpn.box_coder.encode = self.remember("rpn_deltas", rpn.box_coder.encode)
         rpn.fg_bg_sampler = self.rpn_sampler = KeyedSampler(rpn.fg_bg_sampler, RNG_RPN)
@@ -94,8 +95,8 @@ class Peer:
         self.seen.clear()
         self.rpn_sampler.keys = self.roi_sampler.keys = inputs.keys()
         self.model.train(targets is not None)
-        pools = self.model.roi_heads.box_roi_pool, self.model.roi_heads.mask_roi_pool
-        pools[0].scales = pools[1].scales = None
+        for pool in filter(None, [self.model.roi_heads.box_roi_pool, self.model.roi_heads.mask_roi_pool]):
+            pool.scales = None
         smooth_l1, project = torch.nn.functional.smooth_l1_loss, roi_heads.project_masks_on_boxes
         masks = self.seen["mask_targets"] = []  # of each image
 
