@@ -1,4 +1,3 @@
-#define _GNU_SOURCE // AT_SYMLINK_FOLLOW and the like
 #include "base/durable.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -79,24 +78,26 @@ void durable_note(const char *where) {
 
 bool durable_sync(int file) { return fsync(file) == 0 || durable_unsupported(FS_SYNC, errno); }
 
+bool durable_sync_folder(int folder) { return fsync(folder) == 0 || durable_unsupported(FS_SYNC_FOLDER, errno); }
+
 bool durable_sync_name(const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash ? xasprintf("%.*s", (int)MAX(slash - path, 1), path) : xstrdup(".");
   const int fd = open(folder, O_RDONLY | O_CLOEXEC);
   free(folder);
-  const bool ok = (fd >= 0 && fsync(fd) == 0) || durable_unsupported(FS_SYNC_FOLDER, errno);
+  const bool ok = fd >= 0 ? durable_sync_folder(fd) : durable_unsupported(FS_SYNC_FOLDER, errno);
   const int reason = errno;
   if (fd >= 0) close(fd);
   errno = reason;
   return ok;
 }
 
-// The copy is on disk.
-static bool copy_bytes(const char *path, const char *name) {
+// The copy is on disk. `how`: O_TRUNC, over what stands there, or O_EXCL, as a new file.
+static bool copy_bytes(const char *path, const char *name, int how) {
   static const size_t CHUNK = 1 << 20;
   char *bytes = malloc(CHUNK);
   FILE *from = regular_read(path, NULL);
-  const int file = from ? open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666) : -1;
+  const int file = from ? open(name, O_WRONLY | O_CREAT | how | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666) : -1;
   FILE *to = file >= 0 ? fdopen(file, "wb") : NULL;
   if (file >= 0 && !to) close(file);
   bool ok = bytes && from && to;
@@ -114,7 +115,7 @@ bool durable_rename(const char *from, const char *to) {
   if (rename(from, to) == 0) return true;
   struct stat st;
   if (!durable_unsupported(FS_RENAME, errno) || (stat(to, &st) == 0 && !S_ISREG(st.st_mode))) return false;
-  if (!copy_bytes(from, to)) return false;
+  if (!copy_bytes(from, to, O_TRUNC)) return false;
   unlink(from);
   return true;
 }
@@ -135,13 +136,19 @@ static bool is_beginning(const char *path, const char *of) {
 }
 
 bool durable_rename_finish(const char *from, const char *to) {
-  return durable_is_unsupported(FS_RENAME) && is_beginning(to, from) && copy_bytes(from, to);
+  return durable_is_unsupported(FS_RENAME) && is_beginning(to, from) && copy_bytes(from, to, O_TRUNC);
 }
 
 bool durable_link(const char *path, const char *name) {
   // A symbolic link is no file of its own: its target is what gets the name, and keeps it.
-  return linkat(AT_FDCWD, path, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ||
-         (durable_unsupported(FS_LINK, errno) && copy_bytes(path, name));
+  char *target = path_follow(path);
+  if (!target) return false;
+  const bool ok = linkat(AT_FDCWD, target, AT_FDCWD, name, 0) == 0 ||
+                  (durable_unsupported(FS_LINK, errno) && copy_bytes(target, name, O_EXCL));
+  const int reason = errno;
+  free(target);
+  errno = reason;
+  return ok;
 }
 
 // ---- trying ---------------------------------------------------------------------------------------------------------

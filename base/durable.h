@@ -28,6 +28,7 @@ bool durable_is_unsupported(FileSystemCall call); // as far as it was met so far
 
 // Puts a file's bytes on disk.
 bool durable_sync(int file);
+bool durable_sync_folder(int folder); // likewise the names in it
 // Puts the name `path` on disk: a name is durable only once the folder that holds it is.
 bool durable_sync_name(const char *path);
 // Replaces `to` by `from`, a file in the same file system whose bytes are on disk. Where there is no rename the bytes

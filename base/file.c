@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // O_NOFOLLOW and the like
 #include "base/file.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,8 +12,7 @@
 #include "base/lock.h"
 #include "base/regular.h"
 
-char *file_read(const char *path, size_t *size, Err *err) {
-  const int file = input_open(path, err);
+static char *read_all(int file, const char *path, size_t *size, Err *err) {
   if (file < 0) return NULL;
   FILE *f = fdopen(file, "rb");
   if (!f) {
@@ -40,6 +40,12 @@ char *file_read(const char *path, size_t *size, Err *err) {
   }
   fclose(f);
   return text;
+}
+
+char *file_read(const char *path, size_t *size, Err *err) { return read_all(input_open(path, err), path, size, err); }
+
+char *file_read_own(const char *path, size_t *size, Err *err) {
+  return read_all(regular_open(path, O_RDONLY, err), path, size, err);
 }
 
 bool path_is_dir(const char *path) {
@@ -83,14 +89,51 @@ bool dirs_make(const char *path, Err *err) {
   return ok;
 }
 
-static const char temporary[] = ".tmp";
-
-// What an AtomicFile at `path` replaces: a link stays one, its target is replaced. malloc'ed.
-static char *target_of(const char *path) {
-  char *real = realpath(path, NULL);
-  if (!real && errno == ENOMEM) die_of_memory(strlen(path) + 1, HERE); // or a link would be replaced
-  return real ? real : xstrdup(path);
+DIR *folder_open_own(const char *path, Err *err) {
+  char *to = path_follow(path);
+  const int file = to ? open(to, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+  DIR *dir = file >= 0 ? fdopendir(file) : NULL;
+  const int reason = errno;
+  if (file >= 0 && !dir) close(file);
+  free(to);
+  if (!dir)
+    err_set(err, "cannot open folder %s: %s", path,
+            reason == EPERM ? "it is another user's symbolic link; remove it" : strerror(reason));
+  errno = reason;
+  return dir;
 }
+
+static bool write_new(int folder, const char *name, const char *bytes, size_t size) {
+  const int file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  bool ok = file >= 0;
+  for (size_t done = 0; ok && done < size;) {
+    const ssize_t n = write(file, bytes + done, size - done);
+    if (n > 0) done += (size_t)n;
+    ok = n > 0 || (n < 0 && errno == EINTR);
+  }
+  const int reason = errno;
+  if (file >= 0 && close(file) != 0 && ok) return false;
+  errno = reason;
+  return ok;
+}
+
+bool folder_write_file(DIR *dir, const char *name, const void *bytes, size_t size) {
+  const int folder = dirfd(dir);
+  char *tmp = xasprintf("%s.tmp", name);
+  unlinkat(folder, tmp, 0); // of a killed program
+  bool ok = write_new(folder, tmp, bytes, size);
+  if (ok && renameat(folder, tmp, folder, name) != 0) {
+    ok = durable_unsupported(FS_RENAME, errno) && (unlinkat(folder, name, 0) == 0 || errno == ENOENT) &&
+         write_new(folder, name, bytes, size);
+  }
+  const int reason = errno;
+  unlinkat(folder, tmp, 0);
+  free(tmp);
+  errno = reason;
+  return ok;
+}
+
+static const char temporary[] = ".tmp";
 
 // Beside its target: rename is atomic within a file system.
 static char *temporary_of(const char *target, const char *ending) { return xasprintf("%s%s", target, ending); }
@@ -107,6 +150,12 @@ static int open_special(const char *path, mode_t type, bool results) {
   for (int tries = 100; tries-- && (file = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0;) {
     if (errno != ENXIO) break;
     usleep(10000); // its reader was perhaps started with us
+  }
+  struct stat st;
+  if (file >= 0 && (fstat(file, &st) != 0 || S_ISREG(st.st_mode))) { // put there meanwhile
+    close(file);
+    errno = EINVAL;
+    return -1;
   }
   if (file >= 0) fcntl(file, F_SETFL, 0);
   return file;
@@ -126,16 +175,17 @@ static const char *why_not(const char *path, int reason) {
 
 static bool begin(AtomicFile *a, const char *path, const char *ending, bool wait, Err *err) {
   struct stat st;
-  const bool special = stat(path, &st) == 0 && !S_ISREG(st.st_mode); // renaming would replace a pipe or /dev/stdout
-  *a = (AtomicFile){.path = special ? xstrdup(path) : target_of(path), .found = ending != temporary};
-  if (!special) a->tmp = temporary_of(a->path, ending);
-  errno = EACCES;
-  const int file = path_is_others_link(path) ? -1
-                   : special                 ? open_special(path, st.st_mode, a->found)
-                                             : file_make(a->tmp, wait);
+  char *target = path_follow(path);                                            // a link stays one
+  const bool special = target && stat(path, &st) == 0 && !S_ISREG(st.st_mode); // renaming would replace a pipe
+  int reason = errno;
+  *a = (AtomicFile){.path = special ? xstrdup(path) : target, .found = ending != temporary};
+  if (special) free(target);
+  if (target && !special) a->tmp = temporary_of(target, ending);
+  errno = reason;
+  const int file = !target ? -1 : special ? open_special(path, st.st_mode, a->found) : file_make(a->tmp, wait);
   a->f = file >= 0 ? fdopen(file, "wb") : NULL;
   if (a->f) return true;
-  const int reason = errno;
+  reason = errno;
   if (file >= 0) close(file);
   err_set(err, "cannot write %s: %s", path, why_not(path, reason));
   free(a->tmp);
@@ -213,7 +263,9 @@ void file_keep(AtomicFile *a) {
 }
 
 void file_clean(const char *path) {
-  char *target = target_of(path), *tmp = temporary_of(target, temporary);
+  char *target = path_follow(path);
+  if (!target) return;
+  char *tmp = temporary_of(target, temporary);
   durable_rename_finish(tmp, target);
   unlink(tmp);
   free(tmp);

@@ -1,5 +1,6 @@
 // Files and folders: read whole, replaced whole or not at all, durable under their names.
 #pragma once
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include "base/error.h"
@@ -10,11 +11,17 @@ extern "C" {
 
 // Whole file into memory, NUL-terminated past its end; *size without the NUL. Caller frees. NULL on failure.
 char *file_read(const char *path, size_t *size, Err *err);
+char *file_read_own(const char *path, size_t *size, Err *err); // in a folder of results: by regular_open
 bool path_is_dir(const char *path);
 bool path_is_same(const char *a, const char *b); // both are there, and are one file or folder
 bool path_is_file(const char *path);
 int64_t file_length(const char *path);      // -1: there is no such file
 bool dirs_make(const char *path, Err *err); // like mkdir -p; durable
+// opendir of a folder of results, never through another user's link.
+DIR *folder_open_own(const char *path, Err *err);
+// Replaces a file of such a folder, or a link in its place, whatever is put in the folder's place meanwhile. Not
+// durable: for what can be made again. False with the reason in errno.
+bool folder_write_file(DIR *dir, const char *name, const void *bytes, size_t size);
 
 // Atomic replacement: write to the returned stream, then file_commit flushes, fsyncs, renames onto `path` and fsyncs
 // the folder; file_abort removes the temporary file. Whatever stood at `path` stays whole until the rename. The

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/lock.h"
+#include "base/regular.h"
 
 static const char partial[] = ".partial";
 
@@ -68,7 +69,7 @@ static int64_t size_of(const char *path) {
 
 // What stands at FILE.partial is kept unless another program is writing it, who keeps it himself.
 static bool keep_before(GrowingFile *g, const char *path, Err *err) {
-  char *target = realpath(path, NULL), *left = xasprintf("%s%s", target ? target : path, partial);
+  char *target = path_follow(path), *left = xasprintf("%s%s", target ? target : path, partial);
   free(target);
   bool ok = true;
   if (size_of(left) > (int64_t)(strlen(g->opening) + strlen(g->closing))) {

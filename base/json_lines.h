@@ -6,3 +6,9 @@
 typedef bool JsonLineFn(Json *line, void *context);
 // Calls `each` for the lines in their order. False with FILE:LINE:COLUMN and what is wrong there.
 bool json_lines(const char *path, JsonLineFn *each, void *context, Err *err);
+
+typedef struct JsonLinesAt { // a place between lines; zero: the beginning
+  int64_t bytes, lines;
+} JsonLinesAt;
+// From that place, which moves behind the last line that was read.
+bool json_lines_from(JsonLinesAt *at, const char *path, JsonLineFn *each, void *context, Err *err);

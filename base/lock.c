@@ -19,7 +19,7 @@ static const char holder[] = "process ";
 static bool is_lock(int file) {
   char text[sizeof holder - 1];
   struct stat st;
-  if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode)) return false;
+  if (fstat(file, &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink > 1) return false;
   ssize_t n = pread(file, text, sizeof text, 0); // less where the disk was full
   return n >= 0 && !memcmp(text, holder, (size_t)n);
 }

@@ -83,7 +83,7 @@ static bool write_kept(const LogLines *l, const char *path, Err *err) {
 static bool set_aside(const LogLines *l, const char *path, Err *err) {
   AtomicFile f;
   size_t size = 0;
-  char *before = path_is_file(path) ? file_read(path, &size, err) : NULL;
+  char *before = path_is_file(path) ? file_read_own(path, &size, err) : NULL;
   bool ok = (before || !path_is_file(path)) && file_begin(&f, path, err);
   if (ok) {
     if (before) fwrite(before, 1, size, f.f);

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/output.h"
 #include "base/regular.h"
+#include "base/run_folder.h"
 
 enum { LOOKED_AT = 1 << 16 }; // bytes at the beginning
 
@@ -34,11 +36,12 @@ static const struct {
     [OWN_CONFUSION] = {"{\"classes\":", "\"right\":", NULL},
     [OWN_CONFUSION_TEXT] = {NULL, " classes", NULL},
     [OWN_WEIGHTS] = {NULL, "\"format\":\"maskrcnn.c", NULL},
+    [OWN_ANY] = {NULL, NULL, NULL},
 };
 
 static bool has_marks(const char *text, size_t size, OwnFile what) {
   const char *begins = marks[what].begins, *holds = marks[what].holds, *without = marks[what].without;
-  const char *first = begins ? begins : holds;
+  const char *first = begins ? begins : holds ? holds : "";
   if (size < strlen(first) && !memcmp(text, first, size)) return true;
   if (without && size == strlen(without) && !memcmp(text, without, size)) return true;
   return (!begins || (size >= strlen(begins) && !memcmp(text, begins, strlen(begins)))) &&
@@ -105,7 +108,11 @@ static bool weights_are_plain(const char *folder, bool force, Err *err) {
 bool folder_is_own(const char *folder, const OwnName *file, int n, bool force, Err *err) {
   struct stat st;
   if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) return true;
-  bool ok = weights_are_plain(folder, force, err);
+  char *pictures = xasprintf("%s/" RUN_PICTURES, folder);
+  bool ok = weights_are_plain(folder, force, err) && is_plain(pictures, force, err);
+  if (ok && path_is_file(pictures))
+    ok = err_set(err, "%s is not a folder; remove it, or choose another --out", pictures);
+  free(pictures);
   for (int i = 0; ok && i < n; i++) {
     char *path = xasprintf("%s/%s", folder, file[i].name);
     ok = is_plain(path, force, err) && output_is_own(path, file[i].what, force, err);

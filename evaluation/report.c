@@ -196,34 +196,26 @@ typedef struct PictureNames { // names of a report's files, relative to its fold
   char *truth, *found;
 } PictureNames;
 
-static bool write_bytes(const char *path, const Jpeg *jpeg, Err *err) {
-  AtomicFile f;
-  if (!file_begin(&f, path, err)) return false;
-  f.unsynced = true; // the next evaluation replaces it
-  fwrite(jpeg->bytes, 1, jpeg->size, f.f);
-  return file_commit(&f, err);
-}
-
-static bool write_picture(const ReportFile *to, int i, const char *what, const Jpeg *jpeg, char **name, Err *err) {
+static bool write_picture(const ReportFile *to, DIR *folder, int i, const char *what, const Jpeg *jpeg, char **name,
+                          Err *err) {
   if (!jpeg->bytes) return true;
   *name = xasprintf(RUN_PICTURES "/%s-%02d-%s.jpg", to->stem, i + 1, what);
-  char *path = xasprintf("%s/%s", to->folder, *name);
-  const bool ok = write_bytes(path, jpeg, err);
-  free(path);
-  return ok;
+  return folder_write_file(folder, *name + sizeof RUN_PICTURES, jpeg->bytes, jpeg->size) ||
+         err_set(err, "cannot write %s/%s: %s", to->folder, *name, strerror(errno));
 }
 
 // Their names are on disk before the evaluation lists them.
 static bool write_pictures(const ReportFile *to, const EvaluationReport *r, PictureNames *names, Err *err) {
-  char *folder = xasprintf("%s/" RUN_PICTURES, to->folder), *inside = xasprintf("%s/", folder);
-  bool ok = !r->pictures || dirs_make(folder, err);
+  if (!r->pictures) return true;
+  char *path = xasprintf("%s/" RUN_PICTURES, to->folder);
+  DIR *folder = dirs_make(path, err) ? folder_open_own(path, err) : NULL;
+  bool ok = folder;
   for (int i = 0; ok && i < r->pictures; i++)
-    ok = write_picture(to, i, "truth", &r->picture[i].truth, &names[i].truth, err) &&
-         write_picture(to, i, "found", &r->picture[i].found, &names[i].found, err);
-  if (ok && r->pictures && !durable_sync_name(inside))
-    ok = err_set(err, "cannot write %s: %s", folder, strerror(errno));
-  free(folder);
-  free(inside);
+    ok = write_picture(to, folder, i, "truth", &r->picture[i].truth, &names[i].truth, err) &&
+         write_picture(to, folder, i, "found", &r->picture[i].found, &names[i].found, err);
+  if (ok && !durable_sync_folder(dirfd(folder))) ok = err_set(err, "cannot write %s: %s", path, strerror(errno));
+  if (folder) closedir(folder);
+  free(path);
   return ok;
 }
 
@@ -248,7 +240,7 @@ static bool is_of_series(const char *name, const char *series) {
 
 static void remove_pictures(const char *folder, const char *series, const PictureNames *but, int n) {
   char *path = xasprintf("%s/" RUN_PICTURES, folder);
-  DIR *dir = opendir(path);
+  DIR *dir = folder_open_own(path, NULL);
   for (struct dirent *entry; dir && (entry = readdir(dir));)
     if (is_of_series(entry->d_name, series) && !is_one_of(but, n, entry->d_name))
       unlinkat(dirfd(dir), entry->d_name, 0);

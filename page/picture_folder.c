@@ -1,10 +1,10 @@
 #include "page/picture_folder.h"
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
@@ -28,19 +28,18 @@ static char *address_of(const char *name) {
   return text;
 }
 
-static bool write_file(const char *path, const void *bytes, size_t size, Err *err) {
-  AtomicFile f;
-  struct stat st;
-  if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) unlink(path); // its target is another's file
-  if (!file_begin(&f, path, err)) return false;
-  f.unsynced = true; // doctor makes it again
-  fwrite(bytes, 1, size, f.f);
-  return file_commit(&f, err);
+static bool write_file(const PictureFolder *p, const char *name, const void *bytes, size_t size, Err *err) {
+  DIR *folder = folder_open_own(p->path, err);
+  if (!folder) return false;
+  const bool ok = folder_write_file(folder, name, bytes, size) ||
+                  err_set(err, "cannot write %s/%s: %s", p->path, name, strerror(errno));
+  closedir(folder);
+  return ok;
 }
 
 static bool is_empty(const char *path) {
   int entries = 0;
-  DIR *dir = opendir(path);
+  DIR *dir = folder_open_own(path, NULL);
   for (struct dirent *e; dir && (e = readdir(dir));) entries += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
   if (dir) closedir(dir);
   return entries == 0;
@@ -55,17 +54,17 @@ bool picture_folder_open(PictureFolder *p, const char *page, Err *err) {
   char *marked = xasprintf("%s/%s", p->path, mark);
   bool ok = path_is_file(marked) || is_empty(p->path) ||
             err_set(err, "%s has files that doctor did not write; give --html another name, or --single-file", p->path);
-  ok = ok && dirs_make(p->path, err) && write_file(marked, mark_text, sizeof mark_text - 1, err);
+  ok = ok && dirs_make(p->path, err) && write_file(p, mark, mark_text, sizeof mark_text - 1, err);
   free(marked);
   if (!ok) picture_folder_close(p);
   return ok;
 }
 
 bool picture_folder_add(PictureFolder *p, const Jpeg *picture, char **address, Err *err) {
-  char *path = xasprintf("%s/picture-%04d.jpg", p->path, ++p->count);
-  const bool ok = write_file(path, picture->bytes, picture->size, err);
-  *address = ok ? xasprintf("%s/picture-%04d.jpg", p->address, p->count) : NULL;
-  free(path);
+  char *name = xasprintf("picture-%04d.jpg", ++p->count);
+  const bool ok = write_file(p, name, picture->bytes, picture->size, err);
+  *address = ok ? xasprintf("%s/%s", p->address, name) : NULL;
+  free(name);
   return ok;
 }
 
@@ -77,7 +76,7 @@ static int number_of(const char *name) {
 }
 
 void picture_folder_prune(const PictureFolder *p) {
-  DIR *dir = opendir(p->path);
+  DIR *dir = folder_open_own(p->path, NULL);
   for (struct dirent *e; dir && (e = readdir(dir));)
     if (number_of(e->d_name) > p->count) unlinkat(dirfd(dir), e->d_name, 0);
   if (dir) closedir(dir);

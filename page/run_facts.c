@@ -29,7 +29,7 @@ static char *read_json(const char *path, size_t *size, Faults *faults) {
   Err err;
   Json j;
   if (access(path, F_OK)) return NULL;
-  char *text = file_read(path, size, &err);
+  char *text = file_read_own(path, size, &err);
   if (!text) {
     fault_add(faults, err.msg);
     return NULL;
@@ -134,7 +134,7 @@ static char *relative_path(const char *to, const char *page) {
 
 static void embed_picture(Document *d, const char *folder, const char *name, const char **comma) {
   size_t size;
-  char *path = xasprintf("%s/%s", folder, name), *bytes = file_read(path, &size, NULL);
+  char *path = xasprintf("%s/%s", folder, name), *bytes = file_read_own(path, &size, NULL);
   free(path);
   if (!bytes) return; // the page says that it is missing
   char *address = data_uri((const uint8_t *)bytes, size);
@@ -150,9 +150,12 @@ static void embed_pictures(Document *d, const char *folder, const char *evaluati
   static const char below[] = RUN_PICTURES "/";
   const char *key, *comma = "\n";
   Json j;
+  char *pictures = xasprintf("%s/" RUN_PICTURES, folder);
+  const bool may = !path_is_others_link(pictures);
+  free(pictures);
   json_open(&j, "", evaluation, size);
   fputs(",\n\"embedded\":{", d->f);
-  if (json_begin_object(&j))
+  if (may && json_begin_object(&j))
     while ((key = json_key(&j))) {
       if (strcmp(key, "pictures") || json_peek(&j) != JSON_ARRAY) {
         json_skip(&j);

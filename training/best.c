@@ -150,7 +150,7 @@ bool best_open(Best *b, const Task *task, const char *folder, const Curve *of_lo
   take_log(b, of_log);
   char *path = xasprintf("%s/best.json", folder);
   size_t size;
-  char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
+  char *text = path_is_file(path) ? file_read_own(path, &size, err) : NULL;
   const bool ok = text || !path_is_file(path);
   if (text) {
     Json j;

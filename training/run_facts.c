@@ -88,7 +88,7 @@ static bool record_kept(Record *j, const char *path, const char *const *names, i
   size_t size;
   int kept = 0;
   const char *key;
-  char *text = path_is_file(path) ? file_read(path, &size, NULL) : NULL;
+  char *text = path_is_file(path) ? file_read_own(path, &size, NULL) : NULL;
   if (!text) return false;
   Json in;
   json_open(&in, path, text, size);

@@ -15,7 +15,7 @@
 
 // Maps a regular file, which saves a copy; pipes and files that cannot be mapped are read.
 static bool open_text(CocoReader *r, const char *path, size_t *size, Err *err) {
-  int fd = regular_open(path, O_RDONLY, NULL);
+  int fd = input_open(path, NULL);
   struct stat st;
   if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) {
     r->text = mapped_open(fd, (size_t)st.st_size, path);

@@ -101,9 +101,10 @@ bool image_header(const char *path, bool exact, int *h, int *w, int *orientation
   const int64_t total = file_length(path);
   if (total < 0) return err_set(err, "cannot open %s: no such file, or not a regular file", path);
   uint8_t start[4096]; // enough for most; long metadata, or an orientation behind the pixels, needs the whole file
-  FILE *f = regular_read(path, NULL);
-  size_t size = f ? fread(start, 1, sizeof start, f) : 0;
-  if (f) fclose(f);
+  const int file = input_open(path, NULL);
+  const ssize_t got = file >= 0 ? read(file, start, sizeof start) : 0;
+  size_t size = got > 0 ? (size_t)got : 0;
+  if (file >= 0) close(file);
   char *whole = NULL;
   const uint8_t *bytes = start;
   ImageFault fault;
@@ -195,7 +196,7 @@ bool image_has_16_bits(const char *path) {
   uint8_t start[HEADER];
   PngHeader png;
   ImageFault fault;
-  const int file = regular_open(path, O_RDONLY, NULL);
+  const int file = path_is_file(path) ? input_open(path, NULL) : -1;
   const ssize_t size = file >= 0 ? read(file, start, sizeof start) : -1;
   if (file >= 0) close(file);
   return size == HEADER && png_is(start, HEADER) && png_header(start, HEADER, &png, &fault) && png.bits == 16;
