@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/folder.h"
 #include "base/own_files.h"
+#include "base/regular.h"
 #include "base/run_folder.h"
 #include "training/numbered.h"
 
@@ -110,17 +111,18 @@ static void clean_further_names(const char *folder) {
   if (dir) closedir(dir);
 }
 
-bool files_lock(const RunFiles *f, bool force, Err *err) {
-  static const OwnName written[] = {{RUN_LOG, OWN_LOG},
-                                    {RUN_RECORD, OWN_RECORD},
-                                    {RUN_EVALUATION, OWN_EVALUATION},
-                                    {"best.json", OWN_BEST},
-                                    {"time-to-target.json", OWN_TARGETS},
-                                    {"confusion.txt", OWN_CONFUSION_TEXT},
-                                    {"confusion.json", OWN_CONFUSION},
-                                    {"report.html", OWN_PAGE},
-                                    {RUN_DEFECTS, OWN_DEFECTS},
-                                    {"model.safetensors", OWN_WEIGHTS}};
+bool files_lock(const RunFiles *f, bool resumes, bool force, Err *err) {
+  const OwnName written[] = {
+      {RUN_LOG, OWN_LOG},
+      {RUN_RECORD, OWN_RECORD},
+      {RUN_EVALUATION, resumes ? OWN_ANY : OWN_EVALUATION}, // both are made anew where they are damaged
+      {"best.json", resumes ? OWN_ANY : OWN_BEST},
+      {"time-to-target.json", OWN_TARGETS},
+      {"confusion.txt", OWN_CONFUSION_TEXT},
+      {"confusion.json", OWN_CONFUSION},
+      {"report.html", OWN_PAGE},
+      {RUN_DEFECTS, OWN_DEFECTS},
+      {"model.safetensors", OWN_WEIGHTS}};
   if (!folder_is_own(f->folder, written, COUNT(written), force, err) || !folder_take(f->folder, err)) return false;
   static const char *const facts[] = {RUN_RECORD, RUN_EVALUATION, "time-to-target.json", "confusion.txt",
                                       "confusion.json"};
@@ -146,8 +148,9 @@ static void set_kept(RunFiles *f) {
 
 // Replaces the last checkpoint, or the target of a symbolic link there, by the previous one.
 static bool go_back(const RunFiles *f, Err *err) {
-  char *target = realpath(f->checkpoint, NULL);
-  const bool ok = file_link(f->previous, target ? target : f->checkpoint, err);
+  char *target = path_follow(f->checkpoint);
+  const bool ok = target ? file_link(f->previous, target, err)
+                         : err_set(err, "%s is another user's symbolic link; remove it", f->checkpoint);
   free(target);
   return ok;
 }

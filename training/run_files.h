@@ -37,8 +37,9 @@ void files_name(RunFiles *f, const char *folder);
 // Sets `kept`: what a run that fails leaves in its folder, by the files that exist.
 void files_describe(RunFiles *f, char *text, size_t room);
 // Makes the folder if necessary, locks it for this run, and removes unfinished files of a killed run. False, too, where
-// there are files that the run would replace and that another program wrote, unless `force` (base/own_files.h).
-bool files_lock(const RunFiles *f, bool force, Err *err);
+// there are files that the run would replace and that another program wrote, unless `force` (base/own_files.h). A run
+// that `resumes` makes some of its files anew where they are damaged, so that these may hold anything.
+bool files_lock(const RunFiles *f, bool resumes, bool force, Err *err);
 // Opens the log of a run that begins at step `first`, from the checkpoint or, if `rolled_back`, from the previous one,
 // which replaces it; -1: from scratch. `run` is not copied. task NULL: nothing is evaluated.
 bool files_open(RunFiles *f, const char *run, int64_t first, bool rolled_back, const Task *task, Err *err);

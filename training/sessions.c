@@ -190,21 +190,22 @@ static void take_folder(const TrainSpec *o) {
   Err err;
   RunFiles f = {0};
   files_name(&f, o->out);
-  if (!files_lock(&f, o->force, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!files_lock(&f, o->resume, o->force, &err)) die(EXIT_USAGE, "%s", err.msg);
   files_free(&f);
 }
 
 // Whether a session that diverged is followed by another with half the rate, which depends on rank 0's files; then sets
 // how it starts.
 static bool roll_back(const TrainingRun *r, SessionStart *start) {
-  SessionStart next = {0};
+  struct {
+    bool again;
+    SessionStart start;
+  } next = {0};
   if (r->o.on_divergence != DIVERGENCE_ROLLBACK || r->rollbacks == MAX_ROLLBACKS) return false;
-  const bool again = run_as_first(r, run_leads(r) && divergence_roll_back(&r->divergence, &r->files, &next));
-  comm_broadcast_bytes(r->comm, &next.resume, sizeof next.resume); // by members: padding is not sent
-  comm_broadcast_bytes(r->comm, &next.amend, sizeof next.amend);
-  comm_broadcast_bytes(r->comm, &next.lr, sizeof next.lr);
-  if (again) *start = next;
-  return again;
+  if (run_leads(r)) next.again = divergence_roll_back(&r->divergence, &r->files, &next.start);
+  comm_broadcast_bytes(r->comm, &next, sizeof next);
+  if (next.again) *start = next.start;
+  return next.again;
 }
 
 // After a restart: continues with the last attempt's rate, even if the checkpoint is older than that.

@@ -29,7 +29,7 @@ static void open_scored_run(Run *r, const char *name, const Task *task) {
   small_engine(&r->e, &config);
   params_randomise(&r->e.params, 1);
   files_name(&r->f, r->folder);
-  CHECK(files_lock(&r->f, false, &err) && files_open(&r->f, "{}", -1, false, task, &err));
+  CHECK(files_lock(&r->f, false, false, &err) && files_open(&r->f, "{}", -1, false, task, &err));
   EXPECT_STR(r->f.kept, "there is no checkpoint yet");
   r->f.log.people = fopen("/dev/null", "w");
 }
@@ -456,6 +456,22 @@ TEST(files_repair_the_best) {
   free(first);
   free(file);
   close_run(&r);
+}
+
+// Damage of its first bytes, by which it is told from another program's file, too.
+TEST(files_of_a_resumed_run_may_be_damaged) {
+  char *folder = xasprintf("%s/best-damaged", test_tmp()), *best = xasprintf("%s/best.json", folder);
+  RunFiles f = {0};
+  Err err;
+  CHECK(dirs_make(folder, &err));
+  FILE *file = fopen(best, "w");
+  CHECK(file && fputs("?\"best-box\":{\"box\":0.3,\"step\":2}}\n", file) >= 0 && !fclose(file));
+  files_name(&f, folder);
+  EXPECT(!files_lock(&f, false, false, &err) && strstr(err.msg, "/best.json exists and was not written by this "));
+  EXPECT(files_lock(&f, true, false, &err));
+  files_free(&f);
+  free(best);
+  free(folder);
 }
 
 // A kill between a checkpoint and the name with its number.
