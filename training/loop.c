@@ -131,13 +131,14 @@ static bool out_of_patience(TrainingRun *r) {
 // Whether an evaluation has reached the run's targets. Waits for scores, as above.
 static bool targets_met(TrainingRun *r) {
   Err err;
-  TimeToTarget t = {0};
+  const TimeToTarget *t = &r->targets.time;
   const Targets targets = targets_of(&r->o);
   if (!targets.n) return false;
-  if (run_leads(r)) expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &t, &err), &err);
-  if (!run_as_first(r, t.reached)) return false;
   if (run_leads(r))
-    log_note(&r->files.log, "stopped early: step %lld reached the targets, %s", (long long)t.step, t.summary);
+    expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &r->targets, &err), &err);
+  if (!run_as_first(r, t->reached)) return false;
+  if (run_leads(r))
+    log_note(&r->files.log, "stopped early: step %lld reached the targets, %s", (long long)t->step, t->summary);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "training/options.h"
 #include "training/run_files.h"
 #include "training/step_parts.h"
+#include "training/time_to_target.h"
 
 // From opened data to closed files. All ranks run it; only rank 0 has files and prints.
 typedef struct TrainingRun {
@@ -33,6 +34,7 @@ typedef struct TrainingRun {
   char *held_out;       // what was held out of it: data/batches/holdout.h; NULL: nothing
   Record amended;       // what --amend changed
   RunFiles files;       // used on rank 0
+  TargetsOfLog targets; // likewise
   int64_t at;           // the current step, for messages
   Err trouble;          // an error, such as unreadable images, that ends the run once its state is saved; "" = none
   bool asked;           // all ranks have agreed to stop

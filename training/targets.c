@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/json_lines.h"
-#include "base/log_clock.h"
+#include "base/file.h"
 #include "base/output.h"
-#include "training/best.h"
 
 Targets targets_of(const TrainSpec *o) {
   const struct {
@@ -67,24 +65,25 @@ static void take_evaluation(const Targets *t, const LogRecord *r, bool is_compar
   }
 }
 
-typedef struct TargetsOfLog {
+typedef struct TargetsReader {
   const Targets *targets;
-  TimeToTarget *out;
-  RunClock clock;
-  ScoredSet set;
-} TargetsOfLog;
+  TargetsOfLog *log;
+} TargetsReader;
 
 static bool take_line(Json *line, void *context) {
-  TargetsOfLog *l = context;
+  const TargetsReader *read = context;
+  TargetsOfLog *l = read->log;
   LogRecord r;
-  read_record(line, l->targets, &r);
+  read_record(line, read->targets, &r);
   run_clock_take(&l->clock, &r.clock);
   if (r.clock.eval)
-    take_evaluation(l->targets, &r, scored_set_take(&l->set, &r.set) != SET_OTHER, run_clock_now(&l->clock), l->out);
-  return !l->out->reached;
+    take_evaluation(read->targets, &r, scored_set_take(&l->set, &r.set) != SET_OTHER, run_clock_now(&l->clock),
+                    &l->time);
+  return !l->time.reached;
 }
 
 static void summarise(const Targets *t, TimeToTarget *out) {
+  *out->summary = '\0';
   for (int k = 0; k < t->n; k++) {
     char target[NUMBER_TEXT];
     const size_t n = strlen(out->summary);
@@ -101,12 +100,13 @@ static void summarise(const Targets *t, TimeToTarget *out) {
   }
 }
 
-bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err) {
-  *out = (TimeToTarget){0};
-  for (int k = 0; k < MAX_TARGETS; k++) out->value[k] = NAN;
+bool targets_read(const Targets *t, const char *folder, TargetsOfLog *l, Err *err) {
   char *path = xasprintf("%s/log.jsonl", folder);
-  const bool ok = json_lines(path, take_line, &(TargetsOfLog){.targets = t, .out = out}, err);
-  summarise(t, out);
+  if (file_length(path) < l->at.bytes) *l = (TargetsOfLog){0}; // another program has cut it short
+  if (!l->at.bytes)
+    for (int k = 0; k < MAX_TARGETS; k++) l->time.value[k] = NAN;
+  const bool ok = json_lines_from(&l->at, path, take_line, &(TargetsReader){t, l}, err);
+  summarise(t, &l->time);
   free(path);
   return ok;
 }
@@ -148,13 +148,13 @@ static bool write_text(const char *path, const char *line, Err *err) {
 }
 
 bool targets_report(TrainingRun *r, Err *err) {
-  TimeToTarget time;
+  const TimeToTarget *time = &r->targets.time;
   Record j = {0};
   const Targets t = targets_of(&r->o);
   if (!t.n) return true;
-  if (!targets_read(&t, r->o.out, &time, err)) return false;
-  if (!time.reached) line_print(stderr, "the targets were not reached: %s", time.summary);
-  record_time(&j, r, &t, &time);
+  if (!targets_read(&t, r->o.out, &r->targets, err)) return false;
+  if (!time->reached) line_print(stderr, "the targets were not reached: %s", time->summary);
+  record_time(&j, r, &t, time);
   const char *line = record_end(&j);
   char *path = xasprintf("%s/time-to-target.json", r->o.out);
   const bool ok = write_text(path, line, err);

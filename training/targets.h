@@ -3,34 +3,12 @@
 #pragma once
 #include "training/run.h"
 
-enum { MAX_TARGETS = 3 };
-
-typedef struct Targets {
-  int n; // 0: no targets
-  struct {
-    const char *option, *metric; // "--target-bbox", "bbox_AP"
-    double value;                // required value of the metric
-  } of[MAX_TARGETS];
-} Targets;
-
 // The targets given by the options --target-….
 Targets targets_of(const TrainSpec *o);
 
-typedef struct TimeToTarget {
-  bool reached;              // whether one evaluation reached all of them
-  int64_t step;              // that evaluation's step; not reached: the last one's, 0 without any
-  int evaluations;           // number of evaluations, including that one
-  double value[MAX_TARGETS]; // its metrics; NaN without any
-  // Seconds until its scores, summed over the sessions of the run, each from the opening of its log, after graphs are
-  // planned, to its last record.
-  double seconds;
-  double evaluating;              // seconds of these in evaluations, including scoring
-  char summary[64 * MAX_TARGETS]; // as text: "bbox_AP 0.31 of 0.3, segm_AP 0.29 of 0.28"
-} TimeToTarget;
-
-// Reads `folder`/log.jsonl, for which nothing may be in progress. Evaluations on another set than the first one do not
-// count, as for the best (training/best.h).
-bool targets_read(const Targets *t, const char *folder, TimeToTarget *out, Err *err);
+// Reads what is new in `folder`/log.jsonl, for which nothing may be in progress, into l->time. Evaluations on another
+// set than the first one do not count, as for the best (training/best.h).
+bool targets_read(const Targets *t, const char *folder, TargetsOfLog *l, Err *err);
 
 // For a complete run with targets, writes one record to stdout and OUT/time-to-target.json; without targets, nothing.
 //   bench "time-to-target"; model, data, seed, batch, world

@@ -89,8 +89,8 @@ static void resume(const char *folder) {
   run_sessions_free(&sessions);
   report_step(evaluation);
   const Targets targets = {.n = 1, .of = {{"--target-bbox", "bbox_AP", 0.3}}};
-  TimeToTarget time;
-  targets_read(&targets, folder, &time, &err);
+  TargetsOfLog read = {0};
+  targets_read(&targets, folder, &read, &err);
   run_is_older(folder);
   log_keep(log, 5, &evaluated, &err);
   free(log);

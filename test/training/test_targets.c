@@ -1,6 +1,8 @@
 // Catches times to a target that leave out parts of an interrupted run.
 #include <math.h>
+#include <string.h>
 #include "base/alloc.h"
+#include "test/harness/small_set.h"
 #include "test/harness/test.h"
 #include "training/targets.h"
 
@@ -12,7 +14,9 @@ static bool read_text(const Targets *t, const char *log, TimeToTarget *out, Err 
   CHECK(dirs_make(dir, err));
   FILE *f = fopen(path, "w");
   CHECK(f && fputs(log, f) >= 0 && !fclose(f));
-  const bool ok = targets_read(t, dir, out, err);
+  TargetsOfLog read = {0};
+  const bool ok = targets_read(t, dir, &read, err);
+  *out = read.time;
   free(path);
   free(dir);
   return ok;
@@ -85,4 +89,33 @@ TEST(targets_of_a_log_that_is_none) {
   TimeToTarget t;
   EXPECT(!read_text(&box, "{\"step\":1,\"kind\":\n", &t, &err) && strstr(err.msg, "log.jsonl"));
   EXPECT(!time_of(&box, STEP(1, 5) "{\"step\":2,\"kind\":\"ev").reached); // cut short by a crash
+}
+
+// After every record, as a run does: what was read before is not read again, and the result is that of the whole.
+TEST(targets_read_what_is_new) {
+  static const char *const lines[] = {STEP(1, 2), EVAL(1, 0.1, 0.2, 3, 0.75), STEP(2, 4), EVAL(2, 0.3, 0.25, 9, 1.25)};
+  char *dir = xasprintf("%s/targets-new", test_tmp()), *path = xasprintf("%s/log.jsonl", dir), *whole = xstrdup("");
+  TargetsOfLog read = {0};
+  Err err;
+  CHECK(dirs_make(dir, &err));
+  for (int i = 0; i < COUNT(lines); i++) {
+    char *longer = xasprintf("%s%s", whole, lines[i]), *now = xstrdup(longer);
+    for (char *at = now; at < now + strlen(whole); at++) // damaged behind our back
+      if (*at != '\n') *at = '?';
+    write_text(path, now);
+    if (!EXPECT(targets_read(&both, dir, &read, &err))) printf("    %s\n", err.msg);
+    EXPECT_INT(read.at.lines, i + 1);
+    free(whole);
+    free(now);
+    whole = longer;
+  }
+  const TimeToTarget all = time_of(&both, whole);
+  EXPECT(read.time.reached && read.time.step == all.step && read.time.evaluations == all.evaluations);
+  EXPECT(read.time.seconds == all.seconds && read.time.evaluating == all.evaluating);
+  EXPECT_STR(read.time.summary, all.summary);
+  write_text(path, lines[1]); // cut short: read from its beginning
+  EXPECT(targets_read(&both, dir, &read, &err) && read.time.evaluations == 1 && !read.time.reached);
+  free(whole);
+  free(path);
+  free(dir);
 }
