@@ -93,7 +93,9 @@ static void read_category(CocoReader *r, const char *key_of) {
         json_skip(j);
       }
     }
+  enum { CATEGORIES = 100000 }; // scores take memory for each
   if (!id.is_given) json_fail(j, "a category without an id");
+  if (r->coco.num_categories == CATEGORIES) json_fail(j, "more than %d categories", CATEGORIES);
   category.id = id.id;
   category.text_id = text_of(&r->category_ids, &id);
   if (!category.name || !category.name[strspn(category.name, " \t\r\n\v\f")]) {

@@ -591,3 +591,16 @@ TEST(coco_survives_damage) {
   }
   EXPECT(accepted > 0);
 }
+
+// Scores take memory for each category: a small file must not take gigabytes.
+TEST(coco_has_a_limit_on_categories) {
+  enum { MORE = 100001, ROOM = 16 };
+  char *text = xmalloc(MORE * ROOM + 64),
+       *to = text + sprintf(text, "{\"images\":[],\"annotations\":[],\"categories\":[");
+  for (int i = 0; i < MORE; i++) to += sprintf(to, "%s{\"id\":%d}", i ? "," : "", i);
+  strcpy(to, "]}");
+  Coco c;
+  Err err;
+  EXPECT(!load_text(&c, text, &err) && strstr(err.msg, "more than 100000 categories"));
+  free(text);
+}
