@@ -17,6 +17,7 @@ typedef struct Seat { // a rank
   bool here;
   int seating; // how often somebody has taken this seat
   double left; // when the rank disconnected; 0: it did not, or is back
+  bool said;   // that it did
   Hello hello;
   Address from;
   uint8_t session[SHA256_BYTES]; // of its control connection
@@ -94,6 +95,7 @@ static void seat_control(Reception *r, Pending *g) {
   leave_seat(seat);
   *seat = (Seat){.here = true,
                  .seating = seat->seating + 1,
+                 .said = seat->said,
                  .hello = g->hello,
                  .from = g->from,
                  .control = g->wire,
@@ -178,6 +180,16 @@ static bool is_well(Seat *s) {
   return !s->control.ended && !s->control.in_bytes && !s->data.ended && !s->data.in_bytes;
 }
 
+// Without a secret it may have been anybody: the run waits on, and whoever reads why it waits sees it.
+static void say_left(Seat *s, int rank) {
+  char line[512];
+  if (s->said) return;
+  s->said = true;
+  snprintf(line, sizeof line, "rank %d on %s joined, but disconnected before all ranks had joined; waiting for it",
+           rank, s->hello.peer.host);
+  die_print(text_clean(line));
+}
+
 // Notices ranks that disconnected, which may join again for a while. False: one is lost.
 static bool look_after_seats(Reception *r, Err *err) {
   for (int i = 1; i < r->mine.world; i++) {
@@ -185,8 +197,8 @@ static bool look_after_seats(Reception *r, Err *err) {
     if (s->here && !is_well(s)) {
       leave_seat(s);
       s->left = now_seconds();
+      if (!r->l->secret) say_left(s, i);
     }
-    // Without a secret, it may have been anybody.
     if (r->l->secret && s->left > 0 && now_seconds() - s->left > MAY_BE_AWAY)
       return err_set(err, "rank %d on %s joined, but exited before all ranks had joined", i, s->hello.peer.host);
   }

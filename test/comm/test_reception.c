@@ -188,6 +188,26 @@ TEST(reception_without_a_secret_is_not_ended_by_one_hello) {
   free(frame);
 }
 
+// A rank that leaves before all have come is named at once.
+TEST(reception_without_a_secret_says_who_left) {
+  RankProcesses r;
+  uint8_t session[SHA256_BYTES];
+  processes_init(&r, 3, nothing, NULL, -1);
+  r.options.launch.secret = false;
+  processes_fork(&r, 0);
+  for (int rank = 1; rank <= 2; rank++) { // the second is answered once the first was seen to be gone
+    const Hello h = raw_hello(&r, rank, FOR_CONTROL);
+    Wire w = raw_join(&r, &h, r.options.launch.key, session);
+    EXPECT_INT(raw_next(&w), FRAME_SEATED);
+    wire_close(&w);
+  }
+  processes_fork(&r, 1);
+  processes_fork(&r, 2);
+  processes_end(&r);
+  expect_met(&r);
+  EXPECT(strstr(r.said, ": rank 1 on ") && strstr(r.said, " joined, but disconnected before all ranks had joined"));
+}
+
 // ---- lies -----------------------------------------------------------------------------------------------------------
 
 static bool same(const char *of_rank_0, const char *other, Err *err) {
