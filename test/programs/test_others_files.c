@@ -61,3 +61,32 @@ TEST_TIER(others_files_are_refused_by_name, 1) {
   free(precious);
   free(folder);
 }
+
+// It says so on the page and ends.
+TEST_TIER(others_pipes_do_not_hold_a_report, 1) {
+  static const char *const names[] = {"run.json", "log.jsonl", "best.json", "evaluation.json", "time-to-target.json"};
+  char *folder = xstrdup(in_tmp("others-reported")), *page = xasprintf("%s/report.html", folder);
+  Err err;
+  const char *said;
+  CHECK(dirs_make(folder, &err));
+  for (int i = 0; i < COUNT(names); i++) {
+    char *path = xasprintf("%s/%s", folder, names[i]),
+         *whole = xasprintf("%s/%s", folder, i ? "run.json" : "log.jsonl");
+    write_text(whole, i ? "{\"state\":\"complete\"}\n" : "{\"step\":1,\"kind\":\"train\"}\n");
+    if (strcmp(path, whole)) CHECK(!mkfifo(path, 0600));
+    test_limit(60);
+    const int status = command(&said, "%s %s", tool("report"), folder);
+    if (!EXPECT(status == 0 || status == 2)) printf("    %s: %s\n", names[i], said);
+    unlink(path);
+    unlink(whole);
+    unlink(page);
+    free(path);
+    free(whole);
+  }
+  CHECK(!mkfifo(page, 0600));
+  EXPECT_INT(command(&said, "%s %s", tool("report"), folder), 2);
+  EXPECT(strstr(said, "report.html is a pipe, not a regular file; "));
+  CHECK(!unlink(page));
+  free(folder);
+  free(page);
+}
