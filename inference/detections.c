@@ -68,7 +68,7 @@ static void take_folder(const InferRun *run, const HeldOut *held) {
   CocoLayout layout;
   const InferOptions *o = run->o;
   if (!coco_layout_find(&layout, o->data, held->split, o->val_json, o->val_images, &err))
-    held_out_die(held, run, err.msg);
+    held_out_die_absent(held, run, err.msg);
   for (int i = 0; i < layout.folders; i++) // of several, the data set's own folder may be the results', too
     if (layout.folders == 1 || strcmp(layout.folder[i], layout.root)) infer_spare_folder(o, layout.folder[i]);
   if (!infer_take_folder(o, OWN_RESULTS, o->eval, &err)) die(EXIT_USAGE, "--out: %s", err.msg);

@@ -41,6 +41,15 @@ void held_out_die(const HeldOut *h, const InferRun *run, const char *why) {
       h->use.side == HOLDOUT_VAL ? "was not trained on" : "was trained on");
 }
 
+void held_out_die_absent(const HeldOut *h, const InferRun *run, const char *why) {
+  const InferOptions *o = run->o;
+  if (!h->used || o->val_json) held_out_die(h, run, why);
+  die(EXIT_USAGE,
+      "%s has no annotations of split %s, a part of which %s was trained on; name them by --val-json FILE --val-images "
+      "DIR --split %s, or without --split to use all images of a file",
+      o->data, h->split, o->weights, o->split);
+}
+
 void held_out_free(HeldOut *h) {
   holdout_free(&h->holdout);
   *h = (HeldOut){0};

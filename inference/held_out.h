@@ -18,4 +18,6 @@ void held_out_find(HeldOut *h, const InferRun *run);
 void held_out_print(const HeldOut *h, const InferRun *run, int images);
 // Ends the program, by a message that says why training data are opened.
 NORETURN void held_out_die(const HeldOut *h, const InferRun *run, const char *why);
+// The same where the split to open is not in --data.
+NORETURN void held_out_die_absent(const HeldOut *h, const InferRun *run, const char *why);
 void held_out_free(HeldOut *h);

@@ -114,6 +114,11 @@ static bool check_names(const ImageList *l, Err *err) {
 }
 
 static bool check_groups(const ImageList *l, const ImageGroups *g, const HoldoutOptions *o, Err *err) {
+  if (o->group && l->n > 0 && g->unmatched == l->n)
+    return err_set(err,
+                   "--group %.100s matches none of the %d file names of %s (%.100s); it is a POSIX extended regular "
+                   "expression, with [0-9] for a digit",
+                   o->group, l->n, l->of, l->name[0]);
   const double least = o->folds ? 0 : 0.5 / MAX(l->n, 1), fraction = float_decimal(o->fraction);
   if (g->n < 2)
     return err_set(err, "%s: nothing can be held out: %s", l->of,

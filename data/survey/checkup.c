@@ -83,6 +83,8 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
     defects_find_turned(&c->train.defects, &c->train.data, &c->val.defects);
     defects_find_turned(&c->val.defects, &c->val.data, &c->train.defects);
   }
+  if (c->train.data.holdout && !o->train_json && is_split(o, o->val_split) && !strcmp(o->val_split, "val"))
+    notes_add(&c->train.data.notes, "the images of split val are not used: training images are held out instead");
   char *holdout = holdout_text_of(c, o);
   if (c->train.open)
     advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, holdout);

@@ -156,6 +156,8 @@ TEST(holdout_refuses_what_cannot_be_divided) {
                            *const field[] = {"a1", "a2", "a3"};
   expect_refused("all images are in one group; choose another --group", field, 3,
                  &(HoldoutOptions){.fraction = 0.5f, .group = "^."});
+  expect_refused("--group (z)1 matches none of the 4 file names of set (a1); it is a POSIX extended", name, 4,
+                 &(HoldoutOptions){.fraction = 0.5f, .group = "(z)1"});
   expect_refused("all image files are identical", name, 2, &(HoldoutOptions){.fraction = 0.5f});
   expect_refused("it has fewer than two images", name, 1, &(HoldoutOptions){.fraction = 0.5f});
   expect_refused("--fold 2/5: set has only 3 groups of images; choose at most 3 folds", name, 4,
