@@ -156,8 +156,9 @@ bool meeting_file_read(MeetingFile *m, const char *path, Err *err) {
   size_t n = fread(text, 1, sizeof text - 1, f);
   fclose(f);
   if (!own)
-    return err_set(err, "%s is not this user's alone (owner %ld, mode %04o, %ld links), so it is not trusted", path,
-                   (long)st.st_uid, (unsigned)st.st_mode & 07777, (long)st.st_nlink);
+    return err_set(
+        err, "%s may be read or written by others (owner %ld, mode %04o, %ld links), so it is not trusted; remove it",
+        path, (long)st.st_uid, (unsigned)st.st_mode & 07777, (long)st.st_nlink);
   text[n] = '\0';
   return parse(m, text) || err_set(err, "%s is not a rendezvous file", path);
 }

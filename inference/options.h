@@ -27,10 +27,10 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: treatment of crowd annotations that cover one "          \
     "object each, as with "                                                                                            \
     "train --crowd")                                                                                                   \
-  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask, which decide between small, "    \
-    "medium and large: as in the annotations, or of the masks")                                                        \
-  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in the annotations, or "      \
-    "around the masks")                                                                                                \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "where the area of an object with a mask comes from, by which "       \
+    "scores call it small, medium or large: the annotations or the mask")                                              \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "where the box of an object with a mask comes from: the "             \
+    "annotations or the mask")                                                                                         \
   X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes", "rotate images by their EXIF orientation",                   \
     .usual = "yes for named images; for --data as in training")                                                        \
   X(STRING, range, NULL, "LOW,HIGH|type", "16-bit images: values that become black and white; type: "                  \

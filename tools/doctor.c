@@ -42,10 +42,10 @@
   X(FLAG, keep_empty, false, "include images without objects, as train --keep-empty does")                             \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
-  X(CHOICE, areas, MEASURE_FILE, measure_choices, "areas of objects that have a mask, which decide between small, "    \
-    "medium and large: as in the annotations, or of the masks")                                                        \
-  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "boxes of objects that have a mask: as in the annotations, or "      \
-    "around the masks")                                                                                                \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "where the area of an object with a mask comes from, by which "       \
+    "scores call it small, medium or large: the annotations or the mask")                                              \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "where the box of an object with a mask comes from: the "             \
+    "annotations or the mask")                                                                                         \
   X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes", "rotate images by their EXIF orientation, as train --exif "  \
     "does")                                                                                                            \
   X(STRING, range, "auto", "LOW,HIGH|auto|type", "16-bit images: values that become black and white, as "              \

@@ -53,8 +53,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "cross-validation: instead of a fraction, hold out the I-th of N equal parts, I from 1 to N",                      \
     .key = "fold", .identify = identify_holdout)                                                                       \
   X(STRING, group, NULL, "REGEX",                                                                                      \
-    "with --val-fraction or --fold: keep images on one side in whose file names this POSIX extended regular "          \
-    "expression finds the same text, such as a patient, video or field: its first parentheses or all that it matches", \
+    "with --val-fraction or --fold: never divide a group of images, such as those of a patient or video; images with " \
+    "the same match of this POSIX extended regular expression (or of its first parentheses) in their file names are a " \
+    "group",                                                                                                           \
     .key = "group", .identify = identify_holdout)                                                                      \
   X(INT64, split_seed, 0, 0, 9e15, "N", "seed that draws the images of --val-fraction or --fold", .usual = "--seed",   \
     .settle = settle_split_seed, .key = "split_seed", .identify = identify_holdout)                                    \
@@ -66,11 +67,11 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "do",                                                                                                              \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(CHOICE, areas, MEASURE_FILE, measure_choices,                                                                      \
-    "areas of objects that have a mask, which make them small, medium or large: as in the annotations, or of the "     \
-    "masks",                                                                                                           \
+    "where the area of an object with a mask comes from, by which scores call it small, medium or large: the "         \
+    "annotations or the mask",                                                                                         \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(CHOICE, boxes, MEASURE_FILE, measure_choices,                                                                      \
-    "boxes of objects that have a mask: as in the annotations, or around the masks",                                   \
+    "where the box of an object with a mask comes from: the annotations or the mask",                                  \
     .needs = MODEL_DETECTOR)                                                                                           \
   X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes",                                                              \
     "rotate images by their EXIF orientation; auto: if the annotations are for upright images; classifiers: no",       \

@@ -128,7 +128,9 @@ bool upright_settle(Dataset *d, ExifChoice choice, bool otherwise, Err *err) {
                   ? "the annotated sizes are those of upright images"
                   : "the annotated points are those of upright images, although the sizes are those of the files");
   if (exchanged)
-    notes_add(&d->notes, "%s: width and height are those of the files as stored, and were exchanged, of %d images",
+    notes_add(&d->notes,
+              "%s: %d images are rotated by 90 degrees, but their width and height are those before the "
+              "rotation; these were swapped",
               d->coco.path, exchanged);
   const bool ok = check_resized(d, all.of, err);
   free(all.of);

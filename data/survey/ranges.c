@@ -223,7 +223,7 @@ void ranges_note(const Ranges *r, const Dataset *d, const char *split, SampleRan
   Names l;
   names_begin(&l);
   for (int i = 0; i < MIN(r->shallow, COUNT(r->first_shallow)); i++) names_add(&l, d, r->first_shallow[i]);
-  notes_add(notes, "8-bit images of %s, to which the range %d to %d does not apply, besides %d 16-bit images: %d (%s)",
-            split, range.low, sample_range_high(range), r->deep, r->shallow, names_end(&l, r->shallow));
+  notes_add(notes, "%d of %d images of %s have 8 bits, not 16, and are not scaled from the range %d to %d: %s",
+            r->shallow, r->shallow + r->deep, split, range.low, sample_range_high(range), names_end(&l, r->shallow));
   free(l.text);
 }

@@ -332,7 +332,7 @@ TEST(rendezvous_file_is_its_users_alone) {
   struct stat st;
   EXPECT(!stat(path, &st) && (st.st_mode & 0777) == 0600);
   CHECK(!chmod(path, 0640));
-  expect_not_read(path, " is not this user's alone (owner ");
+  expect_not_read(path, " may be read or written by others (owner ");
   CHECK(!chmod(path, 0600) && !link(path, other));
   expect_not_read(path, ", mode 0600, 2 links), so it is not trusted");
   CHECK(!unlink(other) && !symlink(path, other));
@@ -342,7 +342,7 @@ TEST(rendezvous_file_is_its_users_alone) {
   EXPECT(!meeting_file_write(&m, other, &err) && strstr(err.msg, "it exists and cannot be read as a file"));
   if (!geteuid()) {
     CHECK(!chown(path, 12345, 0));
-    expect_not_read(path, " is not this user's alone (owner 12345, ");
+    expect_not_read(path, " may be read or written by others (owner 12345, ");
     CHECK(!chown(path, 0, 0) && !chown(folder, 12345, 0));
     EXPECT(!meeting_folder_is_safe(path, &err) && strstr(err.msg, "its folder belongs to another user (12345)"));
     CHECK(!chown(folder, 0, 0));

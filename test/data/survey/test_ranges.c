@@ -116,7 +116,8 @@ TEST(ranges_are_measured) {
     EXPECT_INT(notes.n, 0);
     ranges_note(&r, &d, "train", (SampleRange){0, 4095}, &notes); // that of weights or of another split
     EXPECT(notes.n == 1 &&
-           strstr(notes.line[0], "to which the range 0 to 4095 does not apply, besides 0 16-bit images: 12 ("));
+           strstr(notes.line[0], "12 of 12 images of train have 8 bits, not 16, and are not scaled from the range 0 to "
+                                 "4095: "));
     notes_free(&notes);
     ranges_free(&r);
     deepen(dir, IMAGES, 16, alpha);
@@ -162,8 +163,7 @@ TEST(ranges_name_images_that_disagree) {
                   "16-bit images of train with values far outside the range 0 to 4080: 1 of 11 (1.png); --range "
                   "LOW,HIGH sets another range"));
   EXPECT(has_note(&notes,
-                  "8-bit images of train, to which the range 0 to 4080 does not apply, besides 11 16-bit images: 1 "
-                  "(13.png)"));
+                  "1 of 12 images of train have 8 bits, not 16, and are not scaled from the range 0 to 4080: 13.png"));
   notes_free(&notes);
   ranges_note(&r, &d, "train", (SampleRange){0}, &notes); // what was read until now
   EXPECT(has_note(&notes,
