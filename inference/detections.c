@@ -8,6 +8,7 @@
 #include "data/batches/detection_limit.h"
 #include "data/coco/choice.h"
 #include "data/coco/layout.h"
+#include "data/pictures/draw_name.h"
 #include "data/survey/examination.h"
 #include "data/survey/mask_forms.h"
 #include "engine/categories.h"
@@ -25,6 +26,7 @@ typedef struct DetectionSink {
   Sink sink; // first, so that its address is the sink's
   ResultForm form;
   ResultClass *classes; // listed in the result form
+  char **drawn;         // their names on overlays
   ResultChoice choice;  // for results and number of pictures alike
   DetectionOutput output;
   Extras extras;
@@ -144,7 +146,11 @@ static Sink *open_sink(const InferRun *run) {
   const int n = model_names(run->config);
   DetectionSink *s = xcalloc(1, sizeof *s);
   s->classes = xcalloc((size_t)n, sizeof *s->classes);
-  for (int i = 0; i < n; i++) s->classes[i] = (ResultClass){run->category[i].id, run->category[i].name};
+  s->drawn = xcalloc((size_t)n, sizeof *s->drawn);
+  for (int i = 0; i < n; i++) {
+    s->classes[i] = (ResultClass){run->category[i].id, run->category[i].name};
+    s->drawn[i] = draw_name(s->classes[i].name, s->classes[i].id);
+  }
   s->form = (ResultForm){.format = (ResultFormat)o->format, .polygons = o->polygons, .classes = {s->classes, n}};
   if (!choice_open(&s->choice, o->classes, o->top, infer_reported_from(o), &s->form.classes, &err))
     die(EXIT_USAGE, "%s", err.msg);
@@ -225,6 +231,8 @@ static void close_sink(Sink *sink) {
   evaluation_free(&s->all);
   examination_free(&s->examined);
   choice_close(&s->choice);
+  for (int i = 0; i < s->form.classes.n; i++) free(s->drawn[i]);
+  free(s->drawn);
   free(s->classes);
   free(s);
 }
@@ -257,15 +265,15 @@ static DrawItem *items_of(const DetectionSink *s, const CocoResult *found, int n
   const double extra = (double)s->sink.run->config->box_extra;
   for (int i = 0; i < n; i++) {
     const CocoResult *r = &found[i];
-    item[i] = (DrawItem){
-        .x1 = (float)r->bbox[0],
-        .y1 = (float)r->bbox[1],
-        .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
-        .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
-        .label = classes->n > 1 ? result_class_name(classes, r->category_id) : "",
-        .score = (float)r->score,
-        .mask = r->has_segm ? &r->rle : NULL,
-        .colour = s->sink.run->o->colour == COLOUR_CLASS ? MAX(result_class_index(classes, r->category_id), 0) : i};
+    const int k = result_class_index(classes, r->category_id);
+    item[i] = (DrawItem){.x1 = (float)r->bbox[0],
+                         .y1 = (float)r->bbox[1],
+                         .x2 = (float)(r->bbox[0] + r->bbox[2] - extra),
+                         .y2 = (float)(r->bbox[1] + r->bbox[3] - extra),
+                         .label = classes->n > 1 && k >= 0 ? s->drawn[k] : "",
+                         .score = (float)r->score,
+                         .mask = r->has_segm ? &r->rle : NULL,
+                         .colour = s->sink.run->o->colour == COLOUR_CLASS ? MAX(k, 0) : i};
   }
   return item;
 }

@@ -42,9 +42,9 @@
   X(FLAG, keep_empty, false, "include images without objects, as train --keep-empty does")                             \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
-  X(CHOICE, areas, MEASURE_FILE, measure_choices, "where the area of an object with a mask comes from, by which "       \
+  X(CHOICE, areas, MEASURE_FILE, measure_choices, "where the area of an object with a mask comes from, by which "      \
     "scores call it small, medium or large: the annotations or the mask")                                              \
-  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "where the box of an object with a mask comes from: the "             \
+  X(CHOICE, boxes, MEASURE_FILE, measure_choices, "where the box of an object with a mask comes from: the "            \
     "annotations or the mask")                                                                                         \
   X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes", "rotate images by their EXIF orientation, as train --exif "  \
     "does")                                                                                                            \

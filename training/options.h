@@ -54,7 +54,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .key = "fold", .identify = identify_holdout)                                                                       \
   X(STRING, group, NULL, "REGEX",                                                                                      \
     "with --val-fraction or --fold: never divide a group of images, such as those of a patient or video; images with " \
-    "the same match of this POSIX extended regular expression (or of its first parentheses) in their file names are a " \
+    "the same match of this POSIX extended regular expression (or of its first parentheses) in their file names are a "\
     "group",                                                                                                           \
     .key = "group", .identify = identify_holdout)                                                                      \
   X(INT64, split_seed, 0, 0, 9e15, "N", "seed that draws the images of --val-fraction or --fold", .usual = "--seed",   \
@@ -242,10 +242,10 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLAG, forward_only, false, "with --benchmark on random images: time only the forward pass",                        \
     .needs = MODEL_CLASSIFIER)                                                                                         \
   X(STRING, batches, NULL, "LIST",                                                                                     \
-    "with --benchmark on random images: time these batch sizes, such as 1,2,…,128, instead of --batch",                \
+    "with --benchmark on random images: time these batch sizes, such as 1,2,…,128, instead of --batch",               \
     .needs = MODEL_CLASSIFIER)                                                                                         \
   X(INT_IMPLIED, benchmark_loader, 0, 1, 1e6, "BATCHES", "100",                                                        \
-    "time only the data loader, with 1, 2, 4 … threads (100 batches if no number is given), print the results as "     \
+    "time only the data loader, with 1, 2, 4 … threads (100 batches if no number is given), print the results as "    \
     "JSON and stop",                                                                                                   \
     .usual = "")                                                                                                       \
   X(FLAG, full_masks, false, "with --benchmark: give the mask head its maximum number of objects",                     \

@@ -19,5 +19,5 @@ enum { FONT_MAX = 160 };
 // Width in pixels of a line of text whose capitals are `size` pixels tall.
 float font_width(const char *text, float size);
 // Writes the text from pen position (x, baseline) rightwards, clipped to the image. UTF-8; characters other than ASCII
-// are drawn as "?".
+// are drawn as "?" (data/pictures/draw_name.h avoids them).
 void font_draw(Image *im, float x, float baseline, float size, Colour c, const char *text);

@@ -6,6 +6,7 @@
 #include "data/coco/spans.h"
 #include "data/images/jpeg_write.h"
 #include "data/pictures/draw.h"
+#include "data/pictures/draw_name.h"
 
 enum { QUALITY = 75 };
 
@@ -48,14 +49,17 @@ bool thumbnail_open(Thumbnail *t, const Dataset *d, int i, int side, Err *err) {
 
 void thumbnail_close(Thumbnail *t) { image_free(&t->image); }
 
-// Draws the items over a copy of the thumbnail; frees their masks.
+// Draws the items over a copy of the thumbnail; frees them with their labels and masks.
 static Jpeg draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
   Image im = image_alloc(t->image.h, t->image.w);
   Jpeg file;
   memcpy(im.rgb, t->image.rgb, 3 * (size_t)im.h * (size_t)im.w);
   draw_overlay(&im, items, n);
   file.bytes = jpeg_encode(&im, QUALITY, &file.size);
-  for (int k = 0; k < n; k++) rle_free(&masks[k]);
+  for (int k = 0; k < n; k++) {
+    rle_free(&masks[k]);
+    free((char *)items[k].label);
+  }
   free(masks);
   free(items);
   image_free(&im);
@@ -64,9 +68,10 @@ static Jpeg draw(const Thumbnail *t, DrawItem *items, Rle *masks, int n) {
 
 Jpeg thumbnail_plain(const Thumbnail *t) { return draw(t, NULL, NULL, 0); }
 
-// If everything has one category, its name would only hide objects.
-static const char *label_of(const Dataset *d, int category) {
-  return d->coco.num_categories > 1 && category >= 0 ? d->coco.categories[category].name : NULL;
+// If everything has one category, its name would only hide objects: NULL.
+static char *label_of(const Dataset *d, int category) {
+  if (d->coco.num_categories < 2 || category < 0) return NULL;
+  return draw_name(d->coco.categories[category].name, d->coco.categories[category].id);
 }
 
 Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
@@ -95,13 +100,13 @@ Jpeg thumbnail_detections(const Thumbnail *t, const Dataset *d, const CocoResult
   Rle *masks = xcalloc((size_t)n, sizeof *masks);
   for (int k = 0; k < n; k++) {
     const double *b = found[k]->bbox;
-    const char *name = label_of(d, coco_find_category(&d->coco, found[k]->category_id));
+    char *name = label_of(d, coco_find_category(&d->coco, found[k]->category_id));
     if (found[k]->has_segm) masks[k] = rle_shrink(&found[k]->rle, t->image.h, t->image.w);
     items[k] = (DrawItem){.x1 = (float)b[0] * t->sx,
                           .y1 = (float)b[1] * t->sy,
                           .x2 = (float)(b[0] + b[2]) * t->sx,
                           .y2 = (float)(b[1] + b[3]) * t->sy,
-                          .label = name ? name : "",
+                          .label = name ? name : xstrdup(""),
                           .score = (float)found[k]->score,
                           .mask = found[k]->has_segm ? &masks[k] : NULL};
   }
