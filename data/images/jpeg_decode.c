@@ -153,6 +153,17 @@ static const uint8_t *scan_end(const uint8_t *p, const uint8_t *end, int *restar
   return end;
 }
 
+// The first of `due` restart markers that does not follow from the one before: they are numbered 0 … 7 in turn, so that
+// a lost interval shows. NULL if there is none.
+static const uint8_t *restart_out_of_turn(const uint8_t *p, const uint8_t *end, int due) {
+  for (int n = 0; n < due && (p = memchr(p, 0xff, (size_t)(end - p)));) {
+    while (p < end && *p == 0xff) p++;
+    if (p == end || !is_restart(*p)) continue;
+    if (*p != JPEG_RST0 + n++ % 8) return p - 1;
+  }
+  return NULL;
+}
+
 // The number of restarts in the scan: one after each interval of MCUs but the last.
 static int restarts_due(const stbi__jpeg *z) {
   if (!z->restart_interval) return 0;
@@ -255,6 +266,8 @@ static bool take_scan(Decoder *d, const JpegSegment *s, const uint8_t **at, cons
   const bool surplus = restarts > due && (*at)[-2] == 0xff && is_restart((*at)[-1]); // one behind the last interval
   if (restarts - surplus != due)
     return CORRUPT("%d restart markers instead of %d in the scan at byte %td", restarts, due, data - d->bytes);
+  const uint8_t *wrong = restart_out_of_turn(data, *at, due);
+  if (wrong) return CORRUPT("the restart marker at byte %td is out of turn", wrong - d->bytes);
   feed(d, data, (size_t)(*at - data));
   if (!stbi__parse_entropy_coded_data(z)) return stb_refuses(d);
   if (d->beyond > (size_t)MAX(z->code_bits, 0) / 8)
