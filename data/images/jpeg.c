@@ -57,18 +57,41 @@ static bool frame_supported(const JpegFrame *frame, ImageFault *fault) {
   return !what || fault_set(fault, FAULT_UNSUPPORTED, "%s", what);
 }
 
+enum { HEAD = 6, EACH = 3 }; // bytes of a frame header: before its components, of each of them
+
+// The number of components and the largest sampling factors; no components where the segment is too short.
+static int read_components(const JpegSegment *s, int *h_max, int *v_max) {
+  const int n = s->size >= HEAD ? s->body[HEAD - 1] : 0;
+  *h_max = *v_max = 1;
+  if (s->size < HEAD + EACH * (size_t)n) return 0;
+  for (int i = 0; i < n; i++) {
+    const int sampling = s->body[HEAD + EACH * i + 1];
+    *h_max = MAX(*h_max, sampling >> 4);
+    *v_max = MAX(*v_max, sampling & 15);
+  }
+  return n;
+}
+
+// Refuses what T.81 allows but libjpeg does not decode either.
+static bool components_supported(const JpegSegment *s, ImageFault *fault) {
+  enum { MOST = 4 }; // of a sampling factor; 0 and more than this are not JPEG
+  int h_max, v_max;
+  const int n = read_components(s, &h_max, &v_max);
+  if (n == 2) return fault_set(fault, FAULT_UNSUPPORTED, "a JPEG of 2 components, not 1, 3 or 4; convert it to PNG");
+  for (int i = 0; i < n && h_max <= MOST && v_max <= MOST; i++) {
+    const int sampling = s->body[HEAD + EACH * i + 1], h = sampling >> 4, v = sampling & 15;
+    if (h && v && (h_max % h || v_max % v))
+      return fault_set(fault, FAULT_UNSUPPORTED, "a JPEG with %d component samples for %d pixels; convert it to PNG",
+                       h_max % h ? h : v, h_max % h ? h_max : v_max);
+  }
+  return true;
+}
+
 // Of every block at least the DC takes a bit of Huffman code; in a sequential image the end of the block, too. (A
 // progressive scan of AC may pass over any number of blocks.) 0 where the segment is too short.
 static int64_t least_bytes(const JpegFrame *f, const JpegSegment *s) {
-  enum { HEAD = 6, EACH = 3 };
-  const int n = s->size >= HEAD ? s->body[HEAD - 1] : 0;
-  if (s->size < HEAD + EACH * (size_t)n) return 0;
-  int h_max = 1, v_max = 1;
-  for (int i = 0; i < n; i++) {
-    const int sampling = s->body[HEAD + EACH * i + 1];
-    h_max = MAX(h_max, sampling >> 4);
-    v_max = MAX(v_max, sampling & 15);
-  }
+  int h_max, v_max;
+  const int n = read_components(s, &h_max, &v_max);
   int64_t blocks = 0;
   for (int i = 0; i < n; i++) {
     const int sampling = s->body[HEAD + EACH * i + 1];
@@ -88,7 +111,7 @@ bool jpeg_frame(const uint8_t *bytes, size_t size, JpegFrame *frame, ImageFault 
   if (s.size < 5) return jpeg_step_fault(step == JPEG_CUT ? JPEG_CUT : JPEG_BAD, &s, bytes, "frame header", fault);
   *frame = (JpegFrame){s.marker, s.body[0], (int)u16(s.body + 1), (int)u16(s.body + 3), 0};
   frame->least = least_bytes(frame, &s);
-  return frame_supported(frame, fault);
+  return frame_supported(frame, fault) && components_supported(&s, fault);
 }
 
 int jpeg_orientation(const uint8_t *bytes, size_t size) {

@@ -150,6 +150,14 @@ TEST(jpeg_decode_refuses_by_cause) {
   find_segment(copy, size, JPEG_SOF0, &length)[4] = 12;
   expect_refused(copy, size, "a JPEG with more than 8 bits per sample; convert it to PNG");
   AGAIN();
+  find_segment(copy, size, JPEG_SOF0, &length)[9] = 2;
+  expect_refused(copy, size, "a JPEG of 2 components, not 1, 3 or 4; convert it to PNG");
+  AGAIN();
+  uint8_t *sampling = find_segment(copy, size, JPEG_SOF0, &length) + 11;
+  sampling[0] = 0x31;
+  sampling[3] = 0x21;
+  expect_refused(copy, size, "a JPEG with 2 component samples for 3 pixels; convert it to PNG");
+  AGAIN();
   memset(find_segment(copy, size, JPEG_SOF0, &length) + 5, 0, 2);
   expect_refused(copy, size, "a JPEG that gives its height only at the end (DNL); convert it to PNG");
   AGAIN();
@@ -274,6 +282,8 @@ TEST(jpeg_decode_misses_restart_markers) {
     const uint8_t kept = bytes[i + 1];
     bytes[i + 1] = 0;
     expect_refused(bytes, size, " restart markers instead of ");
+    bytes[i + 1] = kept ^ 1; // an interval may have been lost and another be there twice
+    expect_refused(bytes, size, " is out of turn); copy");
     bytes[i + 1] = kept;
     markers++;
   }
