@@ -36,7 +36,9 @@ bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault
     return fault_set(fault, FAULT_UNSUPPORTED, "a PNG in the iPhone format of Xcode; convert it to an ordinary PNG");
   if (memcmp(chunk + 4, "IHDR", 4) || u32(chunk) != IHDR_SIZE)
     return fault_set(fault, FAULT_CORRUPT, "its first chunk is not an IHDR of %d bytes", IHDR_SIZE);
-  if (size < SIGNATURE + 8 + IHDR_SIZE) return fault_set(fault, FAULT_CUT, "ends within its header");
+  if (size < SIGNATURE + CHUNK + IHDR_SIZE) return fault_set(fault, FAULT_CUT, "ends within its header");
+  if (crc32(0, chunk + 4, 4 + IHDR_SIZE) != u32(data + IHDR_SIZE))
+    return fault_set(fault, FAULT_CORRUPT, "wrong checksum in the chunk at byte %d", SIGNATURE);
   if (u32(data) > INT32_MAX || u32(data + 4) > INT32_MAX)
     return fault_set(fault, FAULT_CORRUPT, "its header says %u×%u pixels", u32(data), u32(data + 4));
   *header = (PngHeader){

@@ -16,7 +16,7 @@ typedef struct PngHeader {
 } PngHeader;
 
 bool png_is(const uint8_t *bytes, size_t size); // whether it begins as a PNG file does
-// Reads the first chunk, without verifying its checksum. The size is returned unchecked, negative if above INT32_MAX.
+// Reads the first chunk. The size is returned unchecked, negative if above INT32_MAX.
 bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault *fault);
 // Decodes into rgb[h, w, 3]: gray is repeated, palettes are looked up, and an index beyond the palette is black; 16-bit
 // samples are scaled from `range`; alpha is dropped. Takes its memory from `scratch`.

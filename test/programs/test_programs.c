@@ -364,7 +364,7 @@ TEST_TIER(program_conventions, 1) {
 }
 
 TEST_TIER(program_trains_around_bad_images, 1) {
-  static const char huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\b\2\0\0\0";
+  static const char huge[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\b\2\0\0\0\071\147\116\007";
   char dir[512];
   snprintf(dir, sizeof dir, "%s", in_tmp("spoilt"));
   CHECK(!command(NULL, "cp -r %s %s", shapes_set(), dir));

@@ -281,15 +281,16 @@ TEST(image_survives_flipped_bytes) {
 TEST(image_refuses_absurd_sizes) {
   // A PNG header of 65535×65535 pixels: the file is 45 bytes, the pixels would be 12 GB.
   static const uint8_t huge[] = {0x89, 'P', 'N', 'G', 13,  10, 26, 10,  0,   0,   0,   13, 'I', 'H', 'D',
-                                 'R',  0,   0,   255, 255, 0,  0,  255, 255, 8,   2,   0,  0,   0,   0,
-                                 0,    0,   0,   0,   0,   0,  0,  'I', 'D', 'A', 'T', 0,  0,   0,   0};
+                                 'R',  0,   0,   255, 255, 0,  0,  255, 255, 8,   2,   0,  0,   0,   57,
+                                 103,  78,  7,   0,   0,   0,  0,  'I', 'D', 'A', 'T', 0,  0,   0,   0};
   Image im;
   Err err = {{0}};
   EXPECT(!image_decode(&im, huge, sizeof huge, "huge.png", &err));
   EXPECT(im.rgb == NULL && strstr(err.msg, "huge.png") != NULL);
   uint8_t none[sizeof huge];
   memcpy(none, huge, sizeof huge);
-  none[18] = none[19] = 0; // of its width
+  none[18] = none[19] = 0;                  // of its width
+  memcpy(none + 29, "\302\033\012\271", 4); // checksum
   EXPECT(!image_decode(&im, none, sizeof none, "none.png", &err));
   EXPECT_STR(
       err.msg,

@@ -247,6 +247,8 @@ TEST(png_read_refuses_by_cause) {
   finish(&png, ramp, sizeof ramp);
   expect_refused(&png, "corrupt (a second IHDR)");
   png.bytes[16] = 0x80;
+  expect_refused(&png, "corrupt (wrong checksum in the chunk at byte 8)"); // not a size that nobody gave it
+  begin(&png, 2, INT32_MIN, 8, 0, 0);
   expect_refused(&png, "corrupt (its header says 21474836");
   begin(&png, 2, 4, 8, 0, 0);
   chunk(&png, "t\xffXt", ramp, 1);
