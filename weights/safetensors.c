@@ -211,6 +211,22 @@ static bool parse_tensor(Parser *p, const char *name) {
   return true;
 }
 
+static int compare_text(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool metadata_keys_differ(const Parser *p) {
+  const Checkpoint *c = p->c;
+  const char **keys = xmalloc((c->num_meta + 1) * sizeof *keys), *twice = NULL;
+  for (size_t i = 0; i < c->num_meta; i++) keys[i] = c->meta[i].key;
+  qsort(keys, c->num_meta, sizeof *keys, compare_text);
+  for (size_t i = 1; i < c->num_meta && !twice; i++)
+    if (!strcmp(keys[i - 1], keys[i])) twice = keys[i];
+  free(keys);
+  return !twice ||
+         err_set(p->err, "%s: not a valid safetensors file: its metadata contain \"%.100s\" twice", p->path, twice);
+}
+
 static bool parse_metadata(Parser *p) {
   Checkpoint *c = p->c;
   if (!take(p, '{')) return expected(p, "'{'");
@@ -221,7 +237,7 @@ static bool parse_metadata(Parser *p) {
     array_reserve((void **)&c->meta, &c->cap_meta, c->num_meta + 1, sizeof m);
     c->meta[c->num_meta++] = m;
   }
-  return ok;
+  return ok && metadata_keys_differ(p);
 }
 
 static bool parse_header(Parser *p, size_t length) {

@@ -218,6 +218,7 @@ TEST(checkpoint_rejects_bad_headers) {
       {"{\"x\":{}}", 0, "tensor \"x\" lacks one of dtype, shape, data_offsets"},
       {"{\"__metadata__\":{\"a\":1}}", 0, "byte 29: expected a string"},
       {"{\"__metadata__\":{\"a\":\"b\"},}", 0, "expected a string"},
+      {"{\"__metadata__\":{\"a\":\"b\",\"c\":\"\",\"a\":\"d\"}}", 0, "its metadata contain \"a\" twice"},
       {"{\"__metadata__\":{\"a\":\"b\\q\"}}", 0, "expected a JSON escape sequence"},
       {"{\"__metadata__\":{\"a\":\"\\u00g0\"}}", 0, "expected four hexadecimal digits"},
       {"{\"__metadata__\":{\"a\":\"\\ud800\"}}", 0, "expected the second half of a surrogate pair"},
