@@ -44,6 +44,8 @@ static bool read_pickle(TorchReader *r, Pickle *p, const unsigned char **at, con
   return pickle_read(p, at, end, globals, r->path, r->err);
 }
 
+static const char big_endian[] = "it is big-endian; load it with PyTorch and save it on a little-endian machine";
+
 static bool unusable(const TorchReader *r, const char *what) {
   return err_set(r->err, "%s: not a valid PyTorch file: %s", r->path, what);
 }
@@ -150,12 +152,15 @@ static bool read_dims(const PickleValue *v, int64_t *out) {
   return true;
 }
 
-// The arguments are (storage, offset, size, stride, …).
+// The arguments are (storage, offset, size, stride, requires_grad, hooks, state), of which the last is only written for
+// tensors that are the negative or the conjugate of what is stored.
 static bool parse_view(const TorchReader *r, const char *name, const PickleValue *arguments, View *v) {
   PickleValue *const *a = arguments->item;
   if (arguments->n < 4 || a[0]->type != PICKLE_PERSISTENT || a[1]->type != PICKLE_INT || a[2]->type != PICKLE_TUPLE ||
       a[3]->type != PICKLE_TUPLE)
     return bad_tensor(r, name, "is not built by a known tensor constructor");
+  if (arguments->n > 6 && a[6]->type != PICKLE_NONE && a[6]->n > 0)
+    return bad_tensor(r, name, "is the negative of what is stored; save its resolve_neg()");
   v->storage = find_storage(r, a[0]->item[0]->item[2]->text);
   v->offset = a[1]->integer;
   if (a[2]->n > CKPT_MAX_DIMS) return bad_tensor(r, name, "has more than eight dimensions");
@@ -297,7 +302,7 @@ static bool read_members(TorchReader *r, const Zip *z, Pickle *p) {
   const ZipMember *description = find_description(z);
   if (!description) return unusable(r, "a zip archive without data.pkl was not written by torch.save");
   const ZipMember *order = find_member(z, description, "", "byteorder");
-  if (order && (order->size != 6 || memcmp(order->data, "little", 6))) return unusable(r, "it is big-endian");
+  if (order && (order->size != 6 || memcmp(order->data, "little", 6))) return unusable(r, big_endian);
   const unsigned char *at = description->data;
   if (!read_pickle(r, p, &at, at + description->size) || !list_storages(r, p)) return false;
   for (size_t i = 0; i < r->num_storages; i++) {
@@ -329,7 +334,7 @@ enum { LEGACY_MAGIC = sizeof legacy_magic - 1, NUMBER = 12 }; // NUMBER: the opc
 static bool check_system(TorchReader *r, const PickleValue *v) {
   for (size_t i = 0; v->type == PICKLE_DICT && i < v->n; i += 2)
     if (v->item[i]->type == PICKLE_STR && !strcmp(v->item[i]->text, "little_endian"))
-      return v->item[i + 1]->integer == 1 || unusable(r, "it is big-endian");
+      return v->item[i + 1]->integer == 1 || unusable(r, big_endian);
   return unusable(r, "its byte order is not recorded");
 }
 

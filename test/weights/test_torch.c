@@ -146,6 +146,7 @@ TEST(torch_survives_every_changed_byte) {
 #define STORAGE(count) "(U\7storagectorch\nFloatStorage\nU\1kU\3cpuK" count "NtQ"
 #define TENSOR(count, offset, size, stride)                                                                            \
   "ctorch._utils\n_rebuild_tensor\n(" STORAGE(count) offset "(" size "t(" stride "ttR"
+#define REBUILD_V2(state) "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE("\2") "K\0(K\2t(K\1t\x89}" state "tR"
 #define ROOT(name, tensor) "\x80\2}U\1" name tensor "s."
 #define KEYS "\x80\2]U\1ka."
 #define TWO_FLOATS "\2\0\0\0\0\0\0\0\0\0\x80?\0\0\0@" // a count, then 1 and 2
@@ -237,6 +238,10 @@ TEST(torch_rejects_bad_tensors) {
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\2", "K\1")), "\"a\" ends past its storage"),
       BODY(ROOT("a", TENSOR("\2", "K\0", "K\2", "K\2")), "\"a\" ends past its storage"),
       BODY(ROOT("a", TENSOR("\2", "K\1", "K\3", "K\1")), "\"a\" ends past its storage"),
+      // torch._neg_view: {"neg": True} behind the hooks
+      BODY(ROOT("a", REBUILD_V2("}U\3neg\x88s")), "is the negative of what is stored; save its resolve_neg()"),
+      BODY(ROOT("a", REBUILD_V2("}")), NULL),
+      BODY(ROOT("a", REBUILD_V2("N")), NULL),
       // expanded: 2^26 floats of one; 2^62 of them are more bytes than 64 bits count
       BODY(ROOT("a", TENSOR("\2", "K\1", "J\0\0\0\4", "K\0")), "larger than their storages by more than 64 MiB"),
       BODY(ROOT("a", TENSOR("\2", "K\0", "\x8a\10\0\0\0\0\0\0\0@", "K\0")), "more bytes than fit in 64 bits"),
