@@ -12,9 +12,7 @@ static const double OVERLAP = 0.5;
 
 // ---- categories -----------------------------------------------------------------------------------------------------
 
-enum { OBJECTS, BOX_AP, BOX_AP50, MASK_AP, MASK_AP50, MASK_AR, PRECISION, RECALL };
-static const char *const columns[] = {"objects",   "box AP",  "box AP50",  "mask AP",
-                                      "mask AP50", "mask AR", "precision", "recall"}; // the last two at the least score
+static const char *const things[] = {[EVAL_BBOX] = "box", [EVAL_SEGM] = "mask"};
 
 static double defined(double value) { return value < 0 ? NAN : value; }
 
@@ -30,39 +28,57 @@ static int by_ap(const void *a, const void *b) {
   return p->ap != q->ap ? (p->ap > q->ap) - (p->ap < q->ap) : p->index - q->index;
 }
 
-// The categories' indices by ascending mask AP, undefined ones last. Caller frees.
+// Masks or, where only boxes are scored, these.
+static const EvalSummary *last_of(const Scores *s) { return &s->of[s->n - 1]; }
+
+// The categories' indices by ascending AP of the last, undefined ones last. Caller frees.
 static int *rank_categories(const Scores *s) {
-  const int n = s->segm.num_categories;
+  const EvalSummary *last = last_of(s);
+  const int n = last->num_categories;
   RankedCategory *all = xmalloc((size_t)n * sizeof *all);
   int *index = xmalloc((size_t)n * sizeof *index);
-  for (int k = 0; k < n; k++) all[k] = (RankedCategory){defined(s->segm.categories[k].ap), k};
+  for (int k = 0; k < n; k++) all[k] = (RankedCategory){defined(last->categories[k].ap), k};
   qsort(all, (size_t)n, sizeof *all, by_ap);
   for (int k = 0; k < n; k++) index[k] = all[k].index;
   free(all);
   return index;
 }
 
-// Precision and recall are those of the confusion, which counts detections of at least `score`.
+static void name_columns(const Scores *s, double score, EvaluationReport *out) {
+  char **to = out->column;
+  *to++ = xstrdup("objects");
+  for (int k = 0; k < s->n; k++) {
+    *to++ = xasprintf("%s AP", things[k]);
+    *to++ = xasprintf("%s AP50", things[k]);
+  }
+  *to++ = xasprintf("%s AR", things[s->n - 1]);
+  *to++ = xasprintf("precision @%g", score);
+  *to++ = xasprintf("recall @%g", score);
+  out->columns = (int)(to - out->column);
+}
+
+// The row of category k of the data: what name_columns names. Precision and recall are those of the confusion, which
+// counts detections of at least the report's score.
+static void fill_row(const Scores *s, int k, const ClassFigures *f, double *to) {
+  *to++ = (double)f->images;
+  for (int i = 0; i < s->n; i++) {
+    *to++ = defined(s->of[i].categories[k].ap);
+    *to++ = defined(s->of[i].categories[k].ap50);
+  }
+  *to++ = defined(last_of(s)->categories[k].ar);
+  *to++ = f->precision;
+  *to++ = f->recall;
+}
+
 static void fill_categories(const Scores *s, const int *index, double score, EvaluationReport *out) {
-  out->columns = COUNT(columns);
-  for (int i = 0; i < COUNT(columns); i++)
-    out->column[i] = i < PRECISION ? xstrdup(columns[i]) : xasprintf("%s @%g", columns[i], score);
-  out->categories = s->bbox.num_categories;
+  name_columns(s, score, out);
+  out->categories = last_of(s)->num_categories;
   out->category = xcalloc((size_t)out->categories, sizeof *out->category);
   ClassFigures *figures = confusion_figures(&out->confusion);
   for (int i = 0; i < out->categories; i++) {
-    const EvalCategory *box = &s->bbox.categories[index[i]], *mask = &s->segm.categories[index[i]];
-    const ClassFigures f = figures[index[i]];
     char number[CLASS_NUMBER];
-    out->category[i] = (ReportCategory){.name = xstrdup(confusion_name(&out->confusion, index[i], number)),
-                                        .value = {[OBJECTS] = (double)f.images,
-                                                  [BOX_AP] = defined(box->ap),
-                                                  [BOX_AP50] = defined(box->ap50),
-                                                  [MASK_AP] = defined(mask->ap),
-                                                  [MASK_AP50] = defined(mask->ap50),
-                                                  [MASK_AR] = defined(mask->ar),
-                                                  [PRECISION] = f.precision,
-                                                  [RECALL] = f.recall}};
+    out->category[i].name = xstrdup(confusion_name(&out->confusion, index[i], number));
+    fill_row(s, index[i], &figures[index[i]], out->category[i].value);
   }
   free(figures);
 }
@@ -87,13 +103,14 @@ static void add_overall(ReportCharts *to, const char *title, const EvalSummary *
 
 // Fills the chart of the categories in the order of the table, given by `index`.
 static void fill_precision(const Scores *s, const int *index, EvaluationReport *out) {
-  add_overall(&out->charts, "Boxes, all categories", &s->bbox);
-  add_overall(&out->charts, "Masks, all categories", &s->segm);
+  static const char *const title[] = {[EVAL_BBOX] = "Boxes, all categories", [EVAL_SEGM] = "Masks, all categories"};
+  static const char *const at_50[] = {[EVAL_BBOX] = "boxes, IoU 0.50", [EVAL_SEGM] = "masks, IoU 0.50"};
+  static const char *const mean[] = {[EVAL_BBOX] = "boxes, IoU 0.50:0.95", [EVAL_SEGM] = "masks, IoU 0.50:0.95"};
+  for (int k = 0; k < s->n; k++) add_overall(&out->charts, title[k], &s->of[k]);
   for (int i = 0; i < MIN(out->categories, REPORT_CATEGORY_CHARTS); i++) {
     ReportChart *p = report_chart_add(&out->category_charts, out->category[i].name);
-    add_curve(p, "boxes, IoU 0.50", s->bbox.precision[index[i]][CURVE_50]);
-    add_curve(p, "masks, IoU 0.50", s->segm.precision[index[i]][CURVE_50]);
-    add_curve(p, "masks, IoU 0.50:0.95", s->segm.precision[index[i]][CURVE_MEAN]);
+    for (int k = 0; k < s->n; k++) add_curve(p, at_50[k], s->of[k].precision[index[i]][CURVE_50]);
+    add_curve(p, mean[s->n - 1], last_of(s)->precision[index[i]][CURVE_MEAN]);
   }
 }
 

@@ -23,13 +23,14 @@ static void *collect(Engine *e, const Dataset *d, int threads, bool (*stopped)(v
 // AP is -1 if there is no object; that is undefined, not a score.
 static double defined(double stat) { return stat < 0 ? NAN : stat; }
 
-// Formats the scores in a line, with COCO's limit on detections if the model's is larger.
-static void say_scores(const Evaluation *v, int max_dets, char *text, size_t size) {
-  const EvalSummary *bbox = &v->scores.bbox, *segm = &v->scores.segm;
-  char limit[64] = "";
-  if (v->limit > max_dets) snprintf(limit, sizeof limit, " (maxDets %d)", max_dets);
-  snprintf(text, size, "bbox AP %.3f AP50 %.3f  mask AP %.3f AP50 %.3f%s", bbox->stats[0], bbox->stats[1],
-           segm->stats[0], segm->stats[1], limit);
+// Formats the scores in a line, with the limit on detections if that is not COCO's.
+static void say_scores(const Scores *s, int max_dets, char *text, size_t size) {
+  static const char *const name[] = {[EVAL_BBOX] = "bbox", [EVAL_SEGM] = "mask"};
+  size_t used = 0;
+  for (int k = 0; k < s->n; k++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s AP %.3f AP50 %.3f", k ? "  " : "", name[k],
+                             s->of[k].ap_last, s->of[k].stats[1]);
+  if (max_dets != eval_max_dets[EVAL_LIMITS - 1]) snprintf(text + used, size - used, " (maxDets %d)", max_dets);
 }
 
 static void say_limit(const Evaluation *v, char *text, size_t size) {
@@ -65,17 +66,16 @@ static bool score(const Dataset *d, void *results, Metrics *out, Err *err) {
   *out = (Metrics){.images = v->images,
                    .left_out = v->left_out,
                    .set = data_identity_number(&scored),
-                   .max_dets = eval_max_dets[EVAL_LIMITS - 1]};
+                   .max_dets = MAX(eval_max_dets[EVAL_LIMITS - 1], v->limit)};
   if (!ok) return false;
-  const EvalSummary *both[] = {&s->bbox, &s->segm};
-  for (int k = 0; k < COUNT(both); k++)
+  for (int k = 0; k < s->n; k++)
     for (int i = 0; i < EVAL_STATS; i++) {
-      char name[METRIC_NAME];
-      snprintf(name, sizeof name, "%s_%s", k ? "segm" : "bbox", eval_stats[i].key);
-      metrics_add(out, name, defined(both[k]->stats[i]));
+      char name[METRIC_NAME], key[EVAL_KEY];
+      snprintf(name, sizeof name, "%s_%s", iou_types[k], eval_stat_key(&s->of[k], i, key));
+      metrics_add(out, name, defined(i ? s->of[k].stats[i] : s->of[k].ap_last));
     }
   if (scores_defined(s))
-    say_scores(v, out->max_dets, out->summary, sizeof out->summary);
+    say_scores(s, out->max_dets, out->summary, sizeof out->summary);
   else
     say_why_none(d, v, out->summary, sizeof out->summary);
   say_limit(v, out->note, sizeof out->note);
@@ -86,12 +86,12 @@ static void report(const Dataset *d, const void *results, double least, Evaluati
   detection_report(d, results, least, out);
 }
 
+#define DETECTION_TASK                                                                                                 \
+  .curve_title = "Average precision", .curve_unit = "AP", .collect = collect, .score = score, .report = report,        \
+  .release = release
 const Task task_detection = {
-    .curve_title = "Average precision",
-    .curve_unit = "AP",
+    DETECTION_TASK,
     .curve = {{"bbox_AP", "box AP"}, {"bbox_AP50", "box AP50"}, {"segm_AP", "mask AP"}, {"segm_AP50", "mask AP50"}},
-    .best = {{"bbox_AP", "best-bbox"}, {"segm_AP", "best-segm"}},
-    .collect = collect,
-    .score = score,
-    .report = report,
-    .release = release};
+    .best = {{"bbox_AP", "best-bbox"}, {"segm_AP", "best-segm"}}};
+const Task task_boxes = {DETECTION_TASK, .curve = {{"bbox_AP", "box AP"}, {"bbox_AP50", "box AP50"}},
+                         .best = {{"bbox_AP", "best-bbox"}}, .boxes_alone = true};

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "evaluation/engine_distribute.h"
 #include "evaluation/gathered.h"
+#include "evaluation/task.h"
 
 // ---- results ----------------------------------------------------------------------------------------------------
 
@@ -22,7 +23,7 @@ static CocoResult result_of(const Engine *e, int64_t image_id, const Detection *
                   .category_id = e->category[d->label - 1].id,
                   .score = d->score,
                   .has_bbox = true,
-                  .has_segm = true,
+                  .has_segm = d->mask.n > 0,
                   .rle = d->mask};
   r.bbox[0] = d->box[0];
   r.bbox[1] = d->box[1];
@@ -75,8 +76,10 @@ static bool unpack(void *context, ByteReader *from) {
   return true;
 }
 
-void evaluation_begin(Evaluation *v, const Dataset *d, bool gathers) {
-  *v = (Evaluation){.left_out = gathers ? d->num_images + d->bad_images : 0};
+void evaluation_begin(Evaluation *v, const Dataset *d, const ModelConfig *model, bool gathers) {
+  *v = (Evaluation){.boxes_alone = model_of(model)->task->boxes_alone,
+                    .limit = model->detections,
+                    .left_out = gathers ? d->num_images + d->bad_images : 0};
   v->read = xcalloc((size_t)d->num_images, sizeof *v->read);
 }
 
@@ -103,8 +106,7 @@ bool evaluate_run(Engine *e, const Dataset *d, int threads, bool (*stopped)(void
   const BatchWork work = {
       .context = &v, .start = start, .compute = compute, .drop = drop, .unpack = unpack, .stopped = stopped};
   memory_for("the results of an evaluation", e->train.network ? "--val-limit" : "--limit");
-  evaluation_begin(out, d, gathers);
-  out->limit = e->config.detections;
+  evaluation_begin(out, d, &e->config, gathers);
   const bool complete = engine_distribute_batches(e, d, threads, work, err);
   if (complete && gathers) evaluation_end(out, d);
   memory_for(NULL, NULL);
@@ -130,19 +132,25 @@ Coco evaluate_view(const Dataset *d, const Evaluation *v) {
 }
 
 bool evaluate_score(const Dataset *d, const Evaluation *v, Scores *out, Err *err) {
+  const int coco = eval_max_dets[EVAL_LIMITS - 1];
+  const int beyond[EVAL_LIMITS] = {eval_max_dets[1], coco, v->limit};
   *out = (Scores){0};
   memory_for("the scores of an evaluation", "--val-limit or --limit");
   Coco view = evaluate_view(d, v);
-  bool ok = cocoeval_run(&out->bbox, &view, &v->found, EVAL_BBOX, err) &&
-            cocoeval_run(&out->segm, &view, &v->found, EVAL_SEGM, err);
+  bool ok = true;
+  for (const int n = v->boxes_alone ? 1 : COUNT(out->of); out->n < n && ok; out->n++)
+    ok = cocoeval_run_at(&out->of[out->n], &view, &v->found, (IouType)out->n, v->limit > coco ? beyond : eval_max_dets,
+                         err);
+  const EvalSummary *last = &out->of[out->n - 1];
+  if (ok && out->n > 1 && scores_defined(out) && last->all_box_masks)
+    cocoeval_free(&out->of[--out->n]); // boxes are no truth about masks
   free(view.images);
   memory_for(NULL, NULL);
   return ok;
 }
 
 void scores_free(Scores *s) {
-  cocoeval_free(&s->bbox);
-  cocoeval_free(&s->segm);
+  for (int k = 0; k < s->n; k++) cocoeval_free(&s->of[k]);
 }
 
-bool scores_defined(const Scores *s) { return s->bbox.stats[0] >= 0; }
+bool scores_defined(const Scores *s) { return s->of[EVAL_BBOX].ap_last >= 0; }

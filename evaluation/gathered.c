@@ -33,7 +33,7 @@ void gathered_put(ByteBuffer *to, int image, const CocoResult *found, int n) {
 
 static bool take_mask(ByteReader *from, const GatheredResult *g, Rle *mask) {
   ByteReader runs;
-  if (g->runs < 0 || g->h < 0 || g->w < 0) return false;
+  if (g->h < 0 || g->w < 0) return false;
   const size_t bytes = (size_t)g->runs * sizeof *mask->runs;
   if (!byte_reader_part(from, &runs, bytes)) return false;
   *mask = (Rle){g->h, g->w, g->runs, xmalloc(bytes)};
@@ -49,8 +49,8 @@ static bool take_result(ByteReader *from, CocoResult *r) {
                     .bbox = {g.bbox[0], g.bbox[1], g.bbox[2], g.bbox[3]},
                     .score = g.score,
                     .has_bbox = true,
-                    .has_segm = true};
-  return take_mask(from, &g, &r->rle);
+                    .has_segm = g.runs > 0};
+  return g.runs >= 0 && (!r->has_segm || take_mask(from, &g, &r->rle));
 }
 
 bool gathered_take(ByteReader *from, int images, int *image, CocoResult **found, int *n) {

@@ -25,6 +25,7 @@ typedef struct Task {
   // Fills the zeroed report. For detections, those with a score of at least `least` count in precision and recall, and
   // in pictures.
   void (*report)(const Dataset *d, const void *results, double least, EvaluationReport *out);
+  bool boxes_alone;     // of detectors: detections have no masks
   bool keeps_confusion; // whether the confusion also gets its own files: confusion_write
   void (*release)(void *results);
 } Task;

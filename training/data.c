@@ -16,6 +16,22 @@ bool train_on_gray(const TrainSpec *o, const ModelConfig *c) {
 
 float train_view(const TrainSpec *o, const ModelConfig *c) { return train_on_gray(o, c) ? 1 : c->view; }
 
+const char *train_default_model(const TrainSpec *o) {
+  ModelConfig usual;
+  CHECK(config_init(&usual, DEFAULT_MODEL, NULL));
+  const SourceOptions options = {.set = {.json = o->train_json, .images = o->train_images}};
+  return source_of(&usual)->lacks_masks(o->data, o->train_split, &options) ? DEFAULT_WITHOUT_MASKS : DEFAULT_MODEL;
+}
+
+// A model cannot learn masks where no object has one.
+static void refuse_boxes(const TrainSpec *o, const ModelConfig *c, const Dataset *train) {
+  const char *would_do = config_without_masks(c);
+  if (would_do && train->coco.num_anns > 0 && mask_forms(&train->coco).masks == 0)
+    die(EXIT_USAGE,
+        "%s: no annotation has a segmentation, so %s cannot learn masks: give --model %s, which finds boxes",
+        train->coco.path, o->model, would_do);
+}
+
 // Refuses a folder whose data is for other models.
 static void refuse_other(const TrainSpec *o, const Source *own) {
   for (int i = 0; models[i]; i++) {
@@ -72,6 +88,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
     die(EXIT_USAGE, "--sizes %d exceeds the maximum of the longer side, %d; increase --max-size", largest, c->max_size);
   if (!source->open(train, o->data, o->train_split, &options, &err) || !mask_forms_check(&train->coco, &err))
     die(EXIT_USAGE, "%s", err.msg);
+  refuse_boxes(o, c, train);
   if (!evaluates(o)) return false;
   options.set.holdout = (HoldoutUse){0};
   const bool held_out = train->holdout && !strcmp(o->val_split, "val");

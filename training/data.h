@@ -5,6 +5,8 @@
 #include "models/config.h"
 #include "training/options.h"
 
+// The model where none is named: of data without masks one that finds boxes only.
+const char *train_default_model(const TrainSpec *o);
 // Checks that the data exists where the options say, before anything else is done.
 void train_find_data(const TrainSpec *o, const ModelConfig *c);
 // Opens the training data and, if it returns true, the evaluation data. A data set without an evaluation split is

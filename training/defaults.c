@@ -21,7 +21,7 @@ static const Learning *usual_learning(void) {
 OptionSource settle_model(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;
-  if (!o->weights) return FROM_DEFAULT;
+  if (!o->weights) return !o->model || !strcmp(o->model, DEFAULT_MODEL) ? FROM_DEFAULT : FROM_DATA;
   o->model = config_variant(&o->config);
   return FROM_MODEL;
 }

@@ -21,14 +21,15 @@ static void record_rows(Record *j, const TrainSpec *o, const Schedule *schedule,
   }
 }
 
-// Keys that --amend cannot change come first, because a message names the first difference.
+// A message names the first difference: keys that --amend cannot change come first, options before what follows from
+// them.
 char *run_identity(const TrainSpec *o, const Dataset *train, const Schedule *schedule) {
   Record j = {0};
   record_begin(&j);
+  record_rows(&j, o, schedule, false);
   record_int(&j, "images", train->num_images);
   record_int(&j, "objects", train->first_object[train->num_images]);
   record_int(&j, "canvases", train->num_canvases);
-  record_rows(&j, o, schedule, false);
   record_rows(&j, o, schedule, true);
   char *text = xstrdup(record_end(&j));
   record_free(&j);

@@ -99,7 +99,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "stop at an unreadable image instead of replacing it, and at a defect of the split to evaluate on")                \
   X(HEADING, "Model")                                                                                                  \
   X(STRING, model, NULL, "NAME", "network to train, one of those listed below",                                        \
-    .usual = DEFAULT_MODEL, .note = "the model of --weights if given", .first = true,                                  \
+    .usual = DEFAULT_MODEL,                                                                                            \
+    .note = "the model of --weights if given; " DEFAULT_WITHOUT_MASKS " for data without masks", .first = true,        \
     .settle = settle_model)                                                                                            \
   X(STRING, weights, NULL, "FILE",                                                                                     \
     "initial weights: from this program, from torchvision (.pth, .safetensors), or a torchvision ResNet for the "      \
@@ -196,7 +197,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLOAT, target_bbox, -1, 0, 1, "AP", "stop when an evaluation reaches this box AP and all other targets",           \
     .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
   X(FLOAT, target_segm, -1, 0, 1, "AP", "stop when an evaluation reaches this mask AP and all other targets",          \
-    .words = word_no_target, .needs = MODEL_DETECTOR)                                                                  \
+    .words = word_no_target, .needs = MODEL_DETECTOR | MODEL_MASKS)                                                    \
   X(FLOAT, target_top1, -1, 0, 1, "P", "stop when an evaluation reaches this top-1 accuracy",                          \
     .words = word_no_target, .needs = MODEL_CLASSIFIER)                                                                \
   X(INT, checkpoint_every, 0, 1, 1e9, "STEPS", "steps between checkpoints; the last two are kept",                     \
@@ -249,7 +250,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "JSON and stop",                                                                                                   \
     .usual = "")                                                                                                       \
   X(FLAG, full_masks, false, "with --benchmark: give the mask head its maximum number of objects",                     \
-    .needs = MODEL_DETECTOR)                                                                                           \
+    .needs = MODEL_DETECTOR | MODEL_MASKS)                                                                             \
   X(FLAG, same_images, false, "with --benchmark: all processes train on the images of rank 0")                         \
   X(FLAG, profile, false, "at the end, print the time of each layer and how close it comes to the device's limit")     \
   X(STRING, trace, NULL, "FILE", "write a timeline for Perfetto or chrome://tracing", .local = true)                   \

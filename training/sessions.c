@@ -197,15 +197,14 @@ static void take_folder(const TrainSpec *o) {
 // Whether a session that diverged is followed by another with half the rate, which depends on rank 0's files; then sets
 // how it starts.
 static bool roll_back(const TrainingRun *r, SessionStart *start) {
-  struct {
-    bool again;
-    SessionStart start;
-  } next = {0};
+  SessionStart next = {0};
   if (r->o.on_divergence != DIVERGENCE_ROLLBACK || r->rollbacks == MAX_ROLLBACKS) return false;
-  if (run_leads(r)) next.again = divergence_roll_back(&r->divergence, &r->files, &next.start);
-  comm_broadcast_bytes(r->comm, &next, sizeof next);
-  if (next.again) *start = next.start;
-  return next.again;
+  const bool again = run_as_first(r, run_leads(r) && divergence_roll_back(&r->divergence, &r->files, &next));
+  comm_broadcast_bytes(r->comm, &next.resume, sizeof next.resume); // by members: padding is not sent
+  comm_broadcast_bytes(r->comm, &next.amend, sizeof next.amend);
+  comm_broadcast_bytes(r->comm, &next.lr, sizeof next.lr);
+  if (again) *start = next;
+  return again;
 }
 
 // After a restart: continues with the last attempt's rate, even if the checkpoint is older than that.

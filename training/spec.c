@@ -102,6 +102,7 @@ static void check_traits(const TrainSpec *o) {
     const char *is, *one, *what_to_do;
   } traits[] = {{MODEL_DETECTOR, "is for detectors", "a classifier", "leave it out"},
                 {MODEL_CLASSIFIER, "is for classifiers", "a detector", "leave it out"},
+                {MODEL_MASKS, "is for models with masks", "not one", "leave it out"},
                 {MODEL_STAGES, "is for ResNets", "not one", "leave it out to train all layers"},
                 {MODEL_NORMS, "is for models with selectable normalization", "not one", "leave it out"}};
   int n;
@@ -239,8 +240,8 @@ TrainSpec train_spec(int argc, char **argv) {
   cli.before_help = before_help;
   o.command = command_of(argc, argv); // before the parser reorders arguments
   cli_parse_or_exit(&cli, argc, argv);
-  if (!o.model && !o.weights) o.model = DEFAULT_MODEL;
   check_together(&o);
+  if (!o.model && !o.weights) o.model = train_default_model(&o);
   o.config = setup_model(&o);
   check_traits(&o);
   choose_phases(&o);

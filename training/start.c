@@ -76,6 +76,11 @@ static void begin_with(const TrainSpec *o, Engine *e, const Checkpoint *c) {
   free((void *)data.item);
   free(from);
   state_note(c, o->weights);
+  const char *names;
+  const int ignored = state_ignored(e, c, &names);
+  if (ignored)
+    line_print(stderr, "note: %s: %s has no use for %d of its tensors, %s*", o->weights, e->model->name, ignored,
+               names);
   note_exif(o, c);
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "data/batches/source.h"
 #include "data/coco/layout.h"
+#include "data/coco/mask_scan.h"
 
 static bool has(const char *dir, const char *split, const SourceOptions *o, Err *err) {
   CocoLayout layout;
@@ -13,6 +14,15 @@ static bool has(const char *dir, const char *split, const SourceOptions *o, Err 
 static bool find(const char *dir, const char *train_split, const char *val_split, Err *err) {
   (void)val_split; // the validation split may be missing
   return has(dir, train_split, NULL, err);
+}
+
+static bool lacks_masks(const char *dir, const char *split, const SourceOptions *o) {
+  CocoLayout layout;
+  Err err;
+  if (!coco_layout_find(&layout, dir, split, o->set.json, o->set.images, &err)) return false;
+  const bool found = mask_scan_finds(layout.annotations);
+  coco_layout_free(&layout);
+  return !found;
 }
 
 static bool open_set(Dataset *d, const char *dir, const char *split, const SourceOptions *o, Err *err) {
@@ -30,5 +40,6 @@ const Source source_of_objects = {.learner = "a detector",
                                   .learners = "detectors",
                                   .wanted = "a data set in COCO format",
                                   .find = find,
+                                  .lacks_masks = lacks_masks,
                                   .has = has,
                                   .open = open_set};

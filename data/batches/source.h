@@ -32,6 +32,8 @@ typedef struct Source {
   const char *(*contents)(const char *dir);
   // Whether there is training data, and both splits can exist; false with a message.
   bool (*find)(const char *dir, const char *train_split, const char *val_split, Err *err);
+  // Whether the split to train on exists and has no masks; NULL: that makes no difference.
+  bool (*lacks_masks)(const char *dir, const char *split, const SourceOptions *o);
   // Whether the evaluation split exists, given the options for opening it; false with a message.
   bool (*has)(const char *dir, const char *split, const SourceOptions *o, Err *err);
   // As dataset_open. Close with dataset_close.

@@ -67,7 +67,7 @@ static uint32_t bit(Defect defect, bool found) { return found ? 1u << defect : 0
 
 // Checks an annotation's numbers and box. Crowds are not training targets: only whether their masks can be read
 // matters. If the image has no size, nothing is known to lie beyond it.
-static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_object) {
+static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_object, bool masks) {
   const double *b = a->bbox;
   const bool sized = im->w > 0 && im->h > 0;
   bool beyond = b[0] < -1 || b[1] < -1 || b[0] + b[2] > im->w + 1. || b[1] + b[3] > im->h + 1.;
@@ -77,7 +77,7 @@ static uint32_t ann_defects(const CocoAnn *a, const CocoImage *im, bool is_objec
   return bit(DEFECT_ANN_ID, a->replaced) | bit(DEFECT_CROWD, a->was_crowd) | bit(DEFECT_NO_CATEGORY, a->category < 0) |
          bit(DEFECT_MASK_BAD, a->bad_segmentation) | bit(DEFECT_MASK_ODD, a->odd_polygon) |
          bit(DEFECT_BOX_BEYOND, is_object && a->has_bbox && beyond && sized) |
-         bit(DEFECT_MASK_NONE, is_object && a->type == SEG_NONE && !a->bad_segmentation) |
+         bit(DEFECT_MASK_NONE, masks && is_object && a->type == SEG_NONE && !a->bad_segmentation) |
          bit(DEFECT_MASK_SIZE, is_object && other_size && sized) | bit(DEFECT_MASK_UNIT, is_object && unit) |
          bit(DEFECT_BOX_EMPTY, !is_object && !a->crowd && a->category >= 0);
 }
@@ -142,7 +142,7 @@ static void look_at_annotations(Defects *f, int i, float extra, Room *room) {
     TwiceObject *o = &room->object[n];
     bool corners = false;
     const bool is_object = !a->crowd && a->category >= 0 && dataset_box(im, a, extra, o->box);
-    f->of_ann[k] = ann_defects(a, im, is_object);
+    f->of_ann[k] = ann_defects(a, im, is_object, f->masks);
     if (is_object && !(f->of_ann[k] & bit(DEFECT_MASK_UNIT, true)))
       f->of_ann[k] |= mask_defects(c, a, im, o->box, &corners);
     f->corners += corners;
@@ -259,6 +259,7 @@ static void count(Defects *f, int image, int64_t id, uint32_t defects) {
 
 static void begin(Defects *f, const Coco *c) {
   *f = (Defects){.coco = c,
+                 .masks = mask_forms(c).masks > 0,
                  .of_image = xcalloc((size_t)c->num_images, sizeof *f->of_image),
                  .of_ann = xcalloc((size_t)c->num_anns, sizeof *f->of_ann),
                  .reason = xcalloc((size_t)c->num_images, sizeof *f->reason),

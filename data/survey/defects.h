@@ -16,7 +16,7 @@ typedef enum Defect {
   DEFECT_BOX_BEYOND,  // its box reaches more than a pixel beyond the image
   DEFECT_BOX_APART,   // its box and its mask do not match
   DEFECT_TWICE,       // duplicate: same image and category, nearly the same box and mask
-  DEFECT_MASK_NONE,   // the annotation has no mask
+  DEFECT_MASK_NONE,   // the annotation has no mask, but others have
   DEFECT_MASK_BAD,    // all or part of the mask cannot be read
   DEFECT_MASK_ODD,    // a polygon has an x without its y
   DEFECT_MASK_SIZE,   // its runs are for another image size
@@ -48,6 +48,7 @@ typedef struct DefectCount {
 
 typedef struct Defects {
   const Coco *coco; // borrowed
+  bool masks;       // annotations have masks
   DefectCount of_type[DEFECTS];
   uint32_t *of_image;   // [coco.num_images] bit 1 << Defect for the image and its annotations
   uint32_t *of_ann;     // [coco.num_anns] likewise

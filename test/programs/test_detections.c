@@ -79,7 +79,7 @@ TEST_TIER(detections_up_to_the_limit, 1) {
   EXPECT_INT(infer(&said, "hundred", "more-found", "--detections 250 --eval"), 0);
   EXPECT(!strstr(said, data) && !strstr(said, results));
   EXPECT(strstr(said, "images at the limit of 250 detections: 3 of 3"));
-  EXPECT(strstr(said, "maxDets=100")); // COCO's, whatever is found
+  EXPECT(strstr(said, "maxDets=100 ] = ") && strstr(said, "maxDets=250 ] = ") && strstr(said, "(maxDets 250)"));
   EXPECT_INT(found_in("more-found"), 750);
   EXPECT_INT(infer(&said, "hundred", "fewer-found", "--detections 7"), 0);
   EXPECT_INT(found_in("fewer-found"), 21);
@@ -90,7 +90,7 @@ TEST_TIER(detections_are_the_weights, 1) {
   const char *said;
   size_t size;
   EXPECT_INT(train(&said, "three-hundred", "--detections 300"), 0);
-  EXPECT(!strstr(said, "limit on detections") && strstr(said, "(maxDets 100)"));
+  EXPECT(!strstr(said, "limit on detections") && strstr(said, "(maxDets 300)"));
   char *record = xasprintf("%s/run.json", in_tmp("three-hundred")), *facts = file_read(record, &size, NULL);
   EXPECT(facts && strstr(facts, "\"detections\":{\"value\":300,\"from\":\"given\"}"));
   EXPECT_INT(infer(&said, "three-hundred", "three-hundred-found", ""), 0);

@@ -294,7 +294,9 @@ TEST_TIER(program_doctor, 1) {
   // Something wrong that training lives with; then something that stops it.
   write_split(dir, "train",
               "{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"000001.png\"}],"
-              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]}]}");
+              "\"annotations\":[{\"id\":5,\"image_id\":1,\"category_id\":1,\"bbox\":[9,9,20,20]},"
+              "{\"id\":6,\"image_id\":1,\"category_id\":1,\"bbox\":[30,30,20,20],"
+              "\"segmentation\":[[30,30,50,30,50,50,30,50]]}]}");
   EXPECT_INT(command(&said, "%s --data %s --size 64", tool("doctor"), dir), 1);
   EXPECT(strstr(
       said,

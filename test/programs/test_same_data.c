@@ -100,3 +100,53 @@ TEST_TIER(program_tells_scores_of_images_trained_on, 1) {
              0);
   EXPECT(strstr(said, " on 5 images; 5 of them were used for training: not a held-out score\n"));
 }
+
+// Which images were scored, and the scores; malloc'ed.
+static char *scores_of(const char *folder, const char *name) {
+  static const char *const key[] = {"\"scored_set\":", "\"metrics\":{", "\"confusion\":{"};
+  static const char end[] = ",}}";
+  char *text = text_of(folder, name), *found = xstrdup("");
+  for (int i = 0; i < COUNT(key); i++) {
+    const char *from = strstr(text, key[i]), *to = from ? strchr(from, end[i]) : NULL;
+    if (!EXPECT(to)) break;
+    char *longer = xasprintf("%s%.*s\n", found, (int)(to - from), from);
+    free(found);
+    found = longer;
+  }
+  free(text);
+  return found;
+}
+
+TEST_TIER(program_scores_what_training_held_out, 1) {
+  const char *said;
+  char train[700], *set = xstrdup(in_tmp("held-out-set")), *moved = xstrdup(in_tmp("held-out-moved")), infer[700];
+  CHECK(!command(NULL, "cp -r %s %s", shapes_set(), set));
+  snprintf(train, sizeof train,
+           "%s --train-json %s/annotations/instances_train.json --train-images %s/train --model tiny --size 64 "
+           "--detections 20 --batch 2 --iters 2 --eval-every end --device cpu --out %s",
+           tool("train"), set, set, in_tmp("held-out-run"));
+  if (!EXPECT_INT(command(&said, "%s --stop-after 1 --fold 1/3", train), 0)) fprintf(stderr, "%s", said);
+  EXPECT(strstr(said, "--fold 1/3 --split-seed 1 holds out 8 of 24 images (33.3 %) for evaluation"));
+  EXPECT_INT(command(&said, "%s --resume --fold 2/3", train), 2);
+  EXPECT(strstr(said, "it was made with \"fold\":\"1/3\", but this run has \"fold\":\"2/3\""));
+  EXPECT_INT(command(&said, "%s --resume --fold 1/3 --group 00000.", train), 2);
+  EXPECT(strstr(said, "it was made with \"group\":null, but this run has "));
+  EXPECT_INT(command(&said, "%s --resume --fold 1/3", train), 0);
+  // In another place, as a data set or a file.
+  CHECK(!command(NULL, "mv %s %s", set, moved));
+  snprintf(infer, sizeof infer, "%s --eval --device cpu --weights %s/model.safetensors", tool("infer"),
+           in_tmp("held-out-run"));
+  EXPECT_INT(command(&said, "%s --data %s --out %s", infer, moved, in_tmp("held-out-a")), 0);
+  if (!EXPECT(strstr(said, "val: 8 images that training held out (--fold 1/3 --split-seed 1)")))
+    fprintf(stderr, "%s", said);
+  EXPECT_INT(command(&said,
+                     "%s --val-json %s/annotations/instances_train.json --val-images %s/train --split val --out %s",
+                     infer, moved, moved, in_tmp("held-out-b")),
+             0);
+  char *trained = scores_of(in_tmp("held-out-run"), "evaluation.json"),
+       *a = scores_of(in_tmp("held-out-a"), "scores.json"), *b = scores_of(in_tmp("held-out-b"), "scores.json");
+  EXPECT_STR(a, trained);
+  EXPECT_STR(b, trained);
+  char *const all[] = {set, moved, trained, a, b};
+  for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}

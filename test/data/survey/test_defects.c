@@ -111,14 +111,15 @@ TEST(defects_of_images_left_out) {
   const char *dir = small_set("left-out");
   char path[1024];
   snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
-  write_text(path, "{\"categories\":[{\"id\":1}],\"images\":["
-                   "{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":2147483647},"
-                   "{\"id\":2,\"file_name\":\"2.png\",\"height\":420,\"width\":600},"
-                   "{\"id\":3,\"file_name\":\"3.png\",\"height\":60,\"width\":43}],\"annotations\":["
-                   "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[20,10,20,20]},"
-                   "{\"id\":2,\"image_id\":2,\"category_id\":1,\"bbox\":[20,10,20,20]},"
-                   "{\"id\":3,\"image_id\":3,\"category_id\":1,\"bbox\":[20,10,0,20]},"
-                   "{\"id\":4,\"image_id\":3,\"category_id\":1,\"bbox\":[20,10,9,20]}]}");
+  write_text(path,
+             "{\"categories\":[{\"id\":1}],\"images\":["
+             "{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":2147483647},"
+             "{\"id\":2,\"file_name\":\"2.png\",\"height\":420,\"width\":600},"
+             "{\"id\":3,\"file_name\":\"3.png\",\"height\":60,\"width\":43}],\"annotations\":["
+             "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[20,10,20,20]},"
+             "{\"id\":2,\"image_id\":2,\"category_id\":1,\"bbox\":[20,10,20,20],\"segmentation\":[[1,1,9,1,9,9]]},"
+             "{\"id\":3,\"image_id\":3,\"category_id\":1,\"bbox\":[20,10,0,20]},"
+             "{\"id\":4,\"image_id\":3,\"category_id\":1,\"bbox\":[20,10,9,20]}]}");
   Dataset d;
   Defects f;
   snprintf(path, sizeof path, "%s/stderr", dir);
