@@ -52,6 +52,13 @@ void config_defaults(ModelConfig *c) {
   config_conventions(c, CONVENTIONS_TORCHVISION); // after the fields that its values are made of
 }
 
+void config_set_proposals(ModelConfig *c, int n) {
+  c->rpn_post_nms_train = (int)((int64_t)c->rpn_post_nms_train * n / c->rpn_post_nms_test);
+  c->rpn_post_nms_test = n;
+  c->rpn_pre_nms_train = MAX(c->rpn_pre_nms_train, n);
+  c->rpn_pre_nms_test = MAX(c->rpn_pre_nms_test, n);
+}
+
 // ---- fields as text ---------------------------------------------------------------------------------------------
 
 typedef enum FieldType { FIELD_INT, FIELD_BOOL, FIELD_FLOAT, FIELD_ENUM } FieldType;

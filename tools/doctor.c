@@ -12,6 +12,7 @@
 #include "base/record.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "data/batches/detection_limit.h"
 #include "data/batches/source.h"
 #include "data/batches/upright.h"
 #include "data/survey/checkup.h"
@@ -319,6 +320,18 @@ static const char *suited_model(const DoctorOptions *o, const Checkup *c) {
   return without && c->train.data.coco.num_anns > 0 && !c->train.defects.masks ? without : o->model;
 }
 
+// " --proposals N" where the model has fewer than two proposals for each object of the fullest image, too few to find
+// all of them; else "".
+static const char *suited_proposals(const DoctorOptions *o, const Checkup *c, char flag[32]) {
+  ModelConfig named;
+  const int most = MAX(c->train.data.max_objects, c->val.name ? c->val.data.max_objects : 0);
+  const int need = MIN(2 * detection_limit_for(most), MOST_DETECTIONS);
+  *flag = '\0';
+  if (config_init(&named, o->model, NULL) && 2 * most > named.rpn_post_nms_test)
+    snprintf(flag, 32, " --proposals %d", need);
+  return flag;
+}
+
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   const CheckupOptions options = {.data = o->data,
                                   .train_split = o->train_split,
@@ -344,10 +357,11 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   checkup_take(&c, &options);
   checkup_diagnosis(&f, &c, &options);
   if (c.train.open) {
-    char *data = cli_word(o->data);
+    char *data = cli_word(o->data), proposals[32];
     char *files = options_of_files(o);
-    f.command = xasprintf("%s%s%s%s --model %s %s", command_name("train"), o->train_json ? "" : " --data ",
-                          o->train_json ? "" : data, files, suited_model(o, &c), c.advice.flags);
+    f.command = xasprintf("%s%s%s%s --model %s%s %s", command_name("train"), o->train_json ? "" : " --data ",
+                          o->train_json ? "" : data, files, suited_model(o, &c), suited_proposals(o, &c, proposals),
+                          c.advice.flags);
     free(files);
     f.note = xasprintf("the default learning rate for this batch size is %g; --plan prints the memory needed",
                        scaled_rate(0.02, 16, c.advice.batch));

@@ -81,6 +81,13 @@ OptionSource settle_detections(void *values, const void *basis) {
   return o->weights ? FROM_MODEL : FROM_DEFAULT;
 }
 
+OptionSource settle_proposals(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->proposals = config_proposals(&o->config);
+  return FROM_MODEL;
+}
+
 OptionSource settle_label_smoothing(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;

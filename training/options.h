@@ -132,6 +132,10 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .first = true, .needs = MODEL_DETECTOR, .amend = true, .key = "conventions")                                       \
   X(INT, detections, USUAL_DETECTIONS, 1, MOST_DETECTIONS, "N", "maximum number of detections per image",              \
     .note = "as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_detections)                  \
+  X(INT, proposals, 1000, 1, MOST_DETECTIONS, "N",                                                                     \
+    "proposals per image that inference classifies, at least --detections if that is above 100; training keeps "       \
+    "twice as many, or as many with --conventions detectron2 or mlperf",                                               \
+    .note = "100 for tiny; as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_proposals)     \
   X(FLOAT, label_smoothing, 0, 0, 1, "P", "label smoothing: fraction of the target spread over all classes",           \
     .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
   X(FLOAT, dropout, 0, 0, 1, "P", "probability of dropout before fully connected layers",                              \

@@ -34,6 +34,7 @@ static ModelConfig choose_config(const TrainSpec *o, const Checkpoint *weights) 
   if (o->conventions) config_conventions(&c, (Conventions)(o->conventions - 1));
   if (o->from.max_size == FROM_GIVEN) c.max_size = o->max_size;
   if (o->from.detections == FROM_GIVEN) c.detections = o->detections;
+  if (o->from.proposals == FROM_GIVEN) config_set_proposals(&c, o->proposals);
   return c;
 }
 

@@ -425,3 +425,14 @@ TEST(config_refuses_what_cannot_be) {
          strstr(err.msg, "model configuration: width 24 is not divisible by norm_groups = 7"));
   EXPECT(!config_init(&c, "resnet", &err) && strstr(err.msg, "--model resnet"));
 }
+
+// Where more proposals are asked for than NMS gets of a level, it gets more; training keeps its multiple.
+TEST(config_proposals_by_number) {
+  ModelConfig torchvision = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_TORCHVISION);
+  ModelConfig mlperf = with_conventions("maskrcnn-r50-fpn", CONVENTIONS_MLPERF);
+  config_set_proposals(&torchvision, 3000);
+  config_set_proposals(&mlperf, 500);
+  EXPECT(torchvision.rpn_post_nms_test == 3000 && torchvision.rpn_post_nms_train == 6000);
+  EXPECT(torchvision.rpn_pre_nms_test == 3000 && torchvision.rpn_pre_nms_train == 3000);
+  EXPECT(mlperf.rpn_post_nms_test == 500 && mlperf.rpn_post_nms_train == 500 && mlperf.rpn_pre_nms_test == 1000);
+}

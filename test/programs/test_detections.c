@@ -70,7 +70,7 @@ TEST_TIER(detections_up_to_the_limit, 1) {
                                 "raise the limit with --detections N";
   const char *said;
   EXPECT_INT(command(&said, "%s --data %s --model tiny", tool("doctor"), set_of_many()), 0);
-  EXPECT(count_of(said, data) == 2 && strstr(said, " --detections 300"));
+  EXPECT(count_of(said, data) == 2 && strstr(said, " --detections 300") && strstr(said, " --proposals 600 "));
   EXPECT_INT(train(&said, "hundred", ""), 0);
   EXPECT(count_of(said, data) == 2);
   EXPECT_INT(infer(&said, "hundred", "hundred-found", "--eval"), 0);
@@ -89,13 +89,14 @@ TEST_TIER(detections_up_to_the_limit, 1) {
 TEST_TIER(detections_are_the_weights, 1) {
   const char *said;
   size_t size;
-  EXPECT_INT(train(&said, "three-hundred", "--detections 300"), 0);
+  EXPECT_INT(train(&said, "three-hundred", "--detections 300 --proposals 600"), 0);
   EXPECT(!strstr(said, "limit on detections") && strstr(said, "(maxDets 300)"));
   char *record = xasprintf("%s/run.json", in_tmp("three-hundred")), *facts = file_read(record, &size, NULL);
   EXPECT(facts && strstr(facts, "\"detections\":{\"value\":300,\"from\":\"given\"}"));
+  EXPECT(facts && strstr(facts, "\"proposals\":{\"value\":600,\"from\":\"given\"}"));
   EXPECT_INT(infer(&said, "three-hundred", "three-hundred-found", ""), 0);
   EXPECT_INT(found_in("three-hundred-found"), 900);
-  EXPECT_INT(train(&said, "three-hundred", "--resume --iters 3"), 2);
+  EXPECT_INT(train(&said, "three-hundred", "--resume --iters 3 --proposals 600"), 2);
   EXPECT(strstr(said, "its model has detections = 300, but this run's has 100"));
   EXPECT_INT(train(&said, "planned", "--plan --detections 300"), 0);
   EXPECT(strstr(said, "box_roi_align[300,7,7,48]") && strstr(said, "mask_roi_align[300,14,14,48]") &&
