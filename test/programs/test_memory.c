@@ -38,7 +38,8 @@ TEST_TIER(memory_plan_has_the_host, 1) {
                                      "lists of detections"};
   const char *said;
   double sum = 0;
-  EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64 --batch 8 --plan | sed -n '/^memory:/,$p'",
+  EXPECT_INT(command(&said,
+                     "%s --data %s --model tiny --size 64 --batch 8 --device cpu --plan | sed -n '/^memory:/,$p'",
                      tool("train"), shapes_set()),
              0);
   for (int i = 0; i < COUNT(rows); i++) {
