@@ -211,6 +211,11 @@ static inline DestArgs dest_args(const Dest *d) {
   return a;
 }
 
+// Whether adding nothing to a destination leaves it as it is.
+__device__ __forceinline__ bool dest_keeps(const DestArgs &d) {
+  return d.accumulate && !d.addend.data && !d.bias && !d.relu && !d.mask.data;
+}
+
 // Eight consecutive channels as they are stored: half the registers of an Eight in 16-bit types.
 template <class T> struct Raw8 { uint4 words[sizeof(T) / 2]; };
 template <class T> __device__ __forceinline__ Raw8<T> read8(const T *p) { return *(const Raw8<T> *)p; }

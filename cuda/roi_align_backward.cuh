@@ -235,8 +235,8 @@ template <class T> static __device__ __forceinline__ void prefetch(const DestArg
 }
 
 // dx[l] [n, h, w, c] from dy [rois, size, size, c]. Grid (tiles of all levels and images, 256 channels each). Tiles of
-// the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once; a tile reads of
-// dy what its RoIs give to it, and makes their weights: those of the next batch while the last warps are still at work
+// the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once, where it is added to only
+// what RoIs reach; a tile reads of dy what its RoIs give to it, and makes their weights: those of the next batch while the last warps are still at work
 // on this one.
 template <class T>
 static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
@@ -249,6 +249,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
   const int row = threadIdx.x / 32, channel = (blockIdx.y * 32 + threadIdx.x % 32) * 8;
   const int c = min(channel, a.dy.ldc - 8); // lanes without channels follow
   Eight sum[COLUMNS] = {};
+  bool given = false; // to this row of the tile
   const int end = a.sorted.first[map + 1];
   for (int base = a.sorted.first[map]; base < end; base += THREADS) {
     const int found = list_rois(a.sorted, tile, base, end, list);
@@ -263,6 +264,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
       for (int i = from; i < min(from + BATCH, found); i++) {
         const int roi = a.sorted.reach[list[i]].roi;
         const RoiWeights weights = weights_at((float *)shared, bins, i % (2 * BATCH));
+        given |= weights.in_row[row] && *weights.in_tile;
         add_roi<T>(a.dy, pixel<T>(a.dy, roi, 0, 0) + c, weights, row, sum);
       }
       __syncthreads();
@@ -270,6 +272,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
   }
   const int y = tile.y * ROWS + row;
   if (y >= dx.t.h || channel >= dx.t.ldc) return;
+  if (!given && dest_keeps(dx)) return;
 #pragma unroll
   for (int i = 0; i < COLUMNS; i++) {
     const int x = tile.x * COLUMNS + i;
