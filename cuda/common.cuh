@@ -25,6 +25,8 @@ extern "C" {
 #define LAUNCH_CHECK() CUDA_CHECK(cudaGetLastError())
 
 static inline cudaStream_t stream_of(const Device *dev) { return (cudaStream_t)dev->stream; }
+// Multiprocessors for persistent kernels whose sums do not depend on how many they take.
+static inline int granted_to_products(const Device *dev) { return MAX(dev->granted - dev->lent, 1); }
 // Dynamic shared memory beyond 48 KB has to be asked for.
 template <class Kernel> static void allow_shared(Kernel *kernel, size_t bytes) {
   if (bytes > 32 << 10) // a kernel's own arrays take their part of the 48 KB that need no asking

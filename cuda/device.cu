@@ -58,6 +58,15 @@ static void side_stream_open(Device *dev) {
   dev->turns = t;
 }
 
+// The second queue of ops.
+static void other_stream_open(Device *dev) {
+  int lowest, highest;
+  cudaStream_t stream;
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
+  dev->other_stream = stream;
+}
+
 static cudaStream_t side_stream_of(const Device *dev) { return (cudaStream_t)dev->side_stream; }
 static Turns *turns_of(const Device *dev) { return (Turns *)dev->turns; }
 
@@ -126,6 +135,7 @@ static bool cuda_open(Device *dev, Err *err) {
   dev->stage = stage_open();
   dev->save = stage_open();
   side_stream_open(dev);
+  other_stream_open(dev);
   dev->conv_rungs = conv_rungs;
   return true;
 }
@@ -148,6 +158,7 @@ static void cuda_close(Device *dev) {
   stage_close(stage_of(dev));
   stage_close(save_of(dev));
   side_stream_close(dev);
+  CUDA_CHECK(cudaStreamDestroy((cudaStream_t)dev->other_stream));
   CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
 }
 
@@ -280,6 +291,10 @@ static void cuda_mark_wait(Device *dev, void *mark) {
   CUDA_CHECK(cudaEventSynchronize((cudaEvent_t)mark));
 }
 
+static void cuda_mark_follow(Device *dev, void *mark) {
+  CUDA_CHECK(cudaStreamWaitEvent(stream_of(dev), (cudaEvent_t)mark));
+}
+
 static void cuda_fork(Device *dev) {
   CUDA_CHECK(cudaEventRecord(turns_of(dev)->fork, stream_of(dev)));
   CUDA_CHECK(cudaStreamWaitEvent(side_stream_of(dev), turns_of(dev)->fork));
@@ -320,9 +335,9 @@ static void cuda_forget(Device *dev, void *program) {
 }
 
 extern "C" const Memory memory_cuda = {
-    cuda_open,       cuda_close,    cuda_alloc,        cuda_free,     cuda_upload,     cuda_download,
-    cuda_copy,       cuda_zero,     cuda_sync,         cuda_idle,     cuda_host_alloc, cuda_host_free,
-    cuda_fetch,      cuda_save,     cuda_save_wait,    cuda_stage,    cuda_stage_wait, cuda_stage_next,
-    cuda_fork,       cuda_join,     cuda_available,    cuda_record,   cuda_record_end, cuda_replay,
-    cuda_forget,     &timing_cuda,  cuda_describe,     cuda_locate,   cuda_stage_join, cuda_mark_open,
-    cuda_mark_close, cuda_mark_set, cuda_mark_reached, cuda_mark_wait};
+    cuda_open,       cuda_close,    cuda_alloc,        cuda_free,      cuda_upload,     cuda_download,
+    cuda_copy,       cuda_zero,     cuda_sync,         cuda_idle,      cuda_host_alloc, cuda_host_free,
+    cuda_fetch,      cuda_save,     cuda_save_wait,    cuda_stage,     cuda_stage_wait, cuda_stage_next,
+    cuda_fork,       cuda_join,     cuda_available,    cuda_record,    cuda_record_end, cuda_replay,
+    cuda_forget,     &timing_cuda,  cuda_describe,     cuda_locate,    cuda_stage_join, cuda_mark_open,
+    cuda_mark_close, cuda_mark_set, cuda_mark_reached, cuda_mark_wait, cuda_mark_follow};

@@ -235,9 +235,9 @@ template <class T> static __device__ __forceinline__ void prefetch(const DestArg
 }
 
 // dx[l] [n, h, w, c] from dy [rois, size, size, c]. Grid (tiles of all levels and images, 256 channels each). Tiles of
-// the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once, where it is added to only
-// what RoIs reach; a tile reads of dy what its RoIs give to it, and makes their weights: those of the next batch while the last warps are still at work
-// on this one.
+// the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once, where it is added
+// to only what RoIs reach; a tile reads of dy what its RoIs give to it, and makes their weights: those of the next
+// batch while the last warps are still at work on this one.
 template <class T>
 static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
     roi_align_backward_kernel(const __grid_constant__ RoiBackwardArgs a) {

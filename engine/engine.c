@@ -156,6 +156,16 @@ static const char *smaller_images(const Engine *e) {
                                                  : "--batch, --size or --max-size";
 }
 
+// Of the arena, what steps that run beside others cost.
+static size_t beside_bytes(const Engine *e) {
+  size_t bytes = 0;
+  for (int i = 0; i < program_graphs(&e->train); i++) {
+    const Graph *g = &e->train.network[i].graph;
+    if (g->bytes == e->arena_bytes) bytes = g->beside_bytes;
+  }
+  return bytes;
+}
+
 // Lists all memory, in the order in which it is allocated.
 static void plan_memory(Engine *e) {
   MemoryPlan *m = &e->memory;
@@ -169,8 +179,11 @@ static void plan_memory(Engine *e) {
   measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
   if (trains) memory_add(m, "gradients being exchanged", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
-  memory_add(m, "activations", ON_DEVICE, e->arena_bytes, smaller_images(e));
+  const size_t beside = beside_bytes(e);
+  memory_add(m, "activations", ON_DEVICE, e->arena_bytes - beside, smaller_images(e));
+  memory_add(m, "activations of nodes that run beside others", ON_DEVICE, beside, smaller_images(e));
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images(e));
+  memory_add(m, "workspace of nodes that run beside others", ON_DEVICE, e->dev->beside_bytes, smaller_images(e));
   memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");

@@ -20,7 +20,7 @@ typedef struct MemoryRow {
   const char *options; // options that reduce it, "--batch or --size"; NULL: none
 } MemoryRow;
 
-enum { MAX_MEMORY_ROWS = 16 };
+enum { MAX_MEMORY_ROWS = 24 };
 typedef struct MemoryPlan { // zero-initialise
   MemoryRow row[MAX_MEMORY_ROWS];
   int rows;

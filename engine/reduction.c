@@ -86,6 +86,7 @@ static void begin_reduction(Reduction *r, const Network *n) {
   Device *dev = r->dev;
   const Params *p = r->params;
   r->reduced = 0;
+  r->begun = true;
   r->buckets = 0;
   device_copy(dev, r->agreed, n->losses->x.data, (size_t)model_losses(n->model) * dtype_size(dev->real));
   if (p->moving && r->o.type != REDUCE_NONE)
@@ -95,6 +96,7 @@ static void begin_reduction(Reduction *r, const Network *n) {
 static void end_reduction(Reduction *r) {
   const Params *p = r->params;
   reduce_to(r, p->trainable);
+  r->begun = false;
   device_join(r->dev);
   if (narrows(r)) r->dev->ops->cast(r->dev, p->trainable, r->narrow, BF16, p->grad, r->dev->real);
 }
@@ -115,7 +117,7 @@ static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
   const BucketWatch *w = (BucketWatch *)o;
   Reduction *r = w->reduction;
   (void)g;
-  if (pass == PASS_BACKWARD && r->o.comm && bucket_is_full(r, w->complete[n->id] - r->reduced))
+  if (pass == PASS_BACKWARD && r->begun && bucket_is_full(r, w->complete[n->id] - r->reduced))
     reduce_to(r, w->complete[n->id]);
 }
 
@@ -163,17 +165,19 @@ static double reduce_seconds(const Reduction *r, size_t gradients) {
   return REDUCE_SECONDS + bytes / (CTA_BYTES * expected_ctas(&r->o));
 }
 
-// Simulates the backward walk and the reductions that it starts.
+// Simulates the part of the walk after the losses, and the reductions that it starts.
 static void find_overlaps(const Reduction *r, BucketWatch *w, const Graph *g) {
   double now = 0, busy_until = 0;
   size_t reduced = 0;
-  for (int i = g->nodes - 1; i >= 0; i--) {
-    if (!g->node[i]->runs_backward) continue;
-    w->overlaps[i] = r->o.reserve >= 0 || busy_until > now;
-    now += backward_seconds(g->node[i]);
-    if (!bucket_is_full(r, w->complete[i] - reduced)) continue;
-    busy_until = fmax(busy_until, now) + reduce_seconds(r, w->complete[i] - reduced);
-    reduced = w->complete[i];
+  for (int i = 0; i < g->steps; i++) {
+    const Node *n = g->walk[i].node;
+    if (g->walk[i].pass == PASS_FORWARD) continue;
+    w->overlaps[n->id] = r->o.reserve >= 0 || busy_until > now;
+    if (i < g->forward_steps) continue;
+    now += backward_seconds(n);
+    if (!bucket_is_full(r, w->complete[n->id] - reduced)) continue;
+    busy_until = fmax(busy_until, now) + reduce_seconds(r, w->complete[n->id] - reduced);
+    reduced = w->complete[n->id];
   }
 }
 
@@ -196,7 +200,7 @@ void reduction_watch(Reduction *r, BucketWatch *w, Network *n) {
       .complete = xcalloc((size_t)g->nodes, sizeof *w->complete),
       .overlaps = xcalloc((size_t)g->nodes, sizeof *w->overlaps),
   };
-  for (int i = 0; i < g->nodes; i++) w->complete[i] = complete_after(r->params, graph_backward_step(g, g->node[i]));
+  for (int i = 0; i < g->nodes; i++) w->complete[i] = complete_after(r->params, g->node[i]->step[PASS_BACKWARD]);
   find_overlaps(r, w, g);
   graph_observe(&n->graph, &w->observer);
 }

@@ -39,6 +39,7 @@ typedef struct Reduction {
   void *agreed;   // device, real [AGREED]; NULL: a single rank
   void *narrow;   // device, BF16 [params->trainable]
   size_t reduced; // gradients reduced so far in the walk being queued
+  bool begun;     // the losses are known: gradients that are complete before wait for the first bucket behind
   int buckets;    // buckets of a walk
 } Reduction;
 

@@ -34,7 +34,11 @@ static void sample_forward(Graph *g, Node *n) {
                           &n->in[2].v->truth, &t);
 }
 // Inputs: images, proposals, truth. Outputs: RoIs, their targets, the objects among them, theirs.
-static const NodeType sample_node = {.name = "roi_sample", .attr_size = sizeof(RoiSample), .forward = sample_forward};
+static const NodeType sample_node = {.name = "roi_sample",
+                                     .attr_size = sizeof(RoiSample),
+                                     .forward = sample_forward,
+                                     .beside = true,
+                                     .lent = PROPOSALS_LENT};
 
 static void append_sample(Network *network, const char *name, const RoiSample *p, Value *rois, Value *box_targets) {
   const Rcnn *m = rcnn_of(network);

@@ -11,7 +11,7 @@ static void mask_target_forward(Graph *g, Node *n) {
                            &n->out[0]->x);
 }
 static const NodeType mask_target_node = {
-    .name = "mask_target", .attr_size = sizeof(MaskTarget), .forward = mask_target_forward};
+    .name = "mask_target", .attr_size = sizeof(MaskTarget), .forward = mask_target_forward, .beside = true};
 
 // Inputs: mask logits, mask targets, objects, their targets.
 static void mask_loss_forward(Graph *g, Node *n) {

@@ -15,7 +15,8 @@ Rcnn *rcnn_of(const Network *n) {
 static void nms_forward(Graph *g, Node *n) {
   g->dev->ops->nms(g->dev, NODE_ATTR(n, Nms), &n->in[0].v->boxes, &n->out[0]->boxes);
 }
-static const NodeType nms_node = {.name = "nms", .attr_size = sizeof(Nms), .forward = nms_forward};
+static const NodeType nms_node = {
+    .name = "nms", .attr_size = sizeof(Nms), .forward = nms_forward, .beside = true, .lent = PROPOSALS_LENT};
 
 void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *out) {
   Node *n = graph_node(g, &nms_node, name);
@@ -27,7 +28,8 @@ void append_nms(Graph *g, const char *name, const Nms *nms, Value *in, Value *ou
 static void merge_forward(Graph *g, Node *n) {
   g->dev->ops->boxes_merge(g->dev, *NODE_ATTR(n, int), &n->in[0].v->boxes, &n->out[0]->boxes);
 }
-static const NodeType merge_node = {.name = "boxes_merge", .attr_size = sizeof(int), .forward = merge_forward};
+static const NodeType merge_node = {
+    .name = "boxes_merge", .attr_size = sizeof(int), .forward = merge_forward, .beside = true, .lent = PROPOSALS_LENT};
 
 void append_merge(Graph *g, const char *name, int per, Value *in, Value *out) {
   Node *n = graph_node(g, &merge_node, name);

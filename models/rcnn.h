@@ -11,6 +11,9 @@ typedef enum Loss { LOSS_OBJECTNESS, LOSS_RPN_BOX, LOSS_CLASSIFIER, LOSS_BOX, LO
 // And of their counters: RoIs that the box head works on; in training the objects among them, in inference detections.
 enum { COUNT_ROIS, COUNT_POSITIVES };
 
+// Multiprocessors that convolutions leave to proposals and sampling, whose blocks are few but wait for each other.
+enum { PROPOSALS_LENT = 8 };
+
 // What the nodes hand on, for whoever looks inside (tests, lab/dump.c). NULL where training, inference or a model
 // without masks has none.
 typedef struct Rcnn {

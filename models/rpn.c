@@ -48,11 +48,16 @@ static void select_forward(Graph *g, Node *n) {
   g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, x.logits, x.deltas,
                           &n->out[0]->boxes);
 }
-static const NodeType select_node = {
-    .name = "rpn_select", .attr_size = sizeof(RpnSelectAttr), .forward = select_forward, .gathers = true};
+static const NodeType select_node = {.name = "rpn_select",
+                                     .attr_size = sizeof(RpnSelectAttr),
+                                     .forward = select_forward,
+                                     .gathers = true,
+                                     .beside = true,
+                                     .lent = PROPOSALS_LENT};
 
 static void cut_forward(Graph *g, Node *n) { g->dev->ops->boxes_cut(g->dev, *NODE_ATTR(n, int), &n->out[0]->boxes); }
-static const NodeType cut_node = {.name = "boxes_cut", .attr_size = sizeof(int), .forward = cut_forward};
+static const NodeType cut_node = {
+    .name = "boxes_cut", .attr_size = sizeof(int), .forward = cut_forward, .beside = true, .lent = PROPOSALS_LENT};
 
 static void append_select(Network *network, Value *out) {
   const Rcnn *m = rcnn_of(network);
@@ -104,7 +109,8 @@ static void match_forward(Graph *g, Node *n) {
   g->dev->ops->rpn_match(g->dev, &a->p, a->anchors, n->in[0].v->images.info, &n->in[1].v->truth,
                          &n->out[0]->rpn_targets);
 }
-static const NodeType match_node = {.name = "rpn_match", .attr_size = sizeof(RpnMatchAttr), .forward = match_forward};
+static const NodeType match_node = {
+    .name = "rpn_match", .attr_size = sizeof(RpnMatchAttr), .forward = match_forward, .beside = true};
 
 typedef struct RpnLossAttr {
   RpnLoss p;
@@ -134,7 +140,8 @@ static const NodeType loss_node = {.name = "rpn_loss",
                                    .reads_in = true,
                                    .gathers = true};
 
-static void build_losses(Network *network) {
+// Before proposals: they are made beside, in this order, and the losses wait for the matches alone.
+static void build_targets(Network *network) {
   Graph *g = &network->graph;
   Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
@@ -151,6 +158,12 @@ static void build_losses(Network *network) {
   node_in(match, network->input, FLOW_NONE);
   node_in(match, network->truth, FLOW_NONE);
   node_out(match, m->rpn_targets);
+}
+
+static void build_losses(Network *network) {
+  Graph *g = &network->graph;
+  const Rcnn *m = rcnn_of(network);
+  const ModelConfig *c = &network->config;
   Node *loss = append_on_head(g, m, &loss_node, "rpn_loss", FLOW_DENSE);
   *NODE_ATTR(loss, RpnLossAttr) =
       (RpnLossAttr){.p = {.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch}, .anchors = &m->anchors};
@@ -194,6 +207,7 @@ static void build_head(Network *n) {
 void rpn_build(Network *n) {
   make_anchors(n);
   build_head(n);
+  if (n->purpose != FOR_INFERENCE) build_targets(n);
   build_proposals(n);
   if (n->purpose != FOR_INFERENCE) build_losses(n);
 }

@@ -181,6 +181,7 @@ void device_close(Device *dev) {
     if ((*rung)->close) (*rung)->close(dev);
   free(dev->conv_kept);
   device_free(dev, dev->workspace);
+  device_free(dev, dev->beside_workspace);
   dev->memory->close(dev);
   free(dev);
 }
@@ -257,6 +258,18 @@ bool device_mark_reached(Device *dev, void *mark) { return !mark || dev->memory-
 void device_mark_wait(Device *dev, void *mark) {
   if (mark) dev->memory->mark_wait(dev, mark);
 }
+void device_mark_follow(Device *dev, void *mark) {
+  if (mark) dev->memory->mark_follow(dev, mark);
+}
+
+bool device_has_beside(const Device *dev) { return dev->other_stream != NULL; }
+void device_beside(Device *dev, bool beside) {
+  CHECK(dev->other_stream && dev->is_beside != beside);
+  void *stream = dev->stream;
+  dev->stream = dev->other_stream;
+  dev->other_stream = stream;
+  dev->is_beside = beside;
+}
 
 void device_fork(Device *dev) {
   if (dev->memory->fork) dev->memory->fork(dev);
@@ -274,16 +287,19 @@ void device_forget(Device *dev, void *program) {
 
 void *device_workspace(Device *dev, size_t bytes) {
   if (dev->measuring) {
-    if (bytes > dev->workspace_bytes) dev->workspace_bytes = bytes;
+    dev->workspace_bytes = MAX(dev->workspace_bytes, bytes);
+    if (dev->is_beside && device_has_beside(dev)) dev->beside_bytes = MAX(dev->beside_bytes, bytes);
     return NULL;
   }
-  CHECK(bytes <= dev->workspace_bytes);
-  return dev->workspace;
+  CHECK(bytes <= (dev->is_beside ? dev->beside_bytes : dev->workspace_bytes));
+  return dev->is_beside ? dev->beside_workspace : dev->workspace;
 }
 
 bool device_reserve_workspace(Device *dev, Err *err) {
   device_free(dev, dev->workspace);
+  device_free(dev, dev->beside_workspace);
   dev->workspace = device_alloc(dev, dev->workspace_bytes);
-  if (dev->workspace) return true;
-  return err_memory(err, dev->workspace_bytes, "the workspace", "--batch or --size");
+  dev->beside_workspace = dev->beside_bytes ? device_alloc(dev, dev->beside_bytes) : NULL;
+  if (dev->workspace && (dev->beside_workspace || !dev->beside_bytes)) return true;
+  return err_memory(err, dev->workspace_bytes + dev->beside_bytes, "the workspace", "--batch or --size");
 }

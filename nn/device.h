@@ -33,10 +33,13 @@ typedef struct Device {
   void *save;          // … and so have copies of what is to be saved
   void *side_stream;   // … and so have collectives that overlap with the ops, at a high priority: device_fork
   void *turns;         // the events by which this queue and the ops' wait for each other
+  void *other_stream;  // a second queue of ops, NULL: there is none; device_beside puts it in the place of `stream`
   int multiprocessors; // GPU: how many there are
   int granted; // GPU: how many of them kernels that stay on theirs for all tiles (persistent) may take; the others are
                // left to collectives. All, unless set before workspace is measured. How many are missing decides how
                // wgrad's sums are split, and no other bits
+  int lent;    // GPU: how many of those granted products of forward and dgrad leave to ops in the second queue. No bits
+               // depend on it
   bool tf32;   // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
@@ -45,7 +48,11 @@ typedef struct Device {
   void **conv_kept;      // what each of conv_rungs keeps on this device, in their order: device_kept
   void *workspace;
   size_t workspace_bytes;
-  // While true, ops only state what workspace they would take: workspace_bytes grows to the largest, nothing is
+  bool is_beside;         // ops are queued in the second queue …
+  void *beside_workspace; // … where they have a workspace of their own
+  size_t beside_bytes;
+  // While true, ops only state what workspace they would take: workspace_bytes (also beside_bytes, if is_beside, for
+  // these may have to run in the first queue as well) grows to the largest, nothing is
   // computed, no data is touched. The graph walks its list once like this before the memory plan is made.
   bool measuring;
 } Device;
@@ -112,7 +119,13 @@ void *device_mark_open(Device *dev);
 void device_mark_close(Device *dev, void *mark);
 void device_mark_set(Device *dev, void *mark);
 bool device_mark_reached(Device *dev, void *mark);
-void device_mark_wait(Device *dev, void *mark); // until it is reached
+void device_mark_wait(Device *dev, void *mark);   // until it is reached
+void device_mark_follow(Device *dev, void *mark); // ops queued from here on wait until it is reached
+
+// A second queue of ops, with a workspace of its own, where the device has one: ops queued between device_beside(true)
+// and device_beside(false) run beside those of the first, but for marks that one of them follows. It has priority.
+bool device_has_beside(const Device *dev);
+void device_beside(Device *dev, bool beside);
 
 // A side stream for collectives: from device_fork on, dev->side_stream waits for all ops queued so far; ops queued
 // after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be recorded;
@@ -168,6 +181,7 @@ struct Memory {
   void (*mark_set)(Device *dev, void *mark);
   bool (*mark_reached)(Device *dev, void *mark);
   void (*mark_wait)(Device *dev, void *mark);
+  void (*mark_follow)(Device *dev, void *mark);
 };
 extern const Memory memory_cpu, memory_cuda;
 

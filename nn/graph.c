@@ -1,4 +1,4 @@
-// Building and running the list. The plan of the backward walk and of memory is in nn/plan.c.
+// Building the list. The plan of gradients and of memory is in nn/plan.c, the walk in nn/walk.c.
 #include "nn/graph.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,9 @@ void graph_free(Graph *g) {
   free(g->array);
   free(g->names);
   free(g->blocks);
+  for (int i = 0; g->mark && i <= g->steps; i++) device_mark_close(g->dev, g->mark[i]);
+  free(g->mark);
+  free(g->walk);
   *g = (Graph){0};
 }
 
@@ -210,86 +213,4 @@ void graph_print(const Graph *g, FILE *out) {
     for (int j = 0; j < n->saves; j++) fprintf(out, "  saves %s", n->save[j]->name);
     fprintf(out, "%s\n", g->training && !n->runs_backward ? "  (forward only)" : "");
   }
-}
-
-// ---- observers --------------------------------------------------------------------------------------------------
-
-void graph_observe(Graph *g, Observer *o) {
-  Observer **at = &g->observers;
-  while (*at) at = &(*at)->next;
-  o->next = NULL;
-  *at = o;
-}
-
-void graph_unobserve(Graph *g, Observer *o) {
-  for (Observer **at = &g->observers; *at; at = &(*at)->next)
-    if (*at == o) {
-      *at = o->next;
-      return;
-    }
-}
-
-bool graph_watched(const Graph *g) {
-  for (const Observer *o = g->observers; o; o = o->next)
-    if (!o->queues) return true;
-  return false;
-}
-
-static void walk_begins(Graph *g, Pass pass) {
-  for (Observer *o = g->observers; o; o = o->next)
-    if (o->begin) o->begin(o, g, pass);
-}
-
-static void walk_ends(Graph *g, Pass pass) {
-  for (Observer *o = g->observers; o; o = o->next)
-    if (o->end) o->end(o, g, pass);
-}
-
-// ---- running ----------------------------------------------------------------------------------------------------
-
-Dest value_dest(const Value *v) { return (Dest){.t = v->x}; }
-
-static const Tensor *gradient_of(const Value *v) { return v ? &v->dx : NULL; }
-static const Tensor *activation_of(const Value *v) { return v ? &v->x : NULL; }
-
-Dest node_dest(const Node *n, int input) {
-  const Input *in = &n->in[input];
-  CHECK(in->wanted);
-  return (Dest){
-      .t = in->v->dx, .accumulate = in->accumulate, .addend = gradient_of(in->addend), .mask = activation_of(in->mask)};
-}
-
-static void node_backward(Graph *g, Node *n) {
-  if (n->recompute) n->recompute->type->forward(g, n->recompute);
-  n->type->backward(g, n);
-  for (int i = 0; i < n->copies; i++) {
-    const GradCopy *c = &n->copy[i];
-    Dest d = {
-        .t = c->to->dx, .accumulate = c->accumulate, .addend = gradient_of(c->addend), .mask = activation_of(c->mask)};
-    g->dev->ops->copy(g->dev, gradient_of(c->from), &d);
-  }
-}
-
-static void run_node(Graph *g, Node *n, Pass pass) {
-  for (Observer *o = g->observers; o; o = o->next)
-    if (o->before) o->before(o, g, n, pass);
-  if (pass == PASS_FORWARD)
-    n->type->forward(g, n);
-  else
-    node_backward(g, n);
-  for (Observer *o = g->observers; o; o = o->next)
-    if (o->after) o->after(o, g, n, pass);
-}
-
-void graph_forward(Graph *g) {
-  walk_begins(g, PASS_FORWARD);
-  for (int i = 0; i < g->nodes; i++) run_node(g, g->node[i], PASS_FORWARD);
-  walk_ends(g, PASS_FORWARD);
-}
-
-void graph_backward(Graph *g) {
-  walk_begins(g, PASS_BACKWARD);
-  for (int i = g->nodes - 1; i >= 0; i--)
-    if (g->node[i]->runs_backward) run_node(g, g->node[i], PASS_BACKWARD);
-  walk_ends(g, PASS_BACKWARD);
 }

@@ -1,6 +1,8 @@
-// Graph: a flat list of nodes over values of fixed shape. A step walks the list forward, then backward; both are fixed
-// when the list is planned: which gradient contribution writes (=), which adds (+=), which is the last and applies the
-// ReLU mask, and where every value lives. A node declares all that it reads and writes: the list is the data-flow.
+// Graph: a flat list of nodes over values of fixed shape. Training walks a flat list of steps: every node forward in
+// the order of the list, and backward as soon as its outputs' gradients are complete. What a step does is fixed when
+// the list is planned: which gradient contribution writes (=), which adds (+=), which is the last and applies the ReLU
+// mask, where every value lives, and which steps a GPU runs beside others. A node declares all that it reads and
+// writes: the list is the data-flow.
 #pragma once
 #include <stdbool.h>
 #include "nn/arena.h"
@@ -125,8 +127,10 @@ typedef struct NodeType {
   double (*flops)(const Node *n, Pass pass); // of its matrix products, every row holding data; NULL = none
   int (*window)(const Node *n); // pixels of input i that one of output i looks at; NULL = the input is read whole
   bool gathers;                 // reads a few elements of its inputs
-  bool slices;                  // its one output and the gradient of that may be slices, if it has one input
-  bool concat;                  // its inputs stand side by side in its output
+  bool beside;     // a small kernel or two, which run beside all steps that they do not depend on; has no backward
+  int lent;        // beside: multiprocessors that products leave to it meanwhile
+  bool slices;     // its one output and the gradient of that may be slices, if it has one input
+  bool concat;     // its inputs stand side by side in its output
   bool recomputed; // its output, of the graph's images alone, is computed anew for backward rather than kept
                    // (rematerialisation) where that is a small share of a step
 } NodeType;
@@ -137,7 +141,8 @@ struct Node {
   const NodeType *type;
   const char *name;
   const char *part; // of the network, for profiles
-  int id;           // its index in Graph.node: forward runs at step id, backward at step 2·nodes - 1 - id
+  int id;           // its index in Graph.node
+  int step[PASSES]; // of the walk, once planned; backward -1 where it does not run
   int ins, outs, saves, uses, asides;
   Input in[MAX_IN];
   Value *out[MAX_OUT];
@@ -153,6 +158,18 @@ struct Node {
 };
 void *node_attr(const Node *n, size_t size);
 #define NODE_ATTR(node, type) ((type *)node_attr(node, sizeof(type)))
+
+// One node in one pass. A GPU has two queues: a step waits for what it depends on in the other one (nn/walk.c).
+typedef struct Step {
+  Node *node;
+  Pass pass;
+  bool beside;     // in the second queue
+  int lent;        // multiprocessors that its products leave to steps beside it
+  int after;       // the step of the other queue that it waits for, WALK_BEGIN, or NO_STEP
+  bool awaited;    // a step of the other queue waits for it
+  int first, last; // steps at whose time it may run: its own, but for one beside
+} Step;
+enum { NO_STEP = -1, WALK_BEGIN = -2 };
 
 // An array of a record: memory that the plan places, whose address it stores in the pointer at `owner`.
 typedef struct RecordArray {
@@ -178,7 +195,13 @@ struct Graph {
   int values;
   RecordArray *array;
   int arrays;
-  ArenaBlock *blocks; // once planned
+  Step *walk; // once planned: of graph_forward …
+  int steps;
+  int forward_steps;   // … so many, and of graph_backward
+  int last_beside;     // that no step waits for; NO_STEP
+  size_t beside_bytes; // of the arena, that steps cost which run beside others
+  void **mark;         // [steps + 1] GPU: of those awaited, and of the walk's begin
+  ArenaBlock *blocks;
   int num_blocks;
   size_t bytes; // of the arena, once planned
   char *arena;
@@ -221,11 +244,13 @@ Value *graph_find_value(const Graph *g, const char *name);
 
 // ---- planning ---------------------------------------------------------------------------------------------------
 
-// At which step of a training walk a node runs backward; forward it runs at the step of its id.
-int graph_backward_step(const Graph *g, const Node *n);
-// Decides the backward walk and plans the arena (bytes is set). Counts every parameter's contributions.
+// Decides the walk and plans the arena (bytes is set). Counts every parameter's contributions.
 void graph_plan(Graph *g);
-// Walks the list without computing: dev->workspace_bytes grows to the most that any op asks for. After params_allocate.
+// Parts of it, in nn/walk.c: the order of steps, once it is known which nodes run backward; which are beside others.
+void walk_order(Graph *g);
+void walk_beside(Graph *g);
+// Walks without computing: dev->workspace_bytes, and beside_bytes, grow to the most that any op asks for. After
+// params_allocate.
 void graph_measure(Graph *g);
 // Gives every value its address in an arena of at least g->bytes. Several graphs may share one arena, one at a time.
 void graph_bind(Graph *g, void *arena);
@@ -248,7 +273,11 @@ bool graph_watched(const Graph *g);
 
 // ---- running ----------------------------------------------------------------------------------------------------
 
+// The walk in two parts, of which the first ends with the last node's forward, and has what runs backward before that.
 void graph_forward(Graph *g);
 void graph_backward(Graph *g);
+void graph_run_step(Graph *g, int step); // one of them, at once
+// Whether a node has a value among what it reads or writes in a pass.
+bool node_has(const Node *n, Pass pass, const Value *v);
 Dest value_dest(const Value *v);          // plain destination for a forward result
 Dest node_dest(const Node *n, int input); // destination for the gradient of an input that is wanted

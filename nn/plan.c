@@ -1,20 +1,16 @@
 // graph_plan: everything about a step that can be known beforehand.
 //
-// Backward walk: contributions to a gradient arrive in reverse order of the consumers. The first writes (=), later ones
+// Backward: contributions to a gradient arrive in the order of the walk (nn/walk.c). The first writes (=), later ones
 // add (+=), the last one applies the ReLU mask. Identity contributions (residual, FPN top-down) make no pass of their
 // own: they wait as `pending` until a dense contribution takes them along as its addend; one that stays alone and needs
 // no mask makes dx an alias of the gradient it equals; else it is copied.
 //
 // Concatenation: parts that nobody else reads, of nodes that write slices, are written into the whole (place_parts),
 // and their gradients are slices of its gradient; then the node has nothing to do.
-//
-// Time: node i runs forward at step i and backward at step 2·nodes - 1 - i.
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "nn/graph.h"
-
-int graph_backward_step(const Graph *g, const Node *n) { return 2 * g->nodes - 1 - n->id; }
 
 // ---- concatenation in place -------------------------------------------------------------------------------------
 
@@ -66,21 +62,28 @@ static bool node_trains(const Node *n) {
 
 static bool takes_gradient(const Input *in) { return in->flow != FLOW_NONE && in->v->needs_grad; }
 
-static void count_contributions(Graph *g, Node *n) {
+static void count_contributions(const Node *n) {
   for (int i = 0; i < n->outs; i++) CHECK(n->type->source || n->out[i]->contributions > 0); // every dy exists
   for (int i = 0; i < n->ins; i++)
     if (takes_gradient(&n->in[i])) n->in[i].v->contributions++;
-  for (int i = 0; i < n->uses; i++) {
-    Param *p = n->use[i].p;
-    if (!trains(p)) continue;
-    n->use[i].accumulate = p->contributions++ > 0;
-    p->last_use = graph_backward_step(g, n);
+}
+
+// To parameters, in the order of the walk.
+static void count_uses(Graph *g) {
+  for (int i = 0; i < g->params->n; i++) g->params->list[i]->contributions = 0; // another graph may have counted
+  for (int i = 0; i < g->steps; i++) {
+    Node *n = g->walk[i].node;
+    for (int j = 0; j < n->uses && g->walk[i].pass == PASS_BACKWARD; j++) {
+      Param *p = n->use[j].p;
+      if (!trains(p)) continue;
+      n->use[j].accumulate = p->contributions++ > 0;
+      p->last_use = i;
+    }
   }
 }
 
 // Which values have something trainable before them, which nodes run backward, how often each gradient is added to.
 static void find_flow(Graph *g) {
-  for (int i = 0; i < g->params->n; i++) g->params->list[i]->contributions = 0; // another graph may have counted
   for (int i = 0; i < g->nodes; i++) {
     Node *n = g->node[i];
     bool grad = node_trains(n);
@@ -93,7 +96,7 @@ static void find_flow(Graph *g) {
     for (int j = 0; j < n->outs; j++) reached |= n->out[j]->contributions > 0;
     for (int j = 0; j < n->ins; j++) useful |= takes_gradient(&n->in[j]);
     n->runs_backward = reached && useful && n->type->backward;
-    if (n->runs_backward) count_contributions(g, n);
+    if (n->runs_backward) count_contributions(n);
   }
 }
 
@@ -159,9 +162,9 @@ static void resolve_inputs(Node *n, Flow flow, GradState *states) {
 
 static void resolve_gradients(Graph *g) {
   GradState *states = xcalloc((size_t)g->values, sizeof *states);
-  for (int i = g->nodes - 1; i >= 0; i--) {
-    Node *n = g->node[i];
-    if (!n->runs_backward || n->in_place) continue;
+  for (int i = 0; i < g->steps; i++) {
+    Node *n = g->walk[i].node;
+    if (g->walk[i].pass == PASS_FORWARD || n->in_place) continue;
     resolve_inputs(n, FLOW_DENSE, states); // first: a node's identity may not be the last of its own dense input
     resolve_inputs(n, FLOW_IDENTITY, states);
   }
@@ -227,12 +230,12 @@ typedef struct Life { // steps, both inclusive
 
 typedef struct Lives { // by Value.id
   Life *x, *dx;
-  int step; // that is being looked at
+  const Step *step; // that is being looked at
 } Lives;
 
-static void extend(Life *life, int step) {
-  life->first = MIN(life->first, step);
-  life->last = MAX(life->last, step);
+static void extend(Life *life, const Step *s) {
+  life->first = MIN(life->first, s->first);
+  life->last = MAX(life->last, s->last);
 }
 
 static void extend_value(void *context, const Value *v) {
@@ -248,12 +251,9 @@ static void extend_gradient(void *context, const Value *v) {
 static void find_lives(const Graph *g, Lives *lives) {
   const Touch touch_lives = {extend_value, extend_gradient, lives};
   for (int i = 0; i < g->values; i++) lives->x[i] = lives->dx[i] = (Life){INT32_MAX, -1};
-  for (int i = 0; i < g->nodes; i++) {
-    const Node *n = g->node[i];
-    lives->step = n->id;
-    node_touches(n, PASS_FORWARD, &touch_lives);
-    lives->step = graph_backward_step(g, n);
-    if (n->runs_backward) node_touches(n, PASS_BACKWARD, &touch_lives);
+  for (int i = 0; i < g->steps; i++) {
+    lives->step = &g->walk[i];
+    node_touches(lives->step->node, lives->step->pass, &touch_lives);
   }
   for (int i = 0; i < g->values; i++) { // nothing is kept that no node touches
     const Value *v = g->value[i];
@@ -279,7 +279,7 @@ static void ignore_gradient(void *context, const Value *v) {
   (void)v;
 }
 
-static bool touches(const Node *n, Pass pass, const Value *v) {
+bool node_has(const Node *n, Pass pass, const Value *v) {
   Search s = {.v = v};
   node_touches(n, pass, &(Touch){compare_value, ignore_gradient, &s});
   return s.found;
@@ -289,22 +289,28 @@ static bool touches(const Node *n, Pass pass, const Value *v) {
 // any is: where a value is a small enough share of all, the pass that makes it is a small share of a step.
 static bool find_recomputed(Graph *g) {
   bool any = false;
+  for (int i = 0; i < g->nodes; i++) g->node[i]->recompute = NULL; // the plan may be made again
   for (int i = 0; i < g->nodes; i++) {
     Node *n = g->node[i];
     if (!n->type->recomputed || n->out[0]->keep) continue;
     for (int j = 0; j < n->ins; j++) CHECK(n->in[j].v->type == VALUE_IMAGES);
     Value *v = n->out[0];
-    Node *first = NULL, *last = NULL;
+    const Step *first = NULL;
+    int last = n->step[PASS_FORWARD];
     if (g->blocks[v->block].bytes * RECOMPUTED_SHARE > g->bytes) continue;
-    for (int j = 0; j < g->nodes; j++) {
-      if (g->node[j]->runs_backward && touches(g->node[j], PASS_BACKWARD, v)) first = g->node[j];
-      if (touches(g->node[j], PASS_FORWARD, v)) last = g->node[j];
+    for (int j = g->steps - 1; j >= 0; j--) {
+      const Step *s = &g->walk[j];
+      if (!node_has(s->node, s->pass, v)) continue;
+      if (s->pass == PASS_BACKWARD)
+        first = s;
+      else
+        last = MAX(last, s->last);
     }
-    if (!first || first->recompute) continue;
+    if (!first || first->first <= last || first->node->recompute) continue;
     any = true;
-    first->recompute = n;
-    g->blocks[v->block].idle_after = last->id;
-    g->blocks[v->block].idle_before = graph_backward_step(g, first);
+    first->node->recompute = n;
+    g->blocks[v->block].idle_after = last;
+    g->blocks[v->block].idle_before = first->first;
   }
   return any;
 }
@@ -318,6 +324,7 @@ static int add_block(Graph *g, const char *name, size_t bytes, Life life) {
 static void plan_memory(Graph *g) {
   const size_t n = (size_t)g->values;
   Lives lives = {.x = xcalloc(n, sizeof *lives.x), .dx = xcalloc(n, sizeof *lives.dx)};
+  g->num_blocks = 0;
   find_lives(g, &lives);
   for (int i = 0; i < g->values; i++) {
     Value *v = g->value[i];
@@ -339,20 +346,18 @@ static void plan_memory(Graph *g) {
 void graph_plan(Graph *g) {
   for (int i = 0; i < g->nodes; i++)
     if (g->node[i]->type->concat) place_parts(g, g->node[i]);
+  if (g->training) find_flow(g);
+  walk_order(g);
   if (g->training) {
-    find_flow(g);
+    count_uses(g);
     resolve_gradients(g);
   }
   plan_memory(g);
-}
-
-void graph_measure(Graph *g) {
-  Graph unobserved = *g;
-  unobserved.observers = NULL;
-  g->dev->measuring = true;
-  graph_forward(&unobserved);
-  if (g->training) graph_backward(&unobserved);
-  g->dev->measuring = false;
+  if (!g->training) return;
+  const size_t in_order = g->bytes;
+  walk_beside(g);
+  plan_memory(g);
+  g->beside_bytes = g->bytes > in_order ? g->bytes - in_order : 0;
 }
 
 static void *block_address(const Graph *g, int block) { return block >= 0 ? g->arena + g->blocks[block].offset : NULL; }

@@ -125,27 +125,27 @@ static void end(Observer *o, Graph *g, Pass pass) {
   device_sync(g->dev);
   double start = p->walk_start[pass];
   const Mark *m = p->marks;
-  for (int i = 0; i < g->nodes; i++) {
-    Node *n = g->node[pass == PASS_BACKWARD ? g->nodes - 1 - i : i];
-    if (pass == PASS_BACKWARD && !n->runs_backward) continue;
+  const Step *s = g->walk + (pass == PASS_BACKWARD ? g->forward_steps : 0);
+  for (; m < p->marks + p->marked - 1; s++) {
+    const Node *n = s->node;
     double seconds = g->dev->memory->timing->elapsed(g->dev, m, m + 1);
-    Work w = node_work(g, n, pass);
+    Work w = node_work(g, n, s->pass);
     NodeProfile *sum = &p->node[n->id];
-    sum->seconds[pass] += seconds;
-    sum->work[pass].flops += w.flops;
-    sum->work[pass].bytes += w.bytes;
-    if (p->trace) trace_event(p->trace, lane[pass], n->name, n->type->name, start, seconds);
+    sum->seconds[s->pass] += seconds;
+    sum->work[s->pass].flops += w.flops;
+    sum->work[s->pass].bytes += w.bytes;
+    if (p->trace) trace_event(p->trace, lane[s->pass], n->name, n->type->name, start, seconds);
     start += seconds;
     m++;
   }
-  CHECK(m == p->marks + p->marked - 1);
+  CHECK(s - g->walk == (pass == PASS_BACKWARD ? g->steps : g->forward_steps));
   p->walks += pass == PASS_FORWARD;
 }
 
 void profile_start(Profile *p, Graph *g, Trace *trace) {
   if (!p->node) {
     p->node = xcalloc((size_t)g->nodes, sizeof *p->node);
-    p->marks = xcalloc((size_t)g->nodes + 1, sizeof *p->marks);
+    p->marks = xcalloc((size_t)g->steps + 1, sizeof *p->marks);
   }
   p->observer = (Observer){.begin = begin, .after = after, .end = end};
   p->trace = trace;
@@ -156,7 +156,7 @@ void profile_start(Profile *p, Graph *g, Trace *trace) {
 void profile_stop(Profile *p, Graph *g) { graph_unobserve(g, &p->observer); }
 
 void profile_free(Profile *p, Graph *g) {
-  for (int i = 0; p->marks && i <= g->nodes; i++) g->dev->memory->timing->forget(g->dev, &p->marks[i]);
+  for (int i = 0; p->marks && i <= g->steps; i++) g->dev->memory->timing->forget(g->dev, &p->marks[i]);
   profile_stop(p, g);
   free(p->marks);
   free(p->node);

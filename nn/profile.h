@@ -17,7 +17,7 @@ typedef struct Profile {
   int walks;                 // forward
   Trace *trace;              // every node as an event; NULL = none
   double walk_start[PASSES]; // now_seconds when the last walk began; the device had nothing else to do
-  Mark *marks;               // of the walk under way: its start, then the end of every node that ran
+  Mark *marks;               // of the part of a walk under way: its start, then the end of every step
   int marked;
 } Profile;
 

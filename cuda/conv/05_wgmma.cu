@@ -370,7 +370,7 @@ static cudaLaunchConfig_t launch_config(const Device *dev, int blocks, int share
 
 // Clusters, or blocks without them, that run at once: a part of the GPU may have no room for a whole one.
 template <class Tile> static int clusters_at_once(const Device *dev) {
-  if (Tile::CLUSTER == 1) return dev->granted;
+  if (Tile::CLUSTER == 1) return granted_to_products(dev);
   int count;
   cudaLaunchAttribute attribute = cluster_attribute(Tile::CLUSTER);
   cudaLaunchConfig_t config = launch_config(dev, Tile::CLUSTER, Tile::BYTES);
@@ -378,7 +378,7 @@ template <class Tile> static int clusters_at_once(const Device *dev) {
   config.numAttrs = 1;
   allow_shared(wgmma_kernel<Tile, false>, Tile::BYTES);
   CUDA_CHECK(cudaOccupancyMaxActiveClusters(&count, wgmma_kernel<Tile, false>, &config));
-  return MAX(MIN(dev->granted / Tile::CLUSTER, count), 1);
+  return MAX(MIN(granted_to_products(dev) / Tile::CLUSTER, count), 1);
 }
 
 // Launches the rows from `begin` on and before `end`.
@@ -406,9 +406,10 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   cudaLaunchConfig_t config = launch_config(dev, MIN(tiles, clusters) * Tile::CLUSTER, Tile::BYTES);
   cudaLaunchAttribute attributes[2] = {};
   config.attrs = attributes;
-  // Sets itself up while the launch before it ends; but not while collectives run, whose multiprocessors it would
-  // occupy early.
-  if (begin > 0 || dev->granted == dev->multiprocessors) attributes[config.numAttrs++] = dependent_launch_attribute();
+  // Sets itself up while the launch before it ends; but not while collectives run, or ops beside it, whose
+  // multiprocessors it would occupy early.
+  if (begin > 0 || granted_to_products(dev) == dev->multiprocessors)
+    attributes[config.numAttrs++] = dependent_launch_attribute();
   if (Tile::CLUSTER > 1) attributes[config.numAttrs++] = cluster_attribute(Tile::CLUSTER);
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));
 }
@@ -446,7 +447,7 @@ template <class T, bool MN_MAJOR> static void launch(Device *dev, WgmmaParams &p
       CHOICE(128, 256), CHOICE(128, 192), CHOICE(128, 128), CHOICE(128, 64), CHOICE(256, NARROW), CHOICE(128, NARROW),
   };
 #undef CHOICE
-  LaunchPlan plan = plan_launches(p, dev->granted, configs, COUNT(configs));
+  LaunchPlan plan = plan_launches(p, granted_to_products(dev), configs, COUNT(configs));
   for (int i = 0; i < plan.count; i++) {
     const LaunchRange &l = plan.of[i];
     l.tiles->launch(dev, p, w, l.begin, l.end);

@@ -264,6 +264,64 @@ TEST_TIER(cuda_model_same_bits, 1) {
   }
 }
 
+// Steps of which some run beside others: each queue is held up at random, and one of them always, before its steps. The
+// delays are recorded with the step.
+typedef struct Delays {
+  Observer observer;
+  void *scratch;
+  uint64_t key, drawn;
+  int beside, others; // of 16 steps, how many are held up
+} Delays;
+
+enum { DELAY_BYTES = 64 << 20, DELAYS = 8 }; // a hundredth of a millisecond to some tenths
+
+static void delay_step(Observer *o, Graph *g, Node *n, Pass pass) {
+  Delays *d = (Delays *)o;
+  (void)n;
+  (void)pass;
+  const uint32_t bits = rng_u32(d->key, d->drawn++);
+  const bool held = (int)(bits % 16) < (g->dev->is_beside ? d->beside : d->others);
+  for (uint32_t i = 0; held && i <= bits / 16 % DELAYS; i++) device_zero(g->dev, d->scratch, DELAY_BYTES);
+}
+
+TEST_TIER(cuda_steps_beside_same_bits, 1) {
+  static const struct { int beside, others; } rounds[] = {{0, 0}, {16, 0}, {0, 16}, {8, 8}, {4, 12}};
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  Trial m = model_tiny();
+  Batch batch = make_batch();
+  void *scratch = device_alloc(gpu, DELAY_BYTES), *want = NULL;
+  CHECK(scratch);
+  for (int r = 0; r < COUNT(rounds); r++) {
+    Engine e;
+    StepResult result;
+    open_engine(&e, "cuda", BF16, &m.config, &batch);
+    Graph *g = &e.train.network->graph;
+    Delays delays = {.observer = {.before = delay_step, .queues = true},
+                     .scratch = scratch,
+                     .key = rng_key(RNG_TEST, (uint64_t)r),
+                     .beside = rounds[r].beside,
+                     .others = rounds[r].others};
+    int beside = 0;
+    for (int i = 0; i < g->steps; i++) beside += g->walk[i].beside;
+    EXPECT(beside >= 6 && e.dev->beside_bytes > 0);
+    graph_observe(g, &delays.observer);
+    const size_t bytes = e.params.trainable * sizeof(float);
+    for (int run = 0; run < 4; run++) {
+      engine_step(&e, &batch, &still, &result);
+      void *gradient = gpu_fetch(e.params.grad, bytes);
+      if (!want) want = memcpy(xmalloc(bytes), gradient, bytes);
+      EXPECT(!memcmp(gradient, want, bytes));
+      free(gradient);
+    }
+    graph_unobserve(g, &delays.observer);
+    engine_close(&e);
+  }
+  free(want);
+  device_free(gpu, scratch);
+  synthetic_free(&batch);
+}
+
 // ---- inference ------------------------------------------------------------------------------------------------------
 
 static double box_overlap(const float *a, const float *b) {

@@ -21,7 +21,6 @@ static void poison_step(Graph *g, int step) {
   }
 }
 
-// Nodes that do not run backward are steps, too.
 static void poison_until(Poison *p, Graph *g, int step) {
   while (p->done < step) poison_step(g, ++p->done);
 }
@@ -33,12 +32,10 @@ static void begin(Observer *o, Graph *g, Pass pass) {
   poison_until(p, g, -1);
 }
 
-static void before(Observer *o, Graph *g, Node *n, Pass pass) {
-  poison_until((Poison *)o, g, pass == PASS_FORWARD ? n->id - 1 : 2 * g->nodes - 2 - n->id);
-}
+static void before(Observer *o, Graph *g, Node *n, Pass pass) { poison_until((Poison *)o, g, n->step[pass] - 1); }
 
 static void end(Observer *o, Graph *g, Pass pass) {
-  poison_until((Poison *)o, g, (pass == PASS_FORWARD ? 1 : 2) * g->nodes - 1);
+  poison_until((Poison *)o, g, (pass == PASS_FORWARD ? g->forward_steps : g->steps) - 1);
 }
 
 void poison_start(Poison *p, Graph *g) {

@@ -71,7 +71,7 @@ TEST(graph_recomputes_inputs_of_deep_nets) {
   for (int i = 0; i < net.graph.num_blocks; i++) shared += net.graph.blocks[i].offset == input->offset;
   EXPECT(graph_find_node(&net.graph, "conv0")->recompute && shared > 1);
   EXPECT_INT(input->idle_after, 1);
-  EXPECT_INT(input->idle_before, graph_backward_step(&net.graph, graph_find_node(&net.graph, "conv0")));
+  EXPECT_INT(input->idle_before, graph_find_node(&net.graph, "conv0")->step[PASS_BACKWARD]);
   net_close(&net);
   net_open(&net, build_chain, 0, false);
   EXPECT(!graph_find_node(&net.graph, "stem")->recompute);

@@ -254,11 +254,24 @@ class Comparison:
             self.report.value(precision, stage, name, read(dump, name).to(theirs.device), theirs, results[0], storage,
                               results[-1] if precision == "tf32" else None)
 
-    def walk(self):
-        """Node by node from the last to the first, as our backward walk."""
+    def backward_order(self):
+        """A loss at once, and then, the last first, each node whose outputs' gradients are complete."""
         units = self.truth.units
-        for node, group in itertools.groupby(reversed(range(len(units))), lambda k: units[k].node):
-            group = list(group)
+        nodes = [(node, list(group)) for node, group in
+                 itertools.groupby(range(len(units)), lambda k: units[k].node)]
+        left, order = collections.Counter(self.consumers), []
+        for last in range(len(nodes)):
+            for node, group in reversed(nodes[:last + 1] if units[nodes[last][1][0]].losses else []):
+                done = any(node == n for n, _ in order)
+                if not done and not any(left[units[k].name] for k in group if not units[k].losses):
+                    order.append((node, group[::-1]))
+                    left.subtract(i for k in group for i in units[k].inputs)
+        return order
+
+    def walk(self):
+        """Node by node in the order of our backward walk."""
+        units = self.truth.units
+        for node, group in self.backward_order():
             for k in group:
                 self.forward(units[k], [side.run(k) for side in self.all])
             for name, uses in collections.Counter(i for k in group for i in units[k].inputs).items():
