@@ -106,3 +106,12 @@ void memory_print(const MemoryPlan *m, Device *dev, FILE *out) {
   if (dev->gpu) print_pool(m, &gpu, out);
   print_pool(m, &host, out);
 }
+
+void memory_print_sums(const MemoryPlan *m, Device *dev, FILE *out) {
+  const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
+  char ranks[40];
+  sharers_text(m, &host, ranks, sizeof ranks);
+  fprintf(out, "memory: ");
+  if (dev->gpu) fprintf(out, "%.0f MB of %s, ", mb(pool_sum(m, &gpu)), gpu.name);
+  fprintf(out, "%.0f MB of %s%s (--plan lists it)\n", mb(pool_sum(m, &host)), host.name, ranks);
+}

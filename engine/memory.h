@@ -32,6 +32,7 @@ void memory_add(MemoryPlan *m, const char *name, MemorySpace space, size_t bytes
 size_t memory_sum(const MemoryPlan *m, MemorySpace space);
 // Prints the table, followed by the totals and the free memory on the device and on the host.
 void memory_print(const MemoryPlan *m, Device *dev, FILE *out);
+void memory_print_sums(const MemoryPlan *m, Device *dev, FILE *out); // the totals, in one line
 // Whether the free memory is enough; if only ON_HOST_LATER does not fit, prints a warning to stderr. False with a
 // message that names the largest row of the memory that does not suffice. The CPU as a device shares the host's memory.
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err);

@@ -74,6 +74,7 @@ static void report(const TrainingRun *r) {
   if (!run_leads(r)) return;
   if (!r->o.benchmark && !r->rollbacks) settings_print_given(&r->o, wrap_columns(stderr), stderr);
   device_print(r->engine.dev, stderr);
+  memory_print_sums(&r->engine.memory, r->engine.dev, stderr);
   print_ranks(r->comm);
   dataset_print(r->train, stderr);
   if (r->val) dataset_print_notes(r->val, stderr);

@@ -132,6 +132,7 @@ static void expect_in_plan(int categories) {
   for (int i = 0; i < COUNT(later); i++) plan += planned(said, later[i]);
   const double peak = peak_of(run);
   if (!EXPECT(peak < plan + 48)) printf("    %.0f MB, planned %.0f MB\n", peak, plan);
+  EXPECT_INT(command(&said, "grep '^memory: [0-9]* MB of the host (--plan lists it)$' %s/said", set), 0);
   EXPECT_INT(command(&said, "grep -c '\"val\\|\"segm_AP' %s/run/log.jsonl", set), 0); // it was evaluated
   EXPECT_INT(command(&said, "test -s %s/run/report.html && rm -r %s/run", set, set), 0);
 }
