@@ -1,4 +1,4 @@
-// Catches overlaps at a threshold matched differently from torchvision, and targets that depend on how many threads run.
+// Catches overlaps at a threshold matched differently from torchvision, and targets that depend on the thread count.
 #include <omp.h>
 #include "test/harness/match_fixture.h"
 
