@@ -14,15 +14,16 @@
 
 typedef enum LineType { LINE_KEPT, LINE_LATER, LINE_BROKEN } LineType;
 
-typedef struct Line {
+// Lines of one type that follow each other: a long log has few of these, so that no memory grows with it.
+typedef struct LineRun {
   const char *text;
-  size_t bytes; // with its newline
+  size_t bytes, lines;
   LineType type;
-} Line;
+} LineRun;
 
 typedef struct LogLines {
-  Line *line;
-  size_t n, cap, kept; // kept: the lines up to the last one that is kept
+  LineRun *run;
+  size_t n, cap, kept; // kept: the runs up to the last one that is kept
 } LogLines;
 
 // {"step":STEP,"kind":KIND, …}
@@ -49,16 +50,20 @@ static LineType type_of(const char *path, const char *text, size_t bytes, int64_
 
 static void split(LogLines *l, const char *path, const char *text, size_t size, int64_t resume, int64_t *evaluated) {
   for (const char *at = text, *end; (end = memchr(at, '\n', (size_t)(text + size - at))); at = end + 1) {
-    array_reserve((void **)&l->line, &l->cap, l->n + 1, sizeof *l->line);
     const LineType type = type_of(path, at, (size_t)(end - at), resume, evaluated);
-    l->line[l->n++] = (Line){at, (size_t)(end + 1 - at), type};
+    if (!l->n || l->run[l->n - 1].type != type) {
+      array_reserve((void **)&l->run, &l->cap, l->n + 1, sizeof *l->run);
+      l->run[l->n++] = (LineRun){.text = at, .type = type};
+    }
+    l->run[l->n - 1].bytes += (size_t)(end + 1 - at);
+    l->run[l->n - 1].lines++;
     if (type == LINE_KEPT) l->kept = l->n;
   }
 }
 
 // Of lines that are not kept: what is not merely of later steps at the end.
 static bool is_set_aside(const LogLines *l, size_t i) {
-  return l->line[i].type == LINE_BROKEN || (l->line[i].type == LINE_LATER && i < l->kept);
+  return l->run[i].type == LINE_BROKEN || (l->run[i].type == LINE_LATER && i < l->kept);
 }
 
 // Cuts off what stands behind the first `left` bytes.
@@ -75,7 +80,7 @@ static bool write_kept(const LogLines *l, const char *path, Err *err) {
   AtomicFile f;
   if (!file_begin(&f, path, err)) return false;
   for (size_t i = 0; i < l->n; i++)
-    if (l->line[i].type == LINE_KEPT) fwrite(l->line[i].text, 1, l->line[i].bytes, f.f);
+    if (l->run[i].type == LINE_KEPT) fwrite(l->run[i].text, 1, l->run[i].bytes, f.f);
   return file_commit(&f, err);
 }
 
@@ -88,7 +93,7 @@ static bool set_aside(const LogLines *l, const char *path, Err *err) {
   if (ok) {
     if (before) fwrite(before, 1, size, f.f);
     for (size_t i = 0; i < l->n; i++)
-      if (is_set_aside(l, i)) fwrite(l->line[i].text, 1, l->line[i].bytes, f.f);
+      if (is_set_aside(l, i)) fwrite(l->run[i].text, 1, l->run[i].bytes, f.f);
     ok = file_commit(&f, err);
   }
   free(before);
@@ -120,8 +125,8 @@ bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
   if (!text) return false;
   if (resume >= 0) split(&l, path, text, size, resume, evaluated);
   for (size_t i = 0; i < l.n; i++) {
-    if (l.line[i].type == LINE_KEPT) left += l.line[i].bytes;
-    if (is_set_aside(&l, i)) aside++;
+    if (l.run[i].type == LINE_KEPT) left += l.run[i].bytes;
+    if (is_set_aside(&l, i)) aside += l.run[i].lines;
   }
   char *other = beside(path);
   const bool moved = !aside || set_aside(&l, other, err);
@@ -133,7 +138,7 @@ bool log_keep(const char *path, int64_t resume, int64_t *evaluated, Err *err) {
     line_print(stderr, "note: %s: %zu line%s damaged or had a step beyond the checkpoint; moved to %s", path, aside,
                aside == 1 ? " was" : "s were", other);
   free(other);
-  free(l.line);
+  free(l.run);
   mapped_close(text, size);
   return ok;
 }

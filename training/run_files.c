@@ -9,6 +9,7 @@
 #include "base/cli.h"
 #include "base/clock.h"
 #include "base/folder.h"
+#include "base/json_lines.h"
 #include "base/own_files.h"
 #include "base/regular.h"
 #include "base/run_folder.h"
@@ -18,10 +19,12 @@ static const double PATIENCE = 30; // seconds to retry on a full disk
 
 // ---- whether a checkpoint is good -------------------------------------------------------------------------------
 
-// False for a loss more than ten times the largest of a run's first ten steps: the weights before it, and the
-// checkpoint that holds them, have begun to diverge. The first step after a checkpoint shows it.
+enum { FIRST = 10 }; // steps of a run whose losses are taken for usual
+
+// False for a loss more than ten times the largest of the first steps: the weights before it, and the checkpoint that
+// holds them, have begun to diverge. The first step after a checkpoint shows it.
 static bool is_usual(RunFiles *f, double loss) {
-  enum { FIRST = 10, FACTOR = 10 };
+  enum { FACTOR = 10 };
   const bool usual = f->seen == 0 || loss <= FACTOR * f->usual_loss;
   if (usual && f->seen < FIRST) {
     f->usual_loss = fmax(f->usual_loss, loss);
@@ -61,15 +64,27 @@ static bool repair_numbered(const RunFiles *f, Err *err) {
   return ok;
 }
 
-// Reads the log up to where the run continues: losses and, if the run evaluates, the best so far.
+static bool take_loss(Json *record, void *files) {
+  RunFiles *f = files;
+  const char *key;
+  if (!json_begin_object(record)) return true;
+  while ((key = json_key(record)))
+    if (!strcmp(key, "loss") && json_peek(record) == JSON_NUMBER)
+      is_usual(f, json_number(record));
+    else
+      json_skip(record);
+  return f->seen < FIRST;
+}
+
+// Reads the log up to where the run continues: the first losses and, if the run evaluates, the best so far. What is in
+// memory grows with the evaluations, not with the steps.
 static bool read_log(RunFiles *f, const Task *task, Err *err) {
-  const char *key[1 + BEST_CURVES] = {"loss"};
+  const char *key[BEST_CURVES];
   Curve curve[COUNT(key)] = {0};
-  const int n = 1 + (task ? best_keys(task, key + 1) : 0);
+  const int n = task ? best_keys(task, key) : 0;
   char *path = xasprintf("%s/log.jsonl", f->folder);
-  const bool ok = curves_read(path, key, n, curve, err) &&
-                  (!task || (best_open(&f->best, task, f->folder, curve + 1, f->warmup, err) && repair_best(f, err)));
-  for (int i = 0; ok && i < curve[0].n; i++) is_usual(f, curve[0].y[i]);
+  const bool ok = json_lines(path, take_loss, f, err) && curves_read(path, key, n, curve, err) &&
+                  (!task || (best_open(&f->best, task, f->folder, curve, f->warmup, err) && repair_best(f, err)));
   curves_free(curve, n);
   free(path);
   return ok;

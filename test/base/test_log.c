@@ -179,6 +179,31 @@ TEST(log_resume_without_memory_drops_nothing) {
   free(dir);
 }
 
+static int64_t allocations_to_resume(int records) {
+  Err err;
+  Log log;
+  char *dir = scratch("long");
+  char *lines = xcalloc((size_t)records + 1, sizeof "{\"step\":1}");
+  for (int i = 0; i < records; i++) strcat(lines + i * (int)strlen("{\"step\":1}\n"), "{\"step\":1}\n");
+  write_log(dir, lines);
+  const int64_t before = allocations();
+  EXPECT(log_open(&log, dir, 1, &err));
+  const int64_t made = allocations() - before;
+  EXPECT(log_close(&log, &err));
+  free(lines);
+  free(dir);
+  return made;
+}
+
+// A run that is resumed after many steps holds no more memory than after a few: a line takes what reads it, once.
+TEST(log_resume_takes_memory_for_no_line) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer has its own allocator");
+    return;
+  }
+  EXPECT_INT(allocations_to_resume(1000) - allocations_to_resume(10), 1000 - 10);
+}
+
 static void commit(Log *log, int64_t step, const char *type) {
   log_begin(log, step, type);
   log_commit(log);
