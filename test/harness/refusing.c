@@ -32,6 +32,7 @@ int refusing_link(const char *a, const char *b) AS(link);
 int refusing_linkat(int d, const char *a, int e, const char *b, int flags) AS(linkat);
 int refusing_fsync(int fd) AS(fsync);
 int refusing_rename(const char *a, const char *b) AS(rename);
+int refusing_renameat(int d, const char *a, int e, const char *b) AS(renameat);
 int refusing_flock(int fd, int what) AS(flock);
 int refusing_ftruncate(int fd, off_t size) AS(ftruncate);
 void *refusing_mmap(void *at, size_t n, int protection, int flags, int fd, off_t from) AS(mmap);
@@ -46,6 +47,9 @@ int refusing_fsync(int fd) {
   return refuses(is_folder ? "sync_folder" : "sync") ? -1 : NEXT(fsync)(fd);
 }
 int refusing_rename(const char *a, const char *b) { return refuses("rename") ? -1 : NEXT(rename)(a, b); }
+int refusing_renameat(int d, const char *a, int e, const char *b) {
+  return refuses("rename") ? -1 : NEXT(renameat)(d, a, e, b);
+}
 int refusing_flock(int fd, int what) { return refuses("lock") ? -1 : NEXT(flock)(fd, what); }
 int refusing_ftruncate(int fd, off_t size) { return refuses("truncate") ? -1 : NEXT(ftruncate)(fd, size); }
 void *refusing_mmap(void *at, size_t n, int protection, int flags, int fd, off_t from) {
