@@ -36,8 +36,8 @@ TEST(holdout_refuses_damaged_texts) {
       "{\"split\":\"train\",\"by\":\"\",\"groups\":2,\"val\":[\"a\"],\"contents\":\"\",\"train\":\"\"}",
       "{\"split\":\"train\",\"by\":\"\",\"val\":[\"b\",\"a\"],\"contents\":\"\",\"train\":\"\"}",
       "{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\",\"a\"],\"contents\":\"\",\"train\":\"\"}",
-      "{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\"],\"contents\":\"0000000000000001\",\"train\":"
-      "\"0000000200000001\"}",
+      ("{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\"],\"contents\":\"0000000000000001\",\"train\":"
+       "\"0000000200000001\"}"),
       "{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\"],\"contents\":\"0000000000000001\"}",
       "{\"split\":\"train\",\"val\":[\"a\"],\"contents\":\"0000000000000001\",\"train\":\"\"}"};
   Holdout h;
