@@ -35,7 +35,7 @@ static bool is_unsupported(FileSystemCall call, int reason) {
   switch (call) {
   case FS_LINK: return !is_fault(reason);                                           // a copy fails for what is else
   case FS_RENAME: return is_refusal(reason) || reason == EBUSY || reason == EEXIST; // of a mount point; of a file there
-  case FS_LOCK: return reason != EWOULDBLOCK && reason != EINTR;
+  case FS_LOCK: return !is_fault(reason) && reason != EWOULDBLOCK && reason != EINTR;
   case FS_MAP: return reason != ENOMEM;
   default: return is_refusal(reason);
   }

@@ -53,14 +53,18 @@ bool folder_lock(const char *folder, Err *err) {
   // Who asks folder_is_locked holds it for an instant.
   int tries = 10;
   bool locked;
-  while (!(locked = flock(file, LOCK_EX | LOCK_NB) == 0) && errno == EWOULDBLOCK && --tries) usleep(10000);
+  while (!(locked = flock(file, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR) && --tries)
+    usleep(10000);
   if (locked) {
     write_holder(file); // stays open, and locked
     return true;
   }
   int reason = errno;
-  ok = reason != EWOULDBLOCK || refuse(file, folder, err);
-  durable_unsupported(FS_LOCK, reason);
+  if (reason == EWOULDBLOCK)
+    ok = refuse(file, folder, err);
+  else
+    ok = durable_unsupported(FS_LOCK, reason) ||
+         err_set(err, "cannot write in %s: flock of its lock file: %s", folder, strerror(reason));
   close(file);
   return ok;
 }

@@ -84,7 +84,7 @@ TEST_TIER(file_systems_without_a_call, 1) {
 
 // What a disk says for good ends a run before it begins, and leaves what was there.
 TEST_TIER(file_systems_with_a_fault, 1) {
-  static const char *const faults[] = {"sync:5", "sync_folder:5", "rename:30", "link:5"}; // EIO, EROFS
+  static const char *const faults[] = {"sync:5", "sync_folder:5", "rename:30", "link:5", "lock:5"}; // EIO, EROFS
   const char *said;
   CHECK(!train("", "fs-fault", "--stop-after 2", &said));
   CHECK(!command(NULL, "cp -r %s/fs-fault %s/fs-before", test_tmp(), test_tmp()));
