@@ -216,4 +216,9 @@ TEST(shapes_replace_their_own_and_nothing_else) {
   EXPECT(remove(path) == 0); // without its mark the folder may hold anything
   EXPECT(!shapes_write(&config, &err));
   EXPECT(strstr(err.msg, dir) != NULL);
+  FILE *f = fopen(path, "w"); // and a file of that name that another program wrote is no mark
+  if (!EXPECT(f)) return;
+  fputs("{\"shapes\":[\"circle\"]}\n", f);
+  fclose(f);
+  EXPECT(!shapes_write(&config, &err));
 }
