@@ -1,10 +1,10 @@
 #include "classification/data/class_survey.h"
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/rng.h"
+#include "base/digest.h"
+#include "data/batches/file_key.h"
 
 const ClassDefectInfo class_defects[CLASS_DEFECTS] = {
     [CLASS_UNREADABLE] = {"image files that cannot be decoded",
@@ -23,15 +23,7 @@ static uint64_t key_of_pixels(const Dataset *d, int i) {
   const CocoImage *im = &d->coco.images[d->image[i]];
   const size_t pixels = (size_t)im->h * im->w;
   const uint8_t *p = d->gray + (size_t)d->image[i] * pixels;
-  return rng_key(crc32_z(0, p, pixels), adler32_z(1, p, pixels)) | 1;
-}
-
-static uint64_t key_of_file(const char *path) {
-  size_t size;
-  char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
-  const uint64_t key = bytes ? (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size) : 0;
-  free(bytes);
-  return key;
+  return digest_all(p, pixels) | 1;
 }
 
 static void look_at_image(ClassSurvey *s, const Dataset *d, int i, ClassLook *look) {
@@ -45,7 +37,7 @@ static void look_at_image(ClassSurvey *s, const Dataset *d, int i, ClassLook *lo
     look->reason = xstrdup(err.msg);
   }
   char *path = dataset_path(d, i);
-  s->key[i] = key_of_file(path);
+  s->key[i] = file_key_of(path);
   free(path);
 }
 

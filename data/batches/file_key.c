@@ -1,11 +1,9 @@
 #include "data/batches/file_key.h"
 #include <stdlib.h>
-#include <zlib.h>
+#include "base/digest.h"
 #include "base/file.h"
 
-uint64_t file_key(const char *bytes, size_t size) {
-  return (uint64_t)size << 32 | crc32_z(0, (const uint8_t *)bytes, size);
-}
+uint64_t file_key(const char *bytes, size_t size) { return size ? digest_all(bytes, size) | 1 : 0; }
 
 uint64_t file_key_of(const char *path) {
   size_t size;

@@ -57,8 +57,10 @@ static void digest_one_block(void *of, int i, int thread) {
   FileBlocks *f = of;
   const size_t begin = (size_t)i * DIGEST_BLOCK, n = MIN(f->bytes - begin, DIGEST_BLOCK);
   char *buffer = f->buffer + (size_t)thread * DIGEST_BLOCK;
-  if (pread(f->fd, buffer, n, (off_t)(f->at + begin)) != (ssize_t)n) atomic_store(&f->failed, true);
-  f->digest[i] = digest_block(buffer, n, 0);
+  if (pread(f->fd, buffer, n, (off_t)(f->at + begin)) == (ssize_t)n)
+    f->digest[i] = digest_block(buffer, n, 0);
+  else
+    atomic_store(&f->failed, true);
 }
 
 // Whether bytes of a file have this digest. They are read, not mapped, because page faults on half a gigabyte take

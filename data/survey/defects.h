@@ -57,7 +57,7 @@ typedef struct Defects {
   uint8_t *orientation; // [coco.num_images] of EXIF; 0: the file was not read
   int oriented;         // images whose orientation is known
   int turned;           // those of them that are not upright as stored
-  uint64_t *file_key;   // [num_images] equal for equal files: size and CRC of the bytes; 0 if it was not read
+  uint64_t *file_key;   // [num_images] equal for equal files; 0 if it was not read
   double decode_ms;     // median time for an image on one core; 0 if none was decoded
 } Defects;
 
