@@ -35,3 +35,13 @@ TEST(name_keys_of_names_that_are_one) {
     free(b);
   }
 }
+
+// What has no case and no decomposition stays, bytes that are no UTF-8 among it.
+TEST(name_keys_keep_other_bytes) {
+  static const char *const names[] = {"\xff\xfe", "a\xe9", "7 \U0001f600", "\xf0\x9f"};
+  for (int i = 0; i < COUNT(names); i++) {
+    char *key = name_key(names[i], true);
+    if (!EXPECT(!strcmp(key, names[i]))) printf("  %s became %s\n", names[i], key);
+    free(key);
+  }
+}

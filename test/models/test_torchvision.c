@@ -1,4 +1,5 @@
-// Catches names of torchvision's tensors that are not recognised behind what PyTorch's wrappers put before them.
+// Catches names of torchvision's tensors that are not recognised behind what PyTorch's wrappers put before them, and a
+// ResNet that is taken for one of another depth, for a wide one or for a ResNeXt.
 #include "base/basics.h"
 #include "models/torchvision.h"
 #include "test/harness/test.h"
@@ -36,4 +37,35 @@ TEST(torchvision_drops_the_names_of_wrappers_of_classifiers) {
   expect_renamed(names, (const char *const[]){"backbone.body.layer1.0.conv1.weight", "backbone.body.conv1.weight"}, 2);
   static const char *const whole[] = {"_orig_mod.module.layer1.0.conv1.weight", "_orig_mod.module.fc.weight"};
   expect_renamed(whole, (const char *const[]){"layer1.0.conv1.weight", "fc.weight"}, 2);
+}
+
+// The depth of a ResNet whose layer3 has so many blocks, with filters of layer1.0.conv2 of `in` channels.
+static int depth_of(int blocks, bool bottleneck, int in) {
+  Checkpoint c = {0};
+  char names[64][32];
+  ckpt_add(&c, &(CkptTensor){.name = "conv1.weight", .ndim = 4, .dims = {64, 3, 7, 7}});
+  ckpt_add(&c, &(CkptTensor){.name = "layer1.0.conv2.weight", .ndim = 4, .dims = {64, in, 3, 3}});
+  if (bottleneck) ckpt_add(&c, &(CkptTensor){.name = "layer1.0.conv3.weight", .ndim = 4, .dims = {256, 64, 1, 1}});
+  CHECK(blocks <= COUNT(names));
+  for (int i = 0; i < blocks; i++) {
+    snprintf(names[i], sizeof names[i], "layer3.%d.conv1.weight", i);
+    ckpt_add(&c, &(CkptTensor){.name = names[i]});
+  }
+  Err err = {""};
+  if (!EXPECT(torchvision_rename(&c, "FILE", &err))) printf("    %s\n", err.msg); // renames none, but sorts
+  const int depth = torchvision_depth(&c, "");
+  ckpt_close(&c);
+  return depth;
+}
+
+TEST(torchvision_depth_by_blocks) {
+  EXPECT_INT(depth_of(1, false, 64), 10);
+  EXPECT_INT(depth_of(2, false, 64), 18);
+  EXPECT_INT(depth_of(6, false, 64), 34);
+  EXPECT_INT(depth_of(6, true, 64), 50);
+  EXPECT_INT(depth_of(23, true, 64), 101);
+  EXPECT_INT(depth_of(36, true, 64), 152);
+  EXPECT_INT(depth_of(22, true, 64), 0);
+  EXPECT_INT(depth_of(23, false, 64), 0);
+  EXPECT_INT(depth_of(6, true, 4), 0); // ResNeXt: 32 groups
 }
