@@ -243,6 +243,14 @@ static bool is_choice(const Option *o, const char *text) {
   return false;
 }
 
+// What an option that joins its values had and has now; what was joined last is kept, since values outlive the parsing.
+static const char *join(const char *before, const char *value) {
+  static char *joined;
+  char *both = xasprintf("%s %s", before, value);
+  if (before == joined) free(joined);
+  return joined = both;
+}
+
 // argv[*i] is an option; *i moves on to its value where that is an argument of its own.
 static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   const char *name = argv[*i] + 2;
@@ -264,6 +272,8 @@ static bool parse_option(Cli *cli, int argc, char **argv, int *i, Err *err) {
   }
   if (o->type == OPT_STRING && !*value)
     return err_set(err, "--%s has an empty value; is a shell variable unset?", option_name(o).text);
+  if (o->joins && ((unsigned char *)cli->values)[o->from] == FROM_GIVEN)
+    value = join(*(const char *const *)value_of(cli, o), value);
   if (parse_value(o, value, value_of(cli, o))) {
     ((unsigned char *)cli->values)[o->from] = FROM_GIVEN;
     return true;

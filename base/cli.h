@@ -116,6 +116,7 @@ typedef struct Option {
   const OptionWord *words;  // .word NULL at the end; NULL: none
   const char *usual;        // the default, for --help, where no value says it; "": none is shown
   const char *note;         // the default elsewhere: "0 for IDX data"
+  bool joins;               // it may be given several times: a blank joins the values of a string
   bool first;               // among those that --help lists before --help all is asked for
   unsigned needs;           // Cli.has must have all of these bits
   bool amend;               // may change when a run is resumed
@@ -154,9 +155,9 @@ typedef struct Cli {
   const char *topic;  // behind --help: "all"; NULL: none
 } Cli;
 
-// Reads --name value, --name=value, flags and positional arguments; "--" ends the options; the last of several counts.
-// What was given is FROM_GIVEN. false with one line that names the option, the value and what is accepted, or for an
-// unknown option the nearest one.
+// Reads --name value, --name=value, flags and positional arguments; "--" ends the options; the last of several counts,
+// unless the row joins them. What was given is FROM_GIVEN. false with one line that names the option, the value and
+// what is accepted, or for an unknown option the nearest one.
 bool cli_parse(Cli *cli, int argc, char **argv, Err *err);
 // The same for main(): prints --help or --version on stdout and exits 0, or the message on stderr and exits 2. Standard
 // streams that are closed are taken first, so that no file of the program's opens in their place and receives what it

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/record.h"
+#include "base/spelling.h"
 #include "base/wrap.h"
 
 const char *const norm_names[] = {
@@ -212,6 +213,18 @@ bool config_ranges(const ModelConfig *c, int least_size, Err *err) {
   return true;
 }
 
+static Range range_of(const ModelConfig *c, int least_size, int field) {
+  const Range ranges[] = {
+#define INT(name, range, ...) range,
+#define BOOL(name, ...) ANY,
+#define FLOAT(name, range, ...) range,
+#define FLOATS(name, count, range, ...) range,
+#define ENUM(name, ...) ANY,
+#include "models/config.def"
+  };
+  return ranges[field];
+}
+
 // ---- help -----------------------------------------------------------------------------------------------------------
 
 // "1 to 65536", "frozen-bn, bn, gn, syncbn"; "": any value.
@@ -223,18 +236,6 @@ static void range_text(const Field *f, Range r, char *text, size_t size) {
   if (f->type == FIELD_BOOL) snprintf(text, size, "true or false");
   if (r.form == RANGE_ABOVE) snprintf(text, size, "above %g", r.low);
   if (r.form == RANGE_WITHIN) snprintf(text, size, "%.10g to %.10g", r.low, r.high);
-}
-
-static Range range_of(const ModelConfig *c, int least_size, int field) {
-  const Range ranges[] = {
-#define INT(name, range, ...) range,
-#define BOOL(name, ...) ANY,
-#define FLOAT(name, range, ...) range,
-#define FLOATS(name, count, range, ...) range,
-#define ENUM(name, ...) ANY,
-#include "models/config.def"
-  };
-  return ranges[field];
 }
 
 // The value as a person writes it: 0.7, which a float is not, and true, which checkpoints have as 1.
@@ -266,4 +267,98 @@ void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *
     fprintf(out, "%*s", column - used, "");
     wrap_print(out, help, column, column, columns);
   }
+}
+
+// ---- lists of fields ------------------------------------------------------------------------------------------------
+
+// What a trained model may have otherwise: how its input is resized, and which of its boxes are proposals and results.
+#define IN(name) offsetof(ModelConfig, name)
+static const size_t of_inference[] = {IN(size),     IN(max_size),     IN(rpn_pre_nms_test), IN(rpn_post_nms_test),
+                                      IN(rpn_nms),  IN(rpn_min_size), IN(rpn_min_score),    IN(min_score),
+                                      IN(min_size), IN(nms),          IN(detections),       IN(mask_paste_exact),
+                                      IN(view)};
+#undef IN
+
+static bool is_of_inference(const Field *f) {
+  for (int i = 0; i < COUNT(of_inference); i++)
+    if (of_inference[i] == f->offset) return true;
+  return false;
+}
+
+static const Field *field_named(const char *name, size_t length) {
+  for (int i = 0; i < COUNT(fields); i++)
+    if (strlen(fields[i].name) == length && !memcmp(fields[i].name, name, length)) return &fields[i];
+  return NULL;
+}
+
+static bool unknown_field(const char *name, size_t length, Err *err) {
+  const Field *nearest = &fields[0];
+  int best = INT32_MAX;
+  for (int i = 0; i < COUNT(fields); i++) {
+    const int d = length > SPELLING_MOST ? INT32_MAX : spelling_distance(name, length, fields[i].name);
+    if (d >= best) continue;
+    best = d;
+    nearest = &fields[i];
+  }
+  return err_set(err, "--set %.*s: unknown field; did you mean %s? train --help model lists the fields",
+                 (int)MIN(length, SPELLING_MOST), name, nearest->name);
+}
+
+// Its values lie within its range.
+static bool field_fits(const ModelConfig *c, int least_size, const Field *f) {
+  const Range r = range_of(c, least_size, (int)(f - fields));
+  const void *p = (const char *)c + f->offset;
+  for (int i = 0; i < f->count; i++) {
+    const double v = f->type == FIELD_FLOAT ? (double)((const float *)p)[i]
+                     : f->type == FIELD_INT ? *(const int *)p
+                                            : 0;
+    if (!isfinite(v) || (r.form == RANGE_ABOVE && !(v > r.low)) ||
+        (r.form == RANGE_WITHIN && !(v >= r.low && v <= r.high)))
+      return false;
+  }
+  return true;
+}
+
+static bool set_pair(ModelConfig *c, int least_size, const char *pair, size_t length, bool trained, Err *err) {
+  char value[256], range[256];
+  const char *equals = memchr(pair, '=', length);
+  if (!equals)
+    return err_set(err, "--set %.*s: expected FIELD=VALUE; train --help model lists the fields", (int)MIN(length, 64),
+                   pair);
+  const size_t name = (size_t)(equals - pair), rest = length - name - 1;
+  const Field *f = field_named(pair, name);
+  if (!f) return unknown_field(pair, name, err);
+  if (f->offset == offsetof(ModelConfig, classes))
+    return err_set(err, "--set classes: the number of classes is that of the data; leave it out");
+  if (trained && !is_of_inference(f))
+    return err_set(err, "--set %s: what the weights have learnt depends on it, so that it can only be set in training",
+                   f->name);
+  snprintf(value, sizeof value, "%.*s", (int)MIN(rest, sizeof value - 1), equals + 1);
+  if (f->type == FIELD_BOOL && !strcmp(value, "true")) snprintf(value, sizeof value, "1");
+  if (f->type == FIELD_BOOL && !strcmp(value, "false")) snprintf(value, sizeof value, "0");
+  if (parse_field(value, f, (char *)c + f->offset) && field_fits(c, least_size, f)) return true;
+  range_text(f, range_of(c, least_size, (int)(f - fields)), range, sizeof range);
+  char count[48] = "";
+  if (f->count > 1) snprintf(count, sizeof count, "%d numbers separated by commas", f->count);
+  const char *what = *count ? count : f->type == FIELD_INT ? "an integer" : f->type == FIELD_FLOAT ? "a number" : "";
+  return err_set(err, "--set %s=%s: expected %s%s%s", f->name, value, what, *what && *range ? ", " : "", range);
+}
+
+bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trained, Err *err) {
+  for (size_t length; *list; list += length) {
+    list += strspn(list, " ");
+    length = strcspn(list, " ");
+    if (length && !set_pair(c, least_size, list, length, trained, err)) return false;
+  }
+  return true;
+}
+
+const char *config_in_list(const char *list, const char *name) {
+  const size_t n = strlen(name);
+  const char *value = NULL;
+  for (const char *at = list; at && *at; at += strcspn(at, " ")) {
+    at += strspn(at, " ");
+    if (!strncmp(at, name, n) && at[n] == '=') value = at + n + 1;
+  }
+  return value;
 }

@@ -59,6 +59,12 @@ void config_get(const ModelConfig *c, int field, char *text, size_t size);
 void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *out);
 // Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
 bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
+// Sets fields from "FIELD=VALUE FIELD=VALUE …", the text of --set: values as config_print_help has them, each within
+// its range; that they fit together is for config_check. Of a trained model only those that do not change the meaning
+// of its weights. The message begins with "--set"; c may be changed by the pairs before the wrong one.
+bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trained, Err *err);
+// The value of a field in such a list, up to the next blank; NULL: the list, which may be NULL, does not set it.
+const char *config_in_list(const char *list, const char *name);
 // The ranges that the ops rely on, and what has to hold between fields, for a model that needs images of at least
 // `least_size` pixels. One message, of the first that does not.
 bool config_ranges(const ModelConfig *c, int least_size, Err *err);

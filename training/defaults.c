@@ -88,6 +88,20 @@ OptionSource settle_proposals(void *values, const void *basis) {
   return FROM_MODEL;
 }
 
+OptionSource settle_score(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->score = o->config.min_score;
+  return FROM_MODEL;
+}
+
+OptionSource settle_nms(void *values, const void *basis) {
+  TrainSpec *o = values;
+  (void)basis;
+  o->nms = o->config.nms;
+  return FROM_MODEL;
+}
+
 OptionSource settle_label_smoothing(void *values, const void *basis) {
   TrainSpec *o = values;
   (void)basis;

@@ -136,6 +136,18 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "proposals per image that inference classifies, at least --detections if that is above 100; training keeps "       \
     "twice as many, or as many with --conventions detectron2 or mlperf",                                               \
     .note = "100 for tiny; as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_proposals)     \
+  X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection in evaluations", .note = "as in the weights with "   \
+    "--weights", .needs = MODEL_DETECTOR, .settle = settle_score)                                                      \
+  X(FLOAT, nms, 0.5f, 0, 1, "IOU", "of detections of one class that overlap by more than this IoU, the one with the "  \
+    "highest score is kept",                                                                                           \
+    .note = "as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_nms)                         \
+  X(STRING, anchors, NULL, "LIST|auto",                                                                                \
+    "sizes of the anchors of P2 to P6, in pixels of the resized image, such as 16,32,64,128,256; auto: those that "    \
+    "overlap the objects of the training data best",                                                                   \
+    .usual = "32,64,128,256,512, or as in the weights", .needs = MODEL_DETECTOR)                                       \
+  X(STRING, set, NULL, "FIELD=VALUE", "set a field of the model's configuration, one of those that --help model "      \
+    "lists; may be given several times",                                                                               \
+    .joins = true)                                                                                                     \
   X(FLOAT, label_smoothing, 0, 0, 1, "P", "label smoothing: fraction of the target spread over all classes",           \
     .needs = MODEL_CLASSIFIER, .settle = settle_label_smoothing)                                                       \
   X(FLOAT, dropout, 0, 0, 1, "P", "probability of dropout before fully connected layers",                              \

@@ -9,6 +9,7 @@
 #include "data/batches/detection_limit.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
+#include "training/anchors.h"
 #include "training/data.h"
 #include "training/identity.h"
 #include "training/loading.h"
@@ -32,6 +33,7 @@ typedef struct TrainingData {
 
 static void open_data(TrainSpec *o, const Job *job, TrainingData *d) {
   d->has_val = train_open_data(o, &o->config, &d->train, &d->val);
+  train_fit_anchors(o, &d->train);
   if (!o->benchmark && !o->benchmark_loader)
     train_choose_range(o, job, &d->train, d->has_val ? &d->val : NULL, d->range);
   if (!o->plan && !o->benchmark && !o->benchmark_loader)

@@ -5,10 +5,19 @@
 #include "base/output.h"
 #include "engine/state.h"
 #include "evaluation/task.h"
+#include "training/anchors.h"
 #include "training/data.h"
 #include "training/defaults.h"
 
 // ---- model ------------------------------------------------------------------------------------------------------
+
+static void set_fields(ModelConfig *c, const char *list) {
+  Err err;
+  bool ok = config_set_list(c, model_of(c)->least_size, list, false, &err);
+  ModelConfig whole = *c;
+  if (!whole.classes) whole.classes = 2; // as long as the data are not open
+  if (!ok || !config_check(&whole, &err)) die(EXIT_USAGE, "%s", err.msg);
+}
 
 static ModelConfig choose_config(const TrainSpec *o, const Checkpoint *weights) {
   ModelConfig c, named;
@@ -35,6 +44,10 @@ static ModelConfig choose_config(const TrainSpec *o, const Checkpoint *weights) 
   if (o->from.max_size == FROM_GIVEN) c.max_size = o->max_size;
   if (o->from.detections == FROM_GIVEN) c.detections = o->detections;
   if (o->from.proposals == FROM_GIVEN) config_set_proposals(&c, o->proposals);
+  if (o->from.score == FROM_GIVEN) c.min_score = o->score;
+  if (o->from.nms == FROM_GIVEN) c.nms = o->nms;
+  train_set_anchors(o, &c);
+  if (o->set) set_fields(&c, o->set);
   return c;
 }
 

@@ -121,6 +121,16 @@ static void exclude(bool given, const char *what, const char *why) {
   if (given) die(EXIT_USAGE, "%s %s", what, why);
 }
 
+// A field that has an option is set by one of the two.
+static void check_set(const TrainSpec *o) {
+  int n;
+  const Option *rows = train_rows(&n);
+  for (int i = 0; i < n; i++)
+    if (rows[i].type != OPT_HEADING && option_source(&rows[i], o) == FROM_GIVEN && config_in_list(o->set, rows[i].name))
+      die(EXIT_USAGE, "--%s and --set %s cannot be combined: leave one of them out", option_name(&rows[i]).text,
+          rows[i].name);
+}
+
 static void check_holdout(TrainSpec *o) {
   Err err;
   if (!holdout_options(&o->holdout, o->val_fraction, o->fold, o->group, (uint64_t)o->split_seed, &err))
@@ -244,6 +254,7 @@ TrainSpec train_spec(int argc, char **argv) {
   if (!o.model && !o.weights) o.model = train_default_model(&o);
   o.config = setup_model(&o);
   check_traits(&o);
+  check_set(&o);
   choose_phases(&o);
   check_holdout(&o);
   choose_given(&o);

@@ -19,7 +19,8 @@ static const char *const amps[] = {"off", "bf16", "fp16", NULL};
   X(CHOICE, schedule,      0, schedules,           "its decay")                                                        \
   X(CHOICE_IMPLIED, amp,   0, amps, "bf16",        "16 bit")                                                           \
   X(FLAG,   resume,        false,                  "go on where the last run ended")                                   \
-  X(FLAG,   strict,        true,                   "stop at odd data")
+  X(FLAG,   strict,        true,                   "stop at odd data")                                                 \
+  X(STRING, set,           NULL,            "A=B", "a pair", .joins = true)
 // clang-format on
 
 typedef struct ProgOptions {
@@ -133,6 +134,14 @@ TEST(cli_last_of_several_counts) {
   EXPECT(parse(&f, "--batch 3 --batch 4 --resume --resume=false"));
   EXPECT_INT(f.o.batch, 4);
   EXPECT(!f.o.resume);
+}
+
+TEST(cli_joins_several_values) {
+  Fixture f;
+  EXPECT(parse(&f, "--set a=1"));
+  EXPECT_STR(f.o.set, "a=1");
+  EXPECT(parse(&f, "--set a=1 --batch 3 --set=b=2 --set c"));
+  EXPECT_STR(f.o.set, "a=1 b=2 c");
 }
 
 TEST(cli_positional) {

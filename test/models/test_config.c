@@ -436,3 +436,35 @@ TEST(config_proposals_by_number) {
   EXPECT(torchvision.rpn_pre_nms_test == 3000 && torchvision.rpn_pre_nms_train == 3000);
   EXPECT(mlperf.rpn_post_nms_test == 500 && mlperf.rpn_post_nms_train == 500 && mlperf.rpn_pre_nms_test == 1000);
 }
+
+// ---- lists ----------------------------------------------------------------------------------------------------------
+
+static const char *refused(const char *list, bool trained) {
+  static Err err;
+  ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
+  err.msg[0] = '\0';
+  EXPECT(config_set_list(&c, model_of(&c)->least_size, list, trained, &err) == !err.msg[0]);
+  return err.msg;
+}
+
+TEST(config_lists_set_what_they_name) {
+  ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
+  const ModelConfig before = c;
+  Err err;
+  EXPECT(config_set_list(&c, 32, "", false, &err) && !memcmp(&c, &before, sizeof c));
+  EXPECT(config_set_list(&c, 32, " nms=0.4  bgr=true norm=bn detections=7 mean=1,2,3 nms=0.3 ", false, &err));
+  EXPECT(c.nms == 0.3f && c.bgr && c.norm == NORM_BN && c.detections == 7 && c.mean[2] == 3);
+  EXPECT(config_set_list(&c, 32, "nms=0.6 size=64", true, &err) && c.nms == 0.6f && c.size == 64);
+  EXPECT_STR(refused("nms", false), "--set nms: expected FIELD=VALUE; train --help model lists the fields");
+  EXPECT_STR(refused("nms=1.01", false), "--set nms=1.01: expected a number, 0 to 1");
+  EXPECT_STR(refused("nms=nan", false), "--set nms=nan: expected a number, 0 to 1");
+  EXPECT_STR(refused("mean=1,2,inf", false), "--set mean=1,2,inf: expected 3 numbers separated by commas");
+  EXPECT_STR(refused("detections=1.5", false), "--set detections=1.5: expected an integer, 1 to 10000");
+  EXPECT_STR(refused("norm=no", false), "--set norm=no: expected frozen-bn, bn, gn, syncbn");
+  EXPECT_STR(refused("bgr=2", false), "--set bgr=2: expected true or false");
+  EXPECT(strstr(refused("classes=3", false), "that of the data"));
+  EXPECT(strstr(refused("nms=0.4 detction=5", false), "--set detction: unknown field; did you mean detections?"));
+  EXPECT(strstr(refused("anchor_size=8,16,32,64,128", true), "can only be set in training"));
+  EXPECT_STR(config_in_list("nms=1 size=2", "size"), "2");
+  EXPECT(!config_in_list("max_size=2", "size") && !config_in_list(NULL, "size"));
+}

@@ -57,6 +57,15 @@ TEST_TIER(program_mistakes_of_train, 1) {
                  "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
 
+  expect_mistake("--set nmss: unknown field; did you mean nms?", "%s --data %s --set nmss=1 --out %s", train, d,
+                 in_tmp("m"));
+  expect_mistake("--set nms=2: expected a number, 0 to 1", "%s --data %s --set nms=0.4 --set nms=2", train, d);
+  expect_mistake("--size and --set size cannot be combined", "%s --data %s --set size=64 --size 64", train, d);
+  expect_mistake("width 33 is not divisible by norm_groups", "%s --data %s --model tiny --set width=33", train, d);
+  expect_mistake("--anchors 8,16: expected 5 sizes", "%s --data %s --model tiny --anchors 8,16", train, d);
+  expect_mistake("--anchors 0,8,16,32,64: expected 5 sizes", "%s --data %s --model tiny --anchors 0,8,16,32,64", train,
+                 d);
+
   // Masks in a form that nobody knows: nothing would be learnt of them.
   char copy[1024];
   snprintf(copy, sizeof copy,

@@ -1,0 +1,47 @@
+#include "training/anchors.h"
+#include <assert.h>
+#include <string.h>
+#include "base/output.h"
+#include "data/survey/anchor_fit.h"
+
+static_assert(FIT_LEVELS == MAX_LEVELS, "a size for each level");
+
+enum { LIST_TEXT = 96 };
+#define LEAST_GAIN 0.01 // of the mean IoU, for which anchors are changed
+
+static bool is_auto(const TrainSpec *o) { return o->anchors && !strcmp(o->anchors, "auto"); }
+
+static void list(const float size[MAX_LEVELS], char text[LIST_TEXT]) {
+  size_t used = 0;
+  for (int l = 0; l < MAX_LEVELS && used < LIST_TEXT; l++)
+    used += (size_t)snprintf(text + used, LIST_TEXT - used, "%s%g", l ? "," : "", (double)size[l]);
+}
+
+static bool in_range(const ModelConfig *c) {
+  for (int l = 0; l < MAX_LEVELS; l++)
+    if (!(c->anchor_size[l] >= 1 && c->anchor_size[l] <= 65536)) return false;
+  return true;
+}
+
+void train_set_anchors(const TrainSpec *o, ModelConfig *c) {
+  Err err;
+  if (!o->anchors || is_auto(o)) return;
+  if (!config_set(c, "anchor_size", o->anchors, &err) || !in_range(c))
+    die(EXIT_USAGE,
+        "--anchors %s: expected %d sizes from 1 to 65536 pixels, one each for P2 to P6, such as "
+        "16,32,64,128,256; or auto",
+        o->anchors, MAX_LEVELS);
+}
+
+void train_fit_anchors(TrainSpec *o, Dataset *train) {
+  AnchorFit fit;
+  char is[LIST_TEXT], was[LIST_TEXT];
+  if (!is_auto(o) || !anchor_fit(&fit, train, o->config.anchor_size, o->config.anchor_ratio)) return;
+  list(fit.size, is);
+  list(o->config.anchor_size, was);
+  const bool better = fit.iou >= fit.iou_before + LEAST_GAIN;
+  if (better) memcpy(o->config.anchor_size, fit.size, sizeof fit.size);
+  notes_add(&train->notes, "%s: --anchors auto %s %s: their mean IoU with the objects is %.2f, that of %s is %.2f",
+            o->train_split, better ? "chose" : "kept", better ? is : was, better ? fit.iou : fit.iou_before,
+            better ? was : is, better ? fit.iou_before : fit.iou);
+}
