@@ -4,7 +4,7 @@
 #include "base/output.h"
 #include "data/survey/anchor_fit.h"
 
-static_assert(FIT_LEVELS == MAX_LEVELS, "a size for each level");
+static_assert((int)FIT_LEVELS == (int)MAX_LEVELS, "a size for each level");
 
 enum { LIST_TEXT = 96 };
 #define LEAST_GAIN 0.01 // of the mean IoU, for which anchors are changed
