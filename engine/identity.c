@@ -43,16 +43,18 @@ bool identity_is_older(const char *identity) {
 
 typedef bool (*OnDifference)(void *context, const char *key, const char *was, const char *is);
 
-// Visits the members of b whose value in a differs, until the visitor returns false.
-static bool visit_differences(const char *a, const char *b, OnDifference visit, void *context) {
+// Visits the members of `of`, one of a and b, whose values in a and b differ, until the visitor returns false; of those
+// in both only with `common`.
+static bool visit_members(const char *of, const char *a, const char *b, bool common, OnDifference visit,
+                          void *context) {
   Json j;
   const char *key;
   bool ok = true;
-  json_open(&j, "run", b, strlen(b));
+  json_open(&j, "run", of, strlen(of));
   if (json_begin_object(&j))
     while (ok && (key = json_key(&j))) {
       char *was = member(a, key), *is = member(b, key);
-      if (strcmp(was, is)) ok = visit(context, key, was, is);
+      if (strcmp(was, is) && (common || !strcmp(is, "null"))) ok = visit(context, key, was, is);
       free(was);
       free(is);
       json_skip(&j);
@@ -60,6 +62,11 @@ static bool visit_differences(const char *a, const char *b, OnDifference visit, 
   ok = ok && !j.failed;
   json_close(&j);
   return ok;
+}
+
+// Visits the members that differ, null where one of the two has none: those of b first, in its order.
+static bool visit_differences(const char *a, const char *b, OnDifference visit, void *context) {
+  return visit_members(b, a, b, true, visit, context) && visit_members(a, a, b, false, visit, context);
 }
 
 typedef struct Amendment {

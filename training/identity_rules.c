@@ -8,18 +8,24 @@ void identify_holdout(Record *j, const Option *row, const void *values, const vo
   if (holdout_wanted(&o->holdout) && (from == FROM_GIVEN || row->settle)) option_record(j, row->key, row, o);
 }
 
-// The sizes from which training draws, separated by spaces.
 void identify_exif(Record *j, const Option *row, const void *values, const void *basis) {
   (void)basis;
   record_bool(j, row->key, ((const TrainSpec *)values)->upright);
 }
 
+// The sizes from which training draws, separated by spaces.
 void identify_sizes(Record *j, const Option *row, const void *values, const void *basis) {
   const Sizes *s = &((const TrainSpec *)values)->shorter_sides;
   char text[MAX_SIZES * 5 + 1] = ""; // four digits and a space each
   (void)basis;
   for (int i = 0, n = 0; i < s->n; i++) n += sprintf(text + n, i ? " %d" : "%d", s->side[i]);
   record_str(j, row->key, text);
+}
+
+void identify_repeats(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  (void)basis;
+  if (o->repeat_threshold > 0) record_num(j, row->key, float_decimal(o->repeat_threshold));
 }
 
 // The default, SGD, is not stored in checkpoints.
@@ -48,6 +54,13 @@ void identify_schedule(Record *j, const Option *row, const void *values, const v
   const bool after_warmup = s->decay == DECAY_COSINE && s->cosine_start > 0;
   record_str(j, row->key, phases ? phases : after_warmup ? "cosine after warmup" : schedule_names[o->schedule]);
   free(phases);
+}
+
+// Where the rate falls by default follows from the length.
+void identify_drops(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  (void)basis;
+  if (o->drops) record_str(j, row->key, o->drops);
 }
 
 // What determines the order of sums over ranks: NCCL's thread blocks, and for how many multiprocessors wgrad splits its

@@ -39,7 +39,8 @@ Loader *run_loader(TrainingRun *r) {
 
 int64_t run_steps_per_epoch(const TrainSpec *o, int ranks, const Dataset *train) {
   Sampler s;
-  SamplerOptions options = {.batch = o->batch, .world = ranks, .seed = (uint64_t)o->seed, .train = true};
+  SamplerOptions options = {
+      .batch = o->batch, .world = ranks, .seed = (uint64_t)o->seed, .train = true, .repeat = train->repeat};
   sampler_open(&s, train->image_canvas, train->num_images, train->num_canvases, &options);
   int64_t steps = s.steps;
   sampler_close(&s);

@@ -20,6 +20,7 @@
 #include "models/model.h"
 #include "nn/optim.h"
 #include "training/batch_list.h"
+#include "training/drops.h"
 #include "training/phases.h"
 
 #define MOST_BETA 0.9999999f               // with 1, a moment would never change
@@ -126,6 +127,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of input shapes that images are padded to; all images of a "       \
     "batch have the same shape",                                                                                       \
     .needs = MODEL_DETECTOR)                                                                                           \
+  X(FLOAT, repeat_threshold, 0, 0, 1, "P",                                                                             \
+    "repeat images with categories that are in fewer than this fraction of the images, by LVIS's rule, such as "       \
+    "0.001; 0: show each image once an epoch", .key = "repeat_threshold", .identify = identify_repeats)                \
   X(CHOICE, conventions, 0, conventions_choices,                                                                       \
     "implementation whose rules for boxes, input and warmup are followed; own: those of torchvision or of "            \
     "--weights, with this program's warmup",                                                                           \
@@ -166,9 +170,11 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLOAT, lr, 0, 1e-30f, 1e6, "X", "learning rate; the default is proportional to the images per step, except for "   \
     "Adam",                                                                                                            \
     .first = true, .amend = true, .key = "lr", .settle = settle_lr, .identify = identify_lr)                           \
-  X(CHOICE, schedule, DECAY_STEP, schedule_names, "learning rate schedule; step: multiply by 0.1 after 2/3 and 8/9 "   \
-    "of the run",                                                                                                      \
+  X(CHOICE, schedule, DECAY_STEP, schedule_names, "learning rate schedule; step: multiply by 0.1 at --drops",          \
     .amend = true, .key = "schedule", .settle = settle_schedule, .identify = identify_schedule)                        \
+  X(STRING, drops, NULL, "LIST",                                                                                       \
+    "epochs after which --schedule step multiplies the learning rate by 0.1, such as 16,22",                           \
+    .usual = "2/3 and 8/9 of the run", .amend = true, .key = "drops", .identify = identify_drops)                      \
   X(INT, warmup, 1000, 0, 1e9, "STEPS",                                                                                \
     "steps of linear warmup; with --conventions own, the default is at most a third of the run",                       \
     .usual = "five epochs", .amend = true, .key = "warmup", .settle = settle_warmup)                                   \
@@ -286,6 +292,7 @@ typedef struct TrainSpec {
   Phases phase_list;       // from `phases`
   double rate;             // from `lr`, with all its digits
   bool made_up;            // --benchmark uses random images
+  Drops drop_list;         // from `drops`
   BatchList batch_sizes;   // from `batches`
   int64_t per_epoch;       // steps; 0: the data is not open yet
   char *command,

@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "base/wrap.h"
 #include "data/batches/detection_limit.h"
+#include "data/batches/repeat.h"
 #include "engine/benchmark.h"
 #include "engine/identity.h"
 #include "training/anchors.h"
@@ -34,6 +35,7 @@ typedef struct TrainingData {
 static void open_data(TrainSpec *o, const Job *job, TrainingData *d) {
   d->has_val = train_open_data(o, &o->config, &d->train, &d->val);
   train_fit_anchors(o, &d->train);
+  if (o->repeat_threshold > 0) repeat_images(&d->train, float_decimal(o->repeat_threshold));
   if (!o->benchmark && !o->benchmark_loader)
     train_choose_range(o, job, &d->train, d->has_val ? &d->val : NULL, d->range);
   if (!o->plan && !o->benchmark && !o->benchmark_loader)

@@ -65,6 +65,9 @@ ModelConfig setup_model(const TrainSpec *o) {
 Schedule setup_schedule(const TrainSpec *o, double rate) {
   if (o->phase_list.n) return phases_schedule(&o->phase_list, rate, o->per_epoch);
   Schedule s = schedule_default((Decay)o->schedule, o->iters, rate);
+  Err err;
+  if (o->drops && !drops_apply(&o->drop_list, o->per_epoch, &s, &err))
+    die(EXIT_USAGE, "--drops %s: %s", o->drops, err.msg);
   s.warmup = o->warmup;
   s.warmup_factor = optimisation_of(o).warmup_factor;
   if (model_of(&o->config)->traits & MODEL_CLASSIFIER) s.cosine_start = s.warmup;

@@ -86,6 +86,7 @@ static void check_together(TrainSpec *o) {
   if (strcmp(o->range, "auto") && !sample_range_parse(&range, o->range, &err))
     die(EXIT_USAGE, "--range %s; or auto", err.msg);
   if (o->sizes && !sizes_parse(&o->shorter_sides, o->sizes, &err)) die(EXIT_USAGE, "--sizes %s", err.msg);
+  if (o->drops && !drops_parse(&o->drop_list, o->drops, &err)) die(EXIT_USAGE, "--drops %s", err.msg);
   if (o->amend && !o->resume) die(EXIT_USAGE, "--amend needs --resume: it allows changes to a resumed run");
   if (o->val_loss && o->eval_every == EVAL_NEVER)
     die(EXIT_USAGE, "--val-loss needs evaluations, but --eval-every never turns them off: leave one of them out");
@@ -153,11 +154,9 @@ static void choose_phases(TrainSpec *o) {
   const struct {
     const char *name;
     bool given;
-  } others[] = {{"--epochs", o->from.epochs == FROM_GIVEN},
-                {"--iters", o->from.iters == FROM_GIVEN},
-                {"--lr", o->from.lr == FROM_GIVEN},
-                {"--schedule", o->from.schedule == FROM_GIVEN},
-                {"--warmup", o->from.warmup == FROM_GIVEN}};
+  } others[] = {{"--epochs", o->from.epochs == FROM_GIVEN}, {"--iters", o->from.iters == FROM_GIVEN},
+                {"--lr", o->from.lr == FROM_GIVEN},         {"--schedule", o->from.schedule == FROM_GIVEN},
+                {"--drops", o->from.drops == FROM_GIVEN},   {"--warmup", o->from.warmup == FROM_GIVEN}};
   bool any = false;
   Err err;
   for (int i = 0; i < COUNT(others); i++) {
@@ -259,6 +258,7 @@ TrainSpec train_spec(int argc, char **argv) {
   check_holdout(&o);
   choose_given(&o);
   train_settle(&o, &(Basis){.idx = train_on_gray(&o, &o.config)});
+  exclude(o.drops && o.schedule != DECAY_STEP, "--drops", "needs --schedule step");
   check_evaluations(&o);
   return o;
 }

@@ -174,6 +174,7 @@ void dataset_close(Dataset *d) {
   free(d->file_bytes);
   free(d->image);
   free(d->image_canvas);
+  free(d->repeat);
   free(d->object);
   free(d->first_object);
   free(d->reported);

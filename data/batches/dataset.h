@@ -38,6 +38,7 @@ typedef struct Dataset {
   uint8_t *image_canvas;  // [num_images] the smallest canvas that holds the resized image
   Object *object;         // grouped by image, in file order
   int *first_object;      // [num_images + 1] those of image i are object[first_object[i] … first_object[i + 1])
+  float *repeat;          // [num_images] how often an epoch of training has it (data/batches/repeat.h); NULL: once
   int max_objects;        // maximum over images, at least 1: the capacity for ground truth
   int64_t max_bytes;      // bytes of the largest decoded image
   int64_t max_words;      // bound on the words of one image's bitmaps and polygons

@@ -19,6 +19,7 @@ typedef struct Slot {
   Batch batch;
   char *block; // holds the batch's arrays
   int64_t epoch;
+  int *copy;      // [images] which of the epoch's copies of its image a position holds
   int64_t *words; // [images] words of each position's bitmaps
   int pending;    // positions that are not decoded yet
   bool ready;
@@ -161,6 +162,7 @@ static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
   ImageInfo info = {.offset = position * d->max_bytes, .h = size.h, .w = size.w};
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
   info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
+  if (slot->copy[position]) info.key = rng_key(info.key, (uint64_t)slot->copy[position]);
   info.flip = augmented && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < o->flip;
   b->index[position] = i;
   b->info[position] = info;
@@ -287,7 +289,7 @@ static bool take_position(Loader *l, Slot **slot, int *position) {
     if (l->item_position == 0) {
       CHECK(b->step < l->oldest); // the consumer has released this slot
       b->step = l->item_step;
-      b->canvas = sampler_batch(&l->sampler, b->step, b->index);
+      b->canvas = sampler_batch(&l->sampler, b->step, b->index, s->copy);
       s->epoch = sampler_epoch(&l->sampler, b->step);
       s->pending = b->images;
       s->ready = false;
@@ -379,6 +381,7 @@ static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err 
   b->capacity = MAX(d->max_objects, 1);
   b->step = -1;
   b->index = xmalloc(images * sizeof *b->index);
+  slot->copy = xmalloc(images * sizeof *slot->copy);
   slot->words = xcalloc(images, sizeof *slot->words);
   const BatchSize room = {.images = b->images,
                           .capacity = b->capacity,
@@ -393,6 +396,7 @@ static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err 
 
 static void slot_close(Slot *slot, const HostMemory *memory) {
   free(slot->batch.index);
+  free(slot->copy);
   free(slot->words);
   if (slot->block) memory->free(memory->context, slot->block);
 }
@@ -409,7 +413,8 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   l->num_slots = options->prefetch + held_of(options);
   l->slots = xcalloc((size_t)l->num_slots, sizeof *l->slots);
   l->bad = xcalloc((size_t)d->num_images, sizeof *l->bad);
-  const SamplerOptions order = {options->batch, options->rank, options->world, options->seed, options->train};
+  const SamplerOptions order = {options->batch, options->rank,  options->world,
+                                options->seed,  options->train, d->repeat};
   sampler_open(&l->sampler, d->image_canvas, d->num_images, d->num_canvases, &order);
   pthread_mutex_init(&l->lock, NULL);
   outage_open(&l->outage, d->patience);

@@ -16,6 +16,11 @@ TEST(identity_names_the_first_difference) {
   EXPECT(!identity_same(was, "{\"seed\":2,\"lr\":0.005}", amendable, &err));
   EXPECT_STR(err.msg,
              "it was made with \"seed\":1, but this run has \"seed\":2: give the same options or choose another --out");
+  EXPECT(!identity_same(was, "{\"seed\":1,\"steps\":300,\"schedule\":\"step\",\"lr\":0.01,\"exif\":false}", amendable,
+                        &err));
+  EXPECT_STR(err.msg,
+             "it was made with \"sizes\":\"\", but this run has \"sizes\":null: give the same options or choose "
+             "another --out");
   EXPECT(!identity_same("{\"seed\":1", "{\"seed\":1", amendable, &err) && strstr(err.msg, "is malformed"));
   EXPECT(!identity_same("no JSON", was, amendable, &err) &&
          strstr(err.msg, "it was made with \"seed\":null, but this run has \""));
@@ -28,8 +33,9 @@ TEST(identity_amends_how_it_learns_alone) {
   EXPECT(identity_amend(was, was, amendable, &changes, &err));
   EXPECT_STR(record_end(&changes), "{}");
   record_begin(&changes);
-  EXPECT(
-      identity_amend(was, "{\"seed\":1,\"steps\":600,\"schedule\":\"cosine\",\"lr\":0.01}", amendable, &changes, &err));
+  EXPECT(identity_amend(was,
+                        "{\"seed\":1,\"steps\":600,\"schedule\":\"cosine\",\"lr\":0.01,\"sizes\":\"\",\"exif\":false}",
+                        amendable, &changes, &err));
   EXPECT_STR(record_end(&changes), "{\"steps\":[300,600],\"schedule\":[\"step\",\"cosine\"]}");
   EXPECT(!identity_amend(was, "{\"lr\":1,\"seed\":2}", amendable, &changes, &err));
   EXPECT_STR(err.msg, "it was made with \"seed\":1, but this run has \"seed\":2, which --amend cannot change");

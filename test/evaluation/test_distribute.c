@@ -201,7 +201,7 @@ TEST(distribute_name_what_stops_a_rank) {
   Sampler s;
   const SamplerOptions order = {.batch = BATCH, .world = 1};
   sampler_open(&s, d.image_canvas, d.num_images, d.num_canvases, &order);
-  sampler_batch(&s, 4, index); // rank 1's second
+  sampler_batch(&s, 4, index, NULL); // rank 1's second
   sampler_close(&s);
   snprintf(path, sizeof path, "%s/train/%d.png", dir, image_number(&d, index[0]));
   CHECK(!unlink(path));

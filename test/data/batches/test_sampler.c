@@ -1,4 +1,5 @@
 // Catches images left out of an epoch or drawn twice, and an order that changes with the number of ranks.
+#include <math.h>
 #include "base/rng.h"
 #include "data/batches/sampler.h"
 #include "test/harness/test.h"
@@ -15,7 +16,7 @@ static const uint8_t *canvases(void) {
 
 static Sampler open_sampler(int batch, int rank, int world, uint64_t seed, bool train) {
   Sampler s;
-  sampler_open(&s, canvases(), IMAGES, CANVASES, &(SamplerOptions){batch, rank, world, seed, train});
+  sampler_open(&s, canvases(), IMAGES, CANVASES, &(SamplerOptions){batch, rank, world, seed, train, NULL});
   return s;
 }
 
@@ -25,7 +26,7 @@ TEST(sampler_epoch_holds_every_image) {
     int seen[IMAGES] = {0}, index[MAX_BATCH], in_canvas[CANVASES] = {0};
     for (int64_t b = 0; b < s.steps; b++) {
       EXPECT_INT(sampler_epoch(&s, epoch * s.steps + b), epoch);
-      int c = sampler_batch(&s, epoch * s.steps + b, index);
+      int c = sampler_batch(&s, epoch * s.steps + b, index, NULL);
       for (int i = 0; i < 4; i++) {
         EXPECT_INT(canvases()[index[i]], c);
         seen[index[i]]++;
@@ -46,13 +47,58 @@ TEST(sampler_epoch_holds_every_image) {
   sampler_close(&s);
 }
 
+// Factors of 1, 1.5 and 3.2: in each epoch at least the whole part and at most one more, over many the factor, up to
+// what rounding down takes from a canvas.
+TEST(sampler_repeats_images) {
+  enum { EPOCHS = 400 };
+  static const float factors[] = {1, 1.5f, 3.2f};
+  float repeat[IMAGES];
+  double share[CANVASES] = {0}, seen[IMAGES] = {0};
+  for (int i = 0; i < IMAGES; i++) {
+    repeat[i] = factors[i % 3];
+    share[canvases()[i]] += (double)repeat[i];
+  }
+  Sampler s;
+  sampler_open(&s, canvases(), IMAGES, CANVASES, &(SamplerOptions){1, 0, 1, 7, true, repeat});
+  for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+    int times[IMAGES] = {0}, copies[IMAGES] = {0};
+    for (int64_t b = 0; b < s.steps; b++) {
+      int index, copy;
+      const int c = sampler_batch(&s, epoch * s.steps + b, &index, &copy);
+      EXPECT_INT(c, canvases()[index]);
+      copies[index] |= 1 << copy;
+      times[index]++;
+    }
+    for (int i = 0; i < IMAGES; i++) {
+      EXPECT(times[i] == (int)repeat[i] || times[i] == (int)repeat[i] + 1);
+      EXPECT(repeat[i] > 1 || times[i] == 1);
+      EXPECT_INT(copies[i], (1 << times[i]) - 1); // each has a number of its own
+      seen[i] += times[i];
+    }
+  }
+  int items = 0;
+  for (int c = 0; c < CANVASES; c++) {
+    EXPECT_INT(s.first_item[c + 1] - s.first_item[c], (int)share[c]);
+    items += (int)share[c];
+  }
+  EXPECT_INT(s.steps, items);
+  // The mean of EPOCHS Bernoulli draws is within 5 standard deviations of its probability, of which rounding down takes
+  // less than 1 / (sum of the canvas's fractions), 0 on the canvas of one image.
+  for (int i = 0; i < IMAGES; i++) {
+    const double fraction = (double)repeat[i] - floor((double)repeat[i]);
+    if (canvases()[i] == 2) continue;
+    EXPECT_NEAR(seen[i] / EPOCHS, (double)repeat[i], 5 * 0.5 / sqrt(EPOCHS) + fraction / 10);
+  }
+  sampler_close(&s);
+}
+
 TEST(sampler_is_a_function_of_the_step) {
   Sampler s = open_sampler(3, 1, 2, 11, true);
   for (int64_t step = 0; step < 5 * s.steps; step++) {
     int index[MAX_BATCH], fresh[MAX_BATCH];
-    int c = sampler_batch(&s, step, index);
+    int c = sampler_batch(&s, step, index, NULL);
     Sampler t = open_sampler(3, 1, 2, 11, true);
-    EXPECT_INT(sampler_batch(&t, step, fresh), c);
+    EXPECT_INT(sampler_batch(&t, step, fresh, NULL), c);
     for (int i = 0; i < 3; i++) EXPECT_INT(fresh[i], index[i]);
     sampler_close(&t);
   }
@@ -64,9 +110,9 @@ TEST(sampler_shuffles_by_seed_and_epoch) {
   int same_epoch = 0, same_seed = 0;
   for (int64_t step = 0; step < a.steps; step++) {
     int first, second, other;
-    sampler_batch(&a, step, &first);
-    sampler_batch(&a, step + a.steps, &second);
-    sampler_batch(&b, step, &other);
+    sampler_batch(&a, step, &first, NULL);
+    sampler_batch(&a, step + a.steps, &second, NULL);
+    sampler_batch(&b, step, &other, NULL);
     same_epoch += first == second;
     same_seed += first == other;
   }
@@ -81,7 +127,7 @@ TEST(sampler_mixes_canvases) {
   Sampler s = open_sampler(4, 0, 1, 7, true);
   int index[MAX_BATCH], returns = 0, before = 0;
   for (int64_t step = 0; step < s.steps; step++) {
-    int c = sampler_batch(&s, step, index);
+    int c = sampler_batch(&s, step, index, NULL);
     returns += c < before;
     before = c;
   }
@@ -93,11 +139,11 @@ TEST(sampler_mixes_canvases) {
 TEST(sampler_fills_up_from_the_front) {
   const uint8_t canvas_of[5] = {0};
   Sampler s;
-  sampler_open(&s, canvas_of, 5, 1, &(SamplerOptions){4, 0, 1, 3, true});
+  sampler_open(&s, canvas_of, 5, 1, &(SamplerOptions){4, 0, 1, 3, true, NULL});
   for (int64_t epoch = 0; epoch < 4; epoch++) {
     int a[4], b[4];
-    sampler_batch(&s, 2 * epoch, a);
-    sampler_batch(&s, 2 * epoch + 1, b);
+    sampler_batch(&s, 2 * epoch, a, NULL);
+    sampler_batch(&s, 2 * epoch + 1, b, NULL);
     bool a_first = b[1] == a[0];
     for (int i = 0; i < 3; i++) EXPECT_INT(a_first ? b[i + 1] : a[i + 1], a_first ? a[i] : b[i]);
   }
@@ -108,11 +154,11 @@ TEST(sampler_permutations_are_uniform) {
   enum { N = 5, EPOCHS = 2000 };
   const uint8_t canvas_of[N] = {0};
   Sampler s;
-  sampler_open(&s, canvas_of, N, 1, &(SamplerOptions){N, 0, 1, 3, true});
+  sampler_open(&s, canvas_of, N, 1, &(SamplerOptions){N, 0, 1, 3, true, NULL});
   int at[N][N] = {{0}};
   for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
     int index[N];
-    sampler_batch(&s, epoch, index);
+    sampler_batch(&s, epoch, index, NULL);
     for (int i = 0; i < N; i++) at[i][index[i]]++;
   }
   // Each image comes to each position EPOCHS / N times, with a standard deviation of √(2000 · 0.2 · 0.8) = 17.9.
@@ -129,7 +175,7 @@ TEST(sampler_ranks_share_one_order) {
     EXPECT_INT(s.steps, all.steps);
     for (int64_t step = 0; step < 3 * all.steps; step++) {
       int whole[MAX_BATCH], slice[MAX_BATCH];
-      EXPECT_INT(sampler_batch(&s, step, slice), sampler_batch(&all, step, whole));
+      EXPECT_INT(sampler_batch(&s, step, slice, NULL), sampler_batch(&all, step, whole, NULL));
       for (int i = 0; i < BATCH; i++) EXPECT_INT(slice[i], whole[rank * BATCH + i]);
     }
     sampler_close(&s);
@@ -147,10 +193,10 @@ static void expect_batches_of_one_rank(int batch, int world) {
     for (int64_t step = 0; step < s.steps; step++) {
       int want[MAX_BATCH], got[MAX_BATCH];
       const int64_t whole = step * world + rank;
-      const int c = sampler_batch(&s, step, got);
+      const int c = sampler_batch(&s, step, got, NULL);
       for (int i = 0; i < batch; i++) want[i] = -1;
       if (whole < one.steps)
-        EXPECT_INT(c, sampler_batch(&one, whole, want));
+        EXPECT_INT(c, sampler_batch(&one, whole, want, NULL));
       else
         EXPECT(c >= 0 && c < CANVASES);
       EXPECT(!memcmp(got, want, (size_t)batch * sizeof *got));
@@ -172,7 +218,7 @@ TEST(sampler_evaluates_each_image_once) {
   int seen[IMAGES] = {0}, index[2], before = -1, canvas = 0;
   Sampler s = open_sampler(2, 0, 1, 5, false);
   for (int64_t step = 0; step < s.steps; step++) {
-    const int c = sampler_batch(&s, step, index);
+    const int c = sampler_batch(&s, step, index, NULL);
     EXPECT(c >= canvas);
     if (c != canvas) before = -1;
     canvas = c;
