@@ -162,6 +162,8 @@ void dataset_close(Dataset *d) {
   free(d->why);
   for (int i = 0; d->file && i < d->coco.num_images; i++) free(d->file[i]);
   free(d->file);
+  free(d->by_last);
+  free(d->another);
   free(d->layout);
   if (d->holdout) holdout_free(d->holdout);
   free(d->holdout);

@@ -60,6 +60,7 @@ static void keep_images(Dataset *d, const bool *keep) {
     if (!keep[i] && d->file) free(d->file[i]);
     if (!keep[i]) continue;
     if (d->file) d->file[n] = d->file[i];
+    if (d->by_last) d->by_last[n] = d->by_last[i];
     d->file_bytes[n] = d->file_bytes[i];
     d->absent[n++] = d->absent[i];
   }

@@ -201,7 +201,10 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
-  err_set(err, "%s: %s; %d of %d images of %s are missing", path, why, d->missing, d->num_images, d->coco.path);
+  char *another = d->another ? xasprintf("; %s is not taken for it: it is another split's", d->another) : xstrdup("");
+  err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path,
+          another);
+  free(another);
   free(path);
   return false;
 }

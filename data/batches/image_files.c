@@ -82,23 +82,30 @@ static const char *best_folder(const Coco *c, const CocoLayout *l) {
 // The files below a folder.
 typedef struct FileList {
   char **path;
+  bool *another; // whether the file is in a folder of another split
   int n;
-  size_t cap;
+  size_t cap, cap_another;
 } FileList;
 
 enum { DEEPEST = 8, MOST_FILES = 5000000 };
 
-static void list_files(FileList *l, const char *folder, int depth) {
+// With a layout, files in folders of other splits are marked.
+static void list_files(FileList *l, const char *folder, int depth, const CocoLayout *layout, bool another) {
+  enum { SPLITS = 2 }; // depth of folders of splits: images/train
   DIR *dir = opendir(folder);
   for (struct dirent *entry; dir && l->n < MOST_FILES && (entry = readdir(dir));) {
     if (entry->d_name[0] == '.') continue;
     char *path = xasprintf("%s/%s", folder, entry->d_name);
     const bool is_dir = entry->d_type == DT_DIR || (entry->d_type != DT_REG && path_is_dir(path));
     if (is_dir || (entry->d_type != DT_REG && !path_is_file(path))) {
-      if (is_dir && depth < DEEPEST) list_files(l, path, depth + 1);
+      if (is_dir && depth < DEEPEST)
+        list_files(l, path, depth + 1, layout,
+                   another || (layout && depth < SPLITS && coco_layout_is_another(layout, entry->d_name)));
       free(path);
     } else {
       array_reserve((void **)&l->path, &l->cap, (size_t)l->n + 1, sizeof *l->path);
+      array_reserve((void **)&l->another, &l->cap_another, (size_t)l->n + 1, sizeof *l->another);
+      l->another[l->n] = another;
       l->path[l->n++] = path;
     }
   }
@@ -136,6 +143,9 @@ static const char *below(const char *path, const char *folder) {
   return !strncmp(path, folder, n) && path[n] == '/' ? path + n + 1 : NULL;
 }
 
+// LVIS's images of one split are COCO's of both; elsewhere, equal names in two splits are different images.
+static bool is_of_lvis(const CocoLayout *l) { return !strcmp(l->name, "LVIS"); }
+
 typedef struct FileSearch {
   Dataset *d;
   const char *root; // where files are looked for: the folder, or one that contains it
@@ -146,10 +156,17 @@ typedef struct FileSearch {
   int count[FILE_NAMINGS], first[FILE_NAMINGS];
 } FileSearch;
 
-static void search_open(FileSearch *s, Dataset *d, const char *root) {
+// Whether names in this folder may be another split's: it is not the split's own folder, although there is one.
+static bool may_be_another(const CocoLayout *l, const char *folder) {
+  bool own = l->own == 0 || is_of_lvis(l);
+  for (int i = 0; i < l->own; i++) own |= !strcmp(l->folder[i], folder);
+  return !own;
+}
+
+static void search_open(FileSearch *s, Dataset *d, const CocoLayout *l, const char *root) {
   *s = (FileSearch){.d = d, .root = root};
   const Coco *c = &d->coco;
-  list_files(&s->files, s->root, 0);
+  list_files(&s->files, s->root, 0, may_be_another(l, d->folder) ? l : NULL, false);
   for (int i = 0; i < s->files.n; i++) {
     const char *path = s->files.path[i], *in_folder = below(path, s->d->folder), *in_root = below(path, s->root);
     if (in_folder) index_add(&s->whole, name_key(in_folder, true), i);
@@ -169,6 +186,7 @@ static void search_open(FileSearch *s, Dataset *d, const char *root) {
 static void search_close(FileSearch *s) {
   for (int i = 0; i < s->files.n; i++) free(s->files.path[i]);
   free(s->files.path);
+  free(s->files.another);
   index_free(&s->whole);
   index_free(&s->last);
   text_table_free(&s->names);
@@ -212,6 +230,10 @@ static char *find_other(const FileSearch *s, const char *name, FileNaming *how) 
     if (s->times[text_table_find(&s->names, key)] == 1) file = index_find(&s->last, xstrdup(key));
     free(key);
     *how = NAMED_LAST;
+    if (file >= 0 && s->files.another[file]) {
+      if (!s->d->another) s->d->another = xstrdup(s->files.path[file]);
+      file = -1;
+    }
   }
   if (file >= 0) found = xstrdup(s->files.path[file]);
   free(decoded);
@@ -249,14 +271,15 @@ static void note_names(FileSearch *s) {
 }
 
 // Finds files under other names, unless two images would get the same file.
-static void find_others(Dataset *d, const char *root) {
+static void find_others(Dataset *d, const CocoLayout *l, const char *root) {
   const Coco *c = &d->coco;
   FileSearch s;
   TextTable taken = {0};
   int *by = xcalloc((size_t)c->num_images + 1, sizeof *by); // [taken.n] how many images take a file
   FileNaming *how = xcalloc((size_t)c->num_images, sizeof *how);
   d->file = xcalloc((size_t)c->num_images, sizeof *d->file);
-  search_open(&s, d, root);
+  d->by_last = xcalloc((size_t)c->num_images, sizeof *d->by_last);
+  search_open(&s, d, l, root);
   for (int i = 0; i < c->num_images; i++) {
     if (!c->images[i].file_name) continue;
     if (d->absent[i]) d->file[i] = find_other(&s, c->images[i].file_name, &how[i]);
@@ -274,6 +297,7 @@ static void find_others(Dataset *d, const char *root) {
     }
     d->file_bytes[i] = MAX(file_length(d->file[i]), 0);
     d->absent[i] = false;
+    d->by_last[i] = how[i] == NAMED_LAST;
     if (s.count[how[i]]++ == 0) s.first[how[i]] = i;
   }
   note_names(&s);
@@ -281,6 +305,14 @@ static void find_others(Dataset *d, const char *root) {
   search_close(&s);
   free(how);
   free(by);
+}
+
+static bool leads_to_folder(const char *folder, const char *name) {
+  char *path = xasprintf("%s/%s", folder, name);
+  *strrchr(path, '/') = '\0';
+  const bool leads = path_is_dir(path);
+  free(path);
+  return leads;
 }
 
 // If no image has its name in any folder, the one where most of a sample are found under other names.
@@ -292,7 +324,7 @@ static void choose_by_other_names(Dataset *d, const CocoLayout *l) {
     FileSearch s;
     int found = 0;
     d->folder = l->folder[f];
-    search_open(&s, d, d->folder);
+    search_open(&s, d, l, d->folder);
     for (int i = 0; i < c->num_images; i += step) {
       FileNaming how;
       char *path = c->images[i].file_name ? find_other(&s, c->images[i].file_name, &how) : NULL;
@@ -303,6 +335,9 @@ static void choose_by_other_names(Dataset *d, const CocoLayout *l) {
     if (found > most) best = f;
     most = MAX(most, found);
   }
+  // Without any file, a message names the folder that the names lead to.
+  for (int f = l->folders - 1; most == 0 && f >= 0; f--)
+    if (c->num_images && c->images[0].file_name && leads_to_folder(l->folder[f], c->images[0].file_name)) best = f;
   d->folder = xstrdup(l->folder[best]);
 }
 
@@ -318,6 +353,5 @@ void image_files_find(Dataset *d, const CocoLayout *layout) {
   parallel_for(c->num_images, parallel_threads(c->num_images), look_for_file, d);
   int absent = 0;
   for (int i = 0; i < c->num_images; i++) absent += d->absent[i];
-  // LVIS's images of one split are COCO's of both; elsewhere, equal names in two splits are different images.
-  if (absent) find_others(d, !strcmp(layout->name, "LVIS") ? layout->root : d->folder);
+  if (absent) find_others(d, layout, is_of_lvis(layout) ? layout->root : d->folder);
 }

@@ -1,4 +1,5 @@
 #include "data/coco/layout.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static const LayoutRow rows[] = {
 static const char *const image_folders[] = {
     "#",      "images/#",       "%/images", "%",        "%*", "images/%",   "images/%*",
     "images", "images/default", "default",  "@/images", "@",  "JPEGImages", "."};
+enum { OWN_FOLDERS = 7 }; // of them, the first ones have the split's name
 
 // Other names of the usual splits.
 static const char *const aliases[][3] = {{"train", "training", NULL}, {"val", "valid", "validation"}};
@@ -190,6 +192,7 @@ static void find_folders(CocoLayout *l, const char *dir, const char *split) {
       matches_free(&m);
       free(with_stem);
       free(pattern);
+      if (k < OWN_FOLDERS) l->own = l->folders;
     }
   free(stem);
   free(own);
@@ -277,8 +280,8 @@ static bool take_given(CocoLayout *l, const char *json, const char *images, Err 
   return path_is_dir(l->root) || err_set(err, "%s: no such folder", l->root);
 }
 
-static bool search(CocoLayout *l, const char *dir, const char *split, Err *err) {
-  l->root = xstrdup(dir);
+// False if there are none or, with a message, if several match.
+static bool find_annotations(CocoLayout *l, const char *dir, const char *split, Err *err) {
   for (int i = 0; i < COUNT(rows) && !l->other; i++) {
     char *found;
     Err why;
@@ -297,7 +300,13 @@ static bool search(CocoLayout *l, const char *dir, const char *split, Err *err) 
       free(found);
     }
   }
-  if (!l->annotations) return nothing_found(dir, split, err);
+  return l->annotations != NULL;
+}
+
+static bool search(CocoLayout *l, const char *dir, const char *split, Err *err) {
+  err->msg[0] = '\0';
+  l->root = xstrdup(dir);
+  if (!find_annotations(l, dir, split, err)) return !*err->msg && nothing_found(dir, split, err);
   find_folders(l, dir, split);
   return true;
 }
@@ -315,6 +324,22 @@ char *coco_layout_note(const CocoLayout *l, const char *split) {
   const char *option = option_of(split);
   return xasprintf("%s: read %s (%s), not %s (%s); --%s-json %s --%s-images DIR would read that", split, l->annotations,
                    l->name, l->other, l->other_name, option, l->other, option);
+}
+
+bool coco_layout_is_another(const CocoLayout *l, const char *name) {
+  size_t length = strlen(name);
+  while (length > 0 && isdigit((unsigned char)name[length - 1])) length--;
+  char *names[] = {xstrdup(name), xasprintf("%.*s", (int)length, name)};
+  bool is = false;
+  for (int i = 0; i < COUNT(names); i++) {
+    CocoLayout other = {0};
+    Err ignored;
+    is |=
+        *names[i] && find_annotations(&other, l->root, names[i], &ignored) && strcmp(other.annotations, l->annotations);
+    coco_layout_free(&other);
+    free(names[i]);
+  }
+  return is;
 }
 
 void coco_layout_free(CocoLayout *l) {

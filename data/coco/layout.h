@@ -10,6 +10,7 @@ typedef struct CocoLayout {
   char *annotations;            // path of the annotation file
   char *folder[LAYOUT_FOLDERS]; // folders that exist and may hold the images, most likely first; at least one
   int folders;
+  int own;     // of them, the first ones have the split's name
   char *root;  // the folder that contains all of them
   char *other; // annotations of the same split in another arrangement, which are not read; NULL: there are none
   const char *other_name;
@@ -23,6 +24,9 @@ bool coco_layout_find(CocoLayout *l, const char *dir, const char *split, const c
 // A note on annotations that were not read, with the options that read them; NULL: there are none. Caller frees.
 char *coco_layout_note(const CocoLayout *l, const char *split);
 void coco_layout_free(CocoLayout *l);
+// Whether a folder called `name` is another split's: there are annotations of a split of that name, or of that name
+// without the digits at its end, other than those of `l`.
+bool coco_layout_is_another(const CocoLayout *l, const char *name);
 
 // The first .json in dir/annotations, dir or dir/train that has a key "annotations", whatever its name. NULL: there is
 // none. Caller frees.

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "data/coco/layout.h"
 #include "data/survey/mask_forms.h"
+#include "data/survey/shared_files.h"
 
 // ---- looking --------------------------------------------------------------------------------------------------------
 
@@ -79,6 +80,7 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
   if (o->val_json || c->train.data.holdout || is_split(o, o->val_split) || strcmp(o->val_split, "val"))
     split_open(&c->val, o->val_split, o, true, &c->train);
   if (c->train.open && c->val.open) {
+    if (!*c->val.stop.msg) shared_files_are_named(&c->val.data, &c->train.data, &c->val.stop);
     defects_find_shared(&c->val.defects, &c->val.data, &c->train.data);
     defects_find_turned(&c->train.defects, &c->train.data, &c->val.defects);
     defects_find_turned(&c->val.defects, &c->val.data, &c->train.defects);

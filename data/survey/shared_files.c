@@ -1,7 +1,9 @@
 #include "data/survey/shared_files.h"
 #include <stdlib.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "base/parallel.h"
+#include "base/text_table.h"
 #include "data/batches/file_key.h"
 
 typedef struct SharedFile {
@@ -83,4 +85,32 @@ void shared_files_find(const Dataset *a, const Dataset *b, bool *shared) {
   qsort(f.item, (size_t)f.n, sizeof *f.item, compare_files);
   each_run(&f, compare_keys, mark_shared, shared);
   free(f.item);
+}
+
+bool shared_files_are_named(const Dataset *a, const Dataset *b, Err *err) {
+  TextTable of_b = {0};
+  int n = 0, first = -1;
+  if (!a->by_last || !strcmp(a->coco.path, b->coco.path)) return true;
+  for (int i = 0; i < b->num_images; i++) {
+    char *path = dataset_path(b, i);
+    text_table_add(&of_b, path);
+    free(path);
+  }
+  for (int i = a->num_images - 1; i >= 0; i--) {
+    char *path = a->by_last[a->image[i]] ? dataset_path(a, i) : NULL;
+    if (path && text_table_find(&of_b, path) >= 0) {
+      n++;
+      first = i;
+    }
+    free(path);
+  }
+  text_table_free(&of_b);
+  if (n == 0) return true;
+  char *path = dataset_path(a, first);
+  err_set(err,
+          "%s: images found only by the last part of their names, in files that are trained on: %d of %d; \"%.100s\" "
+          "would be %s; name the folder of the images by --val-images DIR with --val-json %s",
+          a->coco.path, n, a->num_images, a->coco.images[a->image[first]].file_name, path, a->coco.path);
+  free(path);
+  return false;
 }

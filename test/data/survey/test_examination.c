@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "data/survey/examination.h"
+#include "data/survey/shared_files.h"
 #include "test/harness/child.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
@@ -133,4 +134,34 @@ TEST(examination_tells_images_of_both_splits) {
   examination_free(&e);
   dataset_close(&train);
   dataset_close(&val);
+}
+
+// Files whose folders are gone may lead to others of the same names.
+TEST(examination_refuses_training_images_in_place_of_others) {
+  const char *dir = small_set("by-last-part");
+  char path[1024], text[1024];
+  snprintf(path, sizeof path, "%s/annotations/instances_val.json", dir);
+  snprintf(
+      text, sizeof text,
+      "{\"categories\":[],\"annotations\":[],\"images\":[{\"id\":1,\"file_name\":\"elsewhere/3.png\",\"height\":%d,"
+      "\"width\":%d}]}",
+      image_size(3).h, image_size(3).w);
+  write_text(path, text);
+  Dataset train, val;
+  Err err;
+  DatasetOptions options = small_options;
+  options.keep_empty = true;
+  if (!open_set(&train, dir, &small_options) || !EXPECT(dataset_open(&val, dir, "val", &options, &err))) return;
+  EXPECT(!shared_files_are_named(&val, &train, &err));
+  EXPECT(strstr(err.msg, "in files that are trained on: 1 of 1; \"elsewhere/3.png\" would be ") &&
+         strstr(err.msg, "train/3.png; name the folder of the images by --val-images DIR"));
+  EXPECT(shared_files_are_named(&train, &val, &err));
+  dataset_close(&train);
+  dataset_close(&val);
+  // With a folder of its own, the split has no images in another's.
+  snprintf(path, sizeof path, "%s/val", dir);
+  CHECK(dirs_make(path, &err));
+  EXPECT(!dataset_open(&val, dir, "val", &options, &err));
+  EXPECT(strstr(err.msg, "1 of 1 images of ") &&
+         strstr(err.msg, "/train/3.png is not taken for it: it is another split's"));
 }
