@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/output.h"
 #include "base/parallel.h"
 #include "base/rng.h"
@@ -279,6 +280,7 @@ static bool hold_out(Dataset *d, const Listed *l, const ClassOptions *o, const c
   if (!holdout_used(&o->holdout)) return true;
   ImageList list = {.of = c->path, .n = c->num_images, .bytes = d->file_bytes, .key = l->key};
   list.name = xmalloc(n * sizeof *list.name);
+  uint32_t *labels = xmalloc(n * sizeof *labels);
   if (!d->gray) list.path = xmalloc(n * sizeof *list.path);
   int *first = xmalloc((n + 1) * sizeof *first);
   for (size_t i = 0; i <= n; i++) first[i] = (int)i; // a class each
@@ -286,12 +288,15 @@ static bool hold_out(Dataset *d, const Listed *l, const ClassOptions *o, const c
     const char *name = c->images[i].file_name;
     list.name[i] = d->gray ? strrchr(name, '#') : name; // the file may be compressed, or not
     if (!d->gray) list.path[i] = xasprintf("%s/%s", d->folder, name);
+    labels[i] = (uint32_t)digest_text(9, c->categories[l->label[i]].name) | 1;
   }
+  list.annotations = labels;
   const ImageCategories classes = {c->num_categories, first, l->label};
   const bool ok = dataset_choose_side(d, &list, &classes, &o->holdout, split, keep, err);
   for (size_t i = 0; list.path && i < n; i++) free(list.path[i]);
   free(list.path);
   free(list.name);
+  free(labels);
   free(first);
   return ok;
 }

@@ -1,6 +1,7 @@
 #include "data/batches/dataset_holdout.h"
 #include <stdlib.h>
 #include "base/alloc.h"
+#include "base/digest.h"
 
 bool holdout_used(const HoldoutUse *use) { return use->held || (use->draw && holdout_wanted(use->draw)); }
 
@@ -14,14 +15,28 @@ bool dataset_choose_side(Dataset *d, ImageList *l, const ImageCategories *c, con
   return holdout_select(d->holdout, l, HOLDOUT_TRAIN, keep, &d->notes, err);
 }
 
+// Not 0. Does not depend on ids, on the order of annotations or on how crowds are treated.
+static uint32_t digest_of(const Coco *c, const CocoImage *im) {
+  uint64_t sum = 0;
+  for (const CocoAnn *a = c->anns + im->first_ann; a < c->anns + im->first_ann + im->anns; a++) {
+    const uint64_t drawn = digest_bytes(a->drawn, &a->area, sizeof a->area);
+    sum += digest_text(digest_word(drawn, a->crowd || a->was_crowd),
+                       a->category < 0 ? NULL : c->categories[a->category].name);
+  }
+  return (uint32_t)(digest_word(9, sum) >> 32) | 1;
+}
+
 static ImageList list_of(const Dataset *d) {
   const Coco *c = &d->coco;
   const size_t n = (size_t)c->num_images;
+  uint32_t *annotations = xmalloc(n * sizeof *annotations);
+  for (int i = 0; i < c->num_images; i++) annotations[i] = digest_of(c, &c->images[i]);
   ImageList l = {.of = c->path,
                  .n = c->num_images,
                  .name = xmalloc(n * sizeof *l.name),
                  .path = xmalloc(n * sizeof *l.path),
                  .bytes = d->file_bytes,
+                 .annotations = annotations,
                  .key = xcalloc(n, sizeof *l.key)};
   for (int i = 0; i < c->num_images; i++) {
     const char *name = l.name[i] = c->images[i].file_name;
@@ -34,6 +49,7 @@ static void list_free(ImageList *l) {
   for (int i = 0; i < l->n; i++) free(l->path[i]);
   free(l->path);
   free(l->name);
+  free((void *)l->annotations);
   free(l->key);
 }
 

@@ -134,12 +134,14 @@ static bool check_groups(const ImageList *l, const ImageGroups *g, const Holdout
   return true;
 }
 
+static uint32_t annotations_of(const ImageList *l, int image) { return l->annotations ? l->annotations[image] : 0; }
+
 static void list_sides(Holdout *h, const ImageList *l, const bool *out) {
   h->val = xmalloc((size_t)l->n * sizeof *h->val);
   h->train = xmalloc((size_t)l->n * sizeof *h->train);
   for (int i = 0; i < l->n; i++)
     if (out[i])
-      h->val[h->held++] = (HeldImage){xstrdup(l->name[i]), l->key[i]};
+      h->val[h->held++] = (HeldImage){xstrdup(l->name[i]), l->key[i], annotations_of(l, i)};
     else
       h->train[h->trained++] = name_digest(l->name[i]);
   int n = 0;
@@ -236,6 +238,21 @@ static bool check_contents(const Holdout *h, ImageList *l, const int *held, cons
                  h->held);
 }
 
+static void note_annotations(const Holdout *h, const ImageList *l, const int *held, Notes *notes) {
+  int changed = 0, first = -1;
+  for (int i = l->n - 1; i >= 0; i--) {
+    const uint32_t was = held[i] >= 0 ? h->val[held[i]].annotations : 0, is = annotations_of(l, i);
+    if (!was || !is || was == is) continue;
+    changed++;
+    first = i;
+  }
+  if (changed)
+    notes_add(notes,
+              "%s: annotations have changed since training held these images out: %d of %d; first: %s; scores are of "
+              "the annotations as they are now",
+              l->of, changed, h->held, l->name[first]);
+}
+
 bool holdout_select(const Holdout *h, ImageList *l, HoldoutSide side, bool *keep, Notes *notes, Err *err) {
   int *held = xmalloc((size_t)l->n * sizeof *held), later = 0;
   for (int i = 0; i < l->n; i++) {
@@ -246,6 +263,7 @@ bool holdout_select(const Holdout *h, ImageList *l, HoldoutSide side, bool *keep
   }
   bool ok = true;
   if (!h->is_new && side == HOLDOUT_VAL) ok = check_listed(h, l, held, err) && check_contents(h, l, held, keep, err);
+  if (ok && !h->is_new && side == HOLDOUT_VAL) note_annotations(h, l, held, notes);
   if (ok && later)
     notes_add(notes,
               "%s: images added after training, which were neither trained on nor held out, and are left out: %d",

@@ -20,8 +20,9 @@ char *holdout_option_text(const HoldoutOptions *o); // "--val-fraction 0.2 --spl
 typedef enum HoldoutSide { HOLDOUT_TRAIN, HOLDOUT_VAL } HoldoutSide;
 
 typedef struct HeldImage {
-  char *name;   // as in ImageList
-  uint64_t key; // of its contents
+  char *name;           // as in ImageList
+  uint64_t key;         // of its contents
+  uint32_t annotations; // digest of them; 0: unknown, in older weights
 } HeldImage;
 
 typedef struct Holdout {
@@ -55,13 +56,14 @@ typedef struct ImageCategories {
 bool holdout_draw(Holdout *h, ImageList *l, const ImageCategories *c, const HoldoutOptions *o, const char *split,
                   Notes *notes, Err *err);
 // Marks the images of a side, keep[l->n]. Unless it is new: false, with a message that names the first, if images that
-// were held out are not there or have other contents; adds a note on images of neither side, added since.
+// were held out are not there or have other contents; adds a note on images whose annotations have changed, and on
+// those of neither side, added since.
 bool holdout_select(const Holdout *h, ImageList *l, HoldoutSide side, bool *keep, Notes *notes, Err *err);
 
 // As weights store it: a JSON object. malloc'ed.
 char *holdout_text(const Holdout *h);
 bool holdout_read(Holdout *h, const char *text, Err *err);
-// Whether both hold out the same images; false with a message that names the first difference. Contents may differ with
-// other_files.
+// Whether both hold out the same images with the same annotations; false with a message that names the first
+// difference. Contents may differ with other_files.
 bool holdout_same(const Holdout *was, const Holdout *is, bool other_files, Err *err);
 void holdout_free(Holdout *h);

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "data/batches/holdout.h"
 
-enum { KEY_DIGITS = 16, NAME_DIGITS = 8, MOST_FOLDS = 1000 };
+enum { KEY_DIGITS = 16, DIGEST_DIGITS = 8, MOST_FOLDS = 1000 };
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
@@ -53,24 +53,28 @@ char *holdout_option_text(const HoldoutOptions *o) {
 char *holdout_text(const Holdout *h) {
   Record r = {0};
   const char **name = xmalloc((size_t)h->held * sizeof *name);
-  char *keys = xmalloc(KEY_DIGITS * (size_t)h->held + 1), *train = xmalloc(NAME_DIGITS * (size_t)h->trained + 1);
-  *keys = *train = '\0';
+  char *keys = xmalloc(KEY_DIGITS * (size_t)h->held + 1), *annotations = xmalloc(DIGEST_DIGITS * (size_t)h->held + 1),
+       *train = xmalloc(DIGEST_DIGITS * (size_t)h->trained + 1);
+  *keys = *annotations = *train = '\0';
   for (int i = 0; i < h->held; i++) {
     name[i] = h->val[i].name;
     sprintf(keys + KEY_DIGITS * (size_t)i, "%016llx", (unsigned long long)h->val[i].key);
+    sprintf(annotations + DIGEST_DIGITS * (size_t)i, "%08x", h->val[i].annotations);
   }
-  for (int i = 0; i < h->trained; i++) sprintf(train + NAME_DIGITS * (size_t)i, "%08x", h->train[i]);
+  for (int i = 0; i < h->trained; i++) sprintf(train + DIGEST_DIGITS * (size_t)i, "%08x", h->train[i]);
   record_begin(&r);
   record_str(&r, "split", h->split);
   record_str(&r, "by", h->by);
   record_int(&r, "groups", h->groups);
   record_strings(&r, "val", name, h->held);
   record_str(&r, "contents", keys);
+  record_str(&r, "annotations", annotations);
   record_str(&r, "train", train);
   char *text = xstrdup(record_end(&r));
   record_free(&r);
   free(name);
   free(keys);
+  free(annotations);
   free(train);
   return text;
 }
@@ -102,13 +106,21 @@ static void read_keys(Json *j, Holdout *h) {
   for (int i = 0; !j->failed && i < h->held; i++) h->val[i].key = digits(text + KEY_DIGITS * (size_t)i, KEY_DIGITS);
 }
 
+static void read_annotations(Json *j, Holdout *h) {
+  size_t length;
+  const char *text = json_string(j, &length);
+  if (length != DIGEST_DIGITS * (size_t)h->held) json_fail(j, "expected %d digits for each name", DIGEST_DIGITS);
+  for (int i = 0; !j->failed && i < h->held; i++)
+    h->val[i].annotations = (uint32_t)digits(text + DIGEST_DIGITS * (size_t)i, DIGEST_DIGITS);
+}
+
 static void read_train(Json *j, Holdout *h) {
   size_t length;
   const char *text = json_string(j, &length);
-  h->trained = (int)(length / NAME_DIGITS);
+  h->trained = (int)(length / DIGEST_DIGITS);
   h->train = xmalloc((size_t)h->trained * sizeof *h->train);
   for (int i = 0; i < h->trained; i++) {
-    h->train[i] = (uint32_t)digits(text + NAME_DIGITS * (size_t)i, NAME_DIGITS);
+    h->train[i] = (uint32_t)digits(text + DIGEST_DIGITS * (size_t)i, DIGEST_DIGITS);
     if (i > 0 && h->train[i] < h->train[i - 1]) json_fail(j, "expected digests in ascending order");
   }
 }
@@ -124,6 +136,8 @@ static void read_member(Json *j, Holdout *h, const char *key) {
     read_names(j, h);
   else if (!strcmp(key, "contents"))
     read_keys(j, h);
+  else if (!strcmp(key, "annotations"))
+    read_annotations(j, h);
   else if (!strcmp(key, "train") && !h->train)
     read_train(j, h);
   else
@@ -156,6 +170,11 @@ bool holdout_same(const Holdout *was, const Holdout *is, bool other_files, Err *
   if (i < is->held) return err_set(err, "%s is held out now, but was not", is->val[i].name);
   for (i = 0; !other_files && i < was->held; i++)
     if (was->val[i].key != is->val[i].key) return err_set(err, "%s, which is held out, has changed", was->val[i].name);
+  for (i = 0; i < was->held; i++) {
+    const uint32_t before = was->val[i].annotations, now = is->val[i].annotations;
+    if (before && now && before != now)
+      return err_set(err, "the annotations of %s, which is held out, have changed", was->val[i].name);
+  }
   return true;
 }
 

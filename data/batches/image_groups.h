@@ -9,10 +9,11 @@
 typedef struct ImageList {
   const char *of; // the annotation file or folder, for messages
   int n;
-  const char **name;    // [n] as in the annotations, or CLASS/FILE
-  char **path;          // [n] of the files; NULL: images are in memory
-  const int64_t *bytes; // [n] lengths of the files; 0: there is none
-  uint64_t *key;        // [n] of images in memory: equal for equal pixels; of files: zeros, and file_key once read
+  const char **name;           // [n] as in the annotations, or CLASS/FILE
+  char **path;                 // [n] of the files; NULL: images are in memory
+  const int64_t *bytes;        // [n] lengths of the files; 0: there is none
+  const uint32_t *annotations; // [n] digests of them that are not 0; NULL: the names say all
+  uint64_t *key; // [n] of images in memory: equal for equal pixels; of files: zeros, and file_key once read
 } ImageList;
 
 typedef struct ImageGroups {

@@ -208,11 +208,42 @@ TEST(holdout_is_refused_where_its_images_have_changed) {
   expect_other_data("1 of the 3 images that training held out are not in it: ", dir, &h);
   expect_other_data(
       "none of the 3 images that training held out is in it", small_set("holdout-other"),
-      &(Holdout){.split = "train", .by = "", .val = (HeldImage[]){{"q", 1}, {"r", 1}, {"s", 1}}, .held = 3});
+      &(Holdout){.split = "train", .by = "", .val = (HeldImage[]){{"q", 1, 0}, {"r", 1, 0}, {"s", 1, 0}}, .held = 3});
   char *const all[] = {json, path, text, file, more, longer, dir};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
   holdout_free(&drawn);
   holdout_free(&h);
+}
+
+// A scored image whose objects are no longer those of training is named; crowds and the order of objects are no change.
+TEST(holdout_tells_changed_annotations) {
+  char *dir = xstrdup(small_set("holdout-annotations")), *json = xasprintf("%s/annotations/instances_train.json", dir);
+  Holdout drawn = drawn_from(dir, &(HoldoutOptions){.fraction = 0.2f}), h = read_again(&drawn);
+  Dataset d;
+  Err err;
+  size_t size;
+  char *text = file_read(json, &size, NULL);
+  for (int changed = 0; changed < 2; changed++) {
+    int labelled = 0;
+    if (!EXPECT(opens_side(&d, dir, &h, HOLDOUT_VAL, &err))) return;
+    for (int i = 0; i < d.coco.num_images; i++) labelled += d.coco.images[i].anns > 0;
+    char *want =
+        xasprintf("annotations have changed since training held these images out: %d of %d; first: ", labelled, h.held);
+    EXPECT(d.notes.n ? changed && strstr(d.notes.line[0], want) : !changed);
+    free(want);
+    dataset_close(&d);
+    for (char *at = text; (at = strstr(at, "\"bbox\":[")); at += 9) at[8] = '1' + (at[8] == '1'); // another x
+    write_text(json, text);
+  }
+  const HoldoutOptions draw = {.fraction = 0.2f};
+  Holdout now = drawn_from(dir, &draw);
+  EXPECT(!holdout_same(&h, &now, true, &err) && strstr(err.msg, ", which is held out, have changed"));
+  holdout_free(&now);
+  holdout_free(&drawn);
+  holdout_free(&h);
+  free(text);
+  free(json);
+  free(dir);
 }
 
 // What cannot be read is trained on, where it is reported.

@@ -39,6 +39,8 @@ TEST(holdout_refuses_damaged_texts) {
       ("{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\"],\"contents\":\"0000000000000001\",\"train\":"
        "\"0000000200000001\"}"),
       "{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\"],\"contents\":\"0000000000000001\"}",
+      ("{\"split\":\"train\",\"by\":\"\",\"val\":[\"a\"],\"contents\":\"0000000000000001\",\"annotations\":\"1\","
+       "\"train\":\"\"}"),
       "{\"split\":\"train\",\"val\":[\"a\"],\"contents\":\"0000000000000001\",\"train\":\"\"}"};
   Holdout h;
   Err err;
@@ -53,7 +55,8 @@ TEST(holdout_refuses_damaged_texts) {
 }
 
 TEST(holdout_names_the_first_difference) {
-  HeldImage two[] = {{"a", 1}, {"c", 2}}, other[] = {{"a", 1}, {"b", 2}}, changed[] = {{"a", 1}, {"c", 3}};
+  HeldImage two[] = {{"a", 1, 0}, {"c", 2, 0}}, other[] = {{"a", 1, 0}, {"b", 2, 0}},
+            changed[] = {{"a", 1, 0}, {"c", 3, 0}};
   const Holdout was = {.val = two, .held = 2}, fewer = {.val = two, .held = 1}, is = {.val = other, .held = 2},
                 now = {.val = changed, .held = 2};
   Err err;
