@@ -1,4 +1,5 @@
 #include "data/batches/stratify.h"
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include "base/alloc.h"
@@ -101,13 +102,24 @@ static void put(Division *v, int group, int part) {
   v->part[group] = part;
 }
 
-// The part that lacks most images of the category; of several, the one that lacks most of all images.
-static int neediest(const Division *v, int category) {
-  const int64_t *lacks = v->lacks + (size_t)category * (size_t)v->parts,
-                *all = v->lacks + (size_t)(v->categories - 1) * (size_t)v->parts;
+static const int64_t *lacks_of_all(const Division *v) {
+  return v->lacks + (size_t)(v->categories - 1) * (size_t)v->parts;
+}
+
+// Whether the part comes closer to its share of all images by the group's.
+static bool fits(const Division *v, int group, int part) {
+  return 2 * lacks_of_all(v)[part] >= v->s->images[group] * v->whole;
+}
+
+// Of the parts that the group fits, or of all if it fits none, the one that lacks most images of the category; of
+// several, the one that lacks most of all images.
+static int neediest(const Division *v, int category, int group) {
+  const int64_t *lacks = v->lacks + (size_t)category * (size_t)v->parts, *all = lacks_of_all(v);
   int best = 0;
-  for (int p = 1; p < v->parts; p++)
-    if (lacks[p] > lacks[best] || (lacks[p] == lacks[best] && all[p] > all[best])) best = p;
+  for (int p = 1; p < v->parts; p++) {
+    const bool fit = fits(v, group, p), best_fit = fits(v, group, best);
+    if (fit != best_fit ? fit : lacks[p] > lacks[best] || (lacks[p] == lacks[best] && all[p] > all[best])) best = p;
+  }
   return best;
 }
 
@@ -126,55 +138,21 @@ static bool stays(const Division *v, int category) { return v->groups[category] 
 static void divide(Division *v) {
   for (int c; (c = rarest(v)) >= 0;)
     for (int m = v->first_member[c]; m < v->first_member[c + 1]; m++)
-      if (v->part[v->members[m]] < 0) put(v, v->members[m], stays(v, c) ? 0 : neediest(v, c));
+      if (v->part[v->members[m]] < 0) put(v, v->members[m], stays(v, c) ? 0 : neediest(v, c, v->members[m]));
 }
 
-// ---- categories that are in too few parts ---------------------------------------------------------------------------
+// ---- moves ----------------------------------------------------------------------------------------------------------
 
-static int parts_with(const Division *v, int category) {
-  int n = 0;
-  for (int p = 0; p < v->parts; p++) n += v->has[(size_t)category * (size_t)v->parts + (size_t)p] > 0;
-  return n;
-}
-
-// Whether every category of the group is in as many parts after the move as before.
-static bool may_move(const Division *v, int group, int to) {
+// Whether every category of the group that has at least `groups` of them is in as many parts after the move as before.
+static bool may_move(const Division *v, int group, int to, int groups) {
   const int from = v->part[group];
   for (int k = v->first[group]; k < v->first[group + 1]; k++) {
     const int c = v->of[k].category, *has = v->has + (size_t)c * (size_t)v->parts;
-    if (has[from] == 1 && has[to] > 0) return false;
+    if (has[from] == 1 && has[to] > 0 && v->groups[c] >= groups) return false;
     if (stays(v, c) && from == 0) return false;
   }
   return true;
 }
-
-// The smallest group whose move gets the category into another part: one that lacks as many images as possible.
-static bool spread(Division *v, int category) {
-  const int *has = v->has + (size_t)category * (size_t)v->parts;
-  const int64_t *all = v->lacks + (size_t)(v->categories - 1) * (size_t)v->parts;
-  for (int m = v->first_member[category + 1] - 1; m >= v->first_member[category]; m--) {
-    const int group = v->members[m];
-    int best = -1;
-    if (has[v->part[group]] < 2) continue;
-    for (int p = 0; p < v->parts; p++)
-      if (has[p] == 0 && (best < 0 || all[p] > all[best]) && may_move(v, group, p)) best = p;
-    if (best < 0) continue;
-    put(v, group, best);
-    return true;
-  }
-  return false;
-}
-
-// Ends: every move increases the number of parts that categories are in.
-static void spread_all(Division *v) {
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int c = 0; c < v->categories; c++)
-      while (parts_with(v, c) < (v->groups[c] < v->parts ? v->groups[c] : v->parts) && spread(v, c)) moved = true;
-  }
-}
-
-// ---- evenness -------------------------------------------------------------------------------------------------------
 
 // How much a move changes the sum, over categories and parts, of (images lacking)² / images of the category.
 static double change(const Division *v, int group, int to) {
@@ -190,26 +168,82 @@ static double change(const Division *v, int group, int to) {
   return sum;
 }
 
-// Moves single groups as long as that makes the division more even.
+// Moves the group; where it does not fit, in exchange for the group whose move back changes the sum least, and by less
+// than `most`, as may_move allows with `groups`. Looks for it among the groups after member m of all. False: nothing
+// was moved.
+static bool move(Division *v, int group, int to, int groups, int m, double most) {
+  enum { LOOKED_AT = 1000 };
+  const int from = v->part[group], *all = v->members + v->first_member[v->categories - 1], n = v->s->groups;
+  const bool fit = fits(v, group, to);
+  int best = -1;
+  put(v, group, to);
+  for (int i = 1; !fit && i < n && i <= LOOKED_AT; i++) {
+    const int other = all[(m + i) % n];
+    if (v->part[other] != to || other == group || !fits(v, other, from) || !may_move(v, other, from, groups)) continue;
+    const double by = change(v, other, from);
+    if (by >= most) continue;
+    most = by;
+    best = other;
+  }
+  if (best >= 0) put(v, best, from);
+  if (!fit && best < 0) put(v, group, from);
+  return fit || best >= 0;
+}
+
+// ---- categories that are in too few parts ---------------------------------------------------------------------------
+
+static int parts_with(const Division *v, int category) {
+  int n = 0;
+  for (int p = 0; p < v->parts; p++) n += v->has[(size_t)category * (size_t)v->parts + (size_t)p] > 0;
+  return n;
+}
+
+// The smallest group whose move gets the category into another part: one that lacks as many images as possible. A rarer
+// category may have to leave it.
+static bool spread(Division *v, int category) {
+  const int *has = v->has + (size_t)category * (size_t)v->parts;
+  const int64_t *all = lacks_of_all(v);
+  for (int m = v->first_member[category + 1] - 1; m >= v->first_member[category]; m--) {
+    const int group = v->members[m];
+    int best = -1;
+    if (has[v->part[group]] < 2) continue;
+    for (int p = 0; p < v->parts; p++)
+      if (has[p] == 0 && (best < 0 || all[p] > all[best]) && may_move(v, group, p, 0)) best = p;
+    if (best >= 0 && move(v, group, best, v->groups[category], 0, INFINITY)) return true;
+  }
+  return false;
+}
+
+// Ends: every move increases the number of parts that a category is in, and decreases that of rarer ones at most.
+static void spread_all(Division *v) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int c = 0; c < v->categories; c++)
+      while (parts_with(v, c) < (v->groups[c] < v->parts ? v->groups[c] : v->parts) && spread(v, c)) moved = true;
+  }
+}
+
+// ---- evenness -------------------------------------------------------------------------------------------------------
+
+// Moves or exchanges groups as long as that makes the division more even.
 static void even_out(Division *v) {
   enum { MOST_ROUNDS = 20 };
+  const double little = 1e-9;
   bool moved = true;
   for (int round = 0; moved && round < MOST_ROUNDS; round++) {
     moved = false;
-    const int all = v->categories - 1;
-    for (int m = v->first_member[all]; m < v->first_member[all + 1]; m++) {
-      const int group = v->members[m];
+    const int *all = v->members + v->first_member[v->categories - 1];
+    for (int m = 0; m < v->s->groups; m++) {
+      const int group = all[m];
       int best = -1;
-      double least = -1e-9;
+      double least = -little;
       for (int p = 0; p < v->parts; p++) {
         const double by = p == v->part[group] ? 0 : change(v, group, p);
-        if (by >= least || !may_move(v, group, p)) continue;
+        if (by >= least || !may_move(v, group, p, 0)) continue;
         least = by;
         best = p;
       }
-      if (best < 0) continue;
-      put(v, group, best);
-      moved = true;
+      moved |= best >= 0 && move(v, group, best, 0, m, -least - little);
     }
   }
 }

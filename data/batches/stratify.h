@@ -19,11 +19,12 @@ typedef struct Strata {
 //
 // Iterative stratification (Sechidis, Tsoumakas, Vlahavas: On the stratification of multi-label data, 2011), with
 // groups in place of examples: the category with the fewest groups left is divided first, its largest groups first,
-// each into the part that lacks most images of the category. Then groups are moved: those of a category of n groups
-// that is in fewer than min(n, parts) parts, if no other category loses a part by it; and single ones, as long as that
-// makes the division more even. The only group of a category stays in part 0 if the shares differ. All this also holds
-// for two further categories: of all images, and of those without a category. Groups stay whole, so that a large one,
-// or many rare categories, can make a part larger than its share.
+// each into the part that lacks most images of the category, as long as that brings the part closer to its share of all
+// images: rare categories, which a small part cannot all have, do not make it larger. Then groups are moved, or
+// exchanged where parts have their share: those of a category of n groups that is in fewer than min(n, parts) parts, if
+// only rarer categories lose one by it; and others, as long as that makes the division more even. The only group of a
+// category stays in part 0 if the shares differ. All this also holds for two further categories: of all images, and of
+// those without a category. Groups stay whole, so that a large one can make a part larger than its share.
 //
 // The result depends only on the arguments, and not on the order of groups.
 void stratify(const Strata *s, const int64_t *share, int parts, int *part);

@@ -95,7 +95,7 @@ TEST(stratify_leaves_the_only_group_of_a_category_in_training) {
   stratify(&s, fifth, 2, part);
   EXPECT(part[0] == 0 && part[1] == 0 && part[9] == 0);
   for (int g = 0; g < 10; g++) held += part[g];
-  EXPECT_INT(held, 3); // of the 16 images of category 3, 3.2
+  EXPECT_INT(held, 4); // of all 18 images, 3.6
   stratify(&s, (const int64_t[]){1, 4}, 2, part);
   EXPECT(part[0] == 0 && part[1] == 0);
 }
@@ -109,6 +109,39 @@ TEST(stratify_spreads_a_category_that_others_took_along) {
   int part[6];
   stratify(&s, fifth, 2, part);
   EXPECT(part[0] + part[1] == 1);
+}
+
+// As photographs have them: 60 categories of two or three images each, which a fifth cannot all have. Half of the images
+// have category 0, and 13 have category 1.
+TEST(stratify_keeps_the_share_with_many_rare_categories) {
+  enum { N = 92, RARE = 60 };
+  int images[N], first[N + 1], part[N], total[RARE + 2] = {0}, held[RARE + 2] = {0}, n = 0, all = 0;
+  uint64_t order[N];
+  CategoryCount of[N * (RARE + 2)];
+  for (int g = 0; g < N; g++) {
+    images[g] = 1;
+    order[g] = rng_key(3, (uint64_t)g);
+    first[g] = n;
+    if (g % 2) of[n++] = (CategoryCount){0, 1};
+    if (g % 7 == 0 && g < 13 * 7) of[n++] = (CategoryCount){1, 1};
+    for (int k = 0; k < RARE; k++) {
+      bool has = false;
+      for (uint32_t i = 0; i < 2 + (uint32_t)k % 2; i++) has |= rng_u32((uint64_t)k, i) % N == (uint32_t)g;
+      if (has) of[n++] = (CategoryCount){k + 2, 1};
+    }
+  }
+  first[N] = n;
+  stratify(&(Strata){N, RARE + 2, images, order, first, of}, fifth, 2, part);
+  for (int g = 0; g < N; g++) {
+    all += part[g];
+    for (int k = first[g]; k < first[g + 1]; k++) {
+      total[of[k].category]++;
+      held[of[k].category] += part[g];
+    }
+  }
+  EXPECT_INT(all, 18); // of 18.4
+  EXPECT(held[0] >= 7 && held[0] <= 11 && held[1] >= 2 && held[1] <= 4);
+  for (int k = 0; k < RARE + 2; k++) EXPECT(held[k] < total[k]); // all can be learnt
 }
 
 TEST(stratify_without_categories) {
