@@ -46,6 +46,7 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   if (o->size) config_resize(config, o->size);
   if (o->max_size) config->max_size = o->max_size;
   if (o->detections) config->detections = o->detections;
+  if (o->proposals) config_set_proposals(config, o->proposals);
   SampleRange range;
   if (o->range && !sample_range_parse(&range, o->range, &err)) die(EXIT_USAGE, "--range %s", err.msg);
   if (o->range) {

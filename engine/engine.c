@@ -152,8 +152,12 @@ static void measure_update(Engine *e) {
 }
 
 static const char *smaller_images(const Engine *e) {
-  return e->config.detections > USUAL_DETECTIONS ? "--batch, --size, --max-size or --detections"
-                                                 : "--batch, --size or --max-size";
+  const bool detects = e->config.detections > USUAL_DETECTIONS,
+             samples = e->train.shapes.images > 0 && e->config.roi_batch > USUAL_ROIS;
+  return detects && samples ? "--batch, --size, --max-size, --detections or --set roi_batch"
+         : detects          ? "--batch, --size, --max-size or --detections"
+         : samples          ? "--batch, --size, --max-size or --set roi_batch"
+                            : "--batch, --size or --max-size";
 }
 
 // Of the arena, what steps that run beside others cost.

@@ -81,6 +81,9 @@ typedef struct maskrcnn_options {
   size_t top;     // classes of an image that results name, the likeliest; 0: all; 5
   // Since 1.3. Detections of an image, at most, 1 to 10000; 0: as trained. Of a classifier it has to be 0.
   size_t detections_per_image;
+  // Since 1.3. Proposals of an image that are classified, 1 to 10000; at least detections_per_image if that is above
+  // 100; 0: as trained. Of a classifier it has to be 0.
+  size_t proposals_per_image;
 } maskrcnn_options;
 // Sets the defaults: maskrcnn_options_init(&options, sizeof options).
 MASKRCNN_API void maskrcnn_options_init(maskrcnn_options *options, size_t size);

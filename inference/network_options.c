@@ -12,6 +12,7 @@ maskrcnn_options network_options(const InferOptions *o, const char *device) {
   options.image_size = o->size;
   options.max_image_size = o->max_size;
   options.detections_per_image = (size_t)o->detections;
+  options.proposals_per_image = (size_t)o->proposals;
   options.top = (size_t)o->top;
   options.sync_nodes = o->sync_nodes;
   return options;
@@ -20,15 +21,11 @@ maskrcnn_options network_options(const InferOptions *o, const char *device) {
 void program_words(Err *err) {
   static const struct {
     const char *library, *program;
-  } words[] = {{"max_image_size", "--max-size"},
-               {"detections_per_image", "--detections"},
-               {"image_size", "--size"},
-               {"smaller batch", "smaller --batch"},
-               {"reduce batch", "reduce --batch"},
-               {"amp needs", "--amp needs"},
-               {"tf32 needs", "--tf32 needs"},
-               {"conv needs", "--conv needs"},
-               {"; the handle can only be closed", ""}};
+  } words[] = {{"max_image_size", "--max-size"},       {"detections_per_image", "--detections"},
+               {"proposals_per_image", "--proposals"}, {"image_size", "--size"},
+               {"smaller batch", "smaller --batch"},   {"reduce batch", "reduce --batch"},
+               {"amp needs", "--amp needs"},           {"tf32 needs", "--tf32 needs"},
+               {"conv needs", "--conv needs"},         {"; the handle can only be closed", ""}};
   for (int i = 0; i < COUNT(words); i++) {
     Err rest;
     char *at = strstr(err->msg, words[i].library);

@@ -73,6 +73,8 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     "minimum score of a detection to report, draw and count; --eval uses that of training", .first = true,             \
     .usual = "0.05; pictures and CSV files 0.5")                                                                       \
   X(INT, detections, 0, 1, MOST_DETECTIONS, "N", "maximum number of detections per image", .usual = "as trained")      \
+  X(INT, proposals, 0, 1, MOST_DETECTIONS, "N",                                                                        \
+    "proposals per image that are classified, at least --detections if that is above 100", .usual = "as trained")      \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained", .first = true)       \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
     .usual = "as trained; 5/3 of --size if that is given")                                                             \

@@ -18,6 +18,7 @@ static bool adapt(const ResultType *result_type, ModelConfig *c, const maskrcnn_
   if (o->image_size) config_resize(c, o->image_size);
   if (o->max_image_size) c->max_size = o->max_image_size;
   if (o->detections_per_image) c->detections = (int)o->detections_per_image;
+  if (o->proposals_per_image) config_set_proposals(c, (int)o->proposals_per_image);
   return config_check(c, err);
 }
 

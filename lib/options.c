@@ -78,6 +78,7 @@ bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err
          in_range("image_size", own->image_size, 0, 8192, err) &&
          in_range("max_image_size", own->max_image_size, 0, 16384, err) &&
          in_range("detections_per_image", (int64_t)own->detections_per_image, 0, MOST_DETECTIONS, err) &&
+         in_range("proposals_per_image", (int64_t)own->proposals_per_image, 0, MOST_DETECTIONS, err) &&
          in_range("max_pixels", own->max_pixels, 1, OPTIONS_PIXELS, err) &&
          in_range("threads", own->threads, 0, 1024, err) && canvases_usable(own, err);
 }
@@ -87,6 +88,7 @@ void options_words(Err *err) {
     const char *program, *library;
   } words[] = {{"--max-size", "max_image_size"},
                {"--detections", "detections_per_image"},
+               {"--proposals", "proposals_per_image"},
                {"--size", "image_size"},
                {"--batch", "batch"},
                {"--device", "device"},

@@ -98,11 +98,12 @@ bool rcnn_check(const ModelConfig *c, int images, Err *err) {
   const int pre = MAX(c->rpn_pre_nms_train, config_pre_nms(c)), post = MAX(c->rpn_post_nms_train, config_proposals(c));
   const int64_t selected = (int64_t)images * MAX_LEVELS * MAX(pre, post) * 4;
   const int64_t found = (int64_t)images * c->classes * MAX(config_proposals(c), c->detections) * 4;
-  if (selected <= INT32_MAX && found <= INT32_MAX) return true;
+  const int64_t sampled = (int64_t)images * c->classes * c->roi_batch * 4;
+  if (selected <= INT32_MAX && found <= INT32_MAX && sampled <= INT32_MAX) return true;
   return err_set(err,
-                 "a batch of %d images of %d classes, with %d and %d proposals, has too many boxes for 32-bit "
-                 "counters; use a smaller --batch",
-                 images, c->classes, pre, post);
+                 "a batch of %d images of %d classes, with %d and %d proposals and %d RoIs, has too many boxes for "
+                 "32-bit counters; use a smaller --batch",
+                 images, c->classes, pre, post, c->roi_batch);
 }
 
 // About 0.9 million parameters for images of 128 to 256 pixels on a CPU; everything scaled down by about four.

@@ -14,6 +14,7 @@ typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an em
 
 // Detections of an image, at most: by default, and as many as can be asked for.
 enum { USUAL_DETECTIONS = 100, MOST_DETECTIONS = 10000 };
+enum { USUAL_ROIS = 512, MOST_ROIS = 8192 }; // sampled per image in training; a threadblock sorts them
 
 // How images are resized, to whose pixel: each rounds in its own way.
 typedef enum ResizeRule { RESIZE_TORCHVISION, RESIZE_DETECTRON2, RESIZE_BENCHMARK } ResizeRule;

@@ -332,7 +332,22 @@ static const char *suited_proposals(const DoctorOptions *o, const Checkup *c, ch
   return flag;
 }
 
+static int sampled_objects(const ModelConfig *c) { return (int)((float)c->roi_batch * c->roi_positive); }
+
+// " --set roi_batch=N" that samples all objects of the fullest image, or as many as can be, where the model's number does not.
+static const char *suited_rois(const DoctorOptions *o, const Checkup *c, char flag[32]) {
+  ModelConfig named;
+  const int most = c->train.data.max_objects;
+  *flag = '\0';
+  if (config_init(&named, o->model, NULL) && most > sampled_objects(&named))
+    snprintf(flag, 32, " --set roi_batch=%d",
+             (int)fminf((float)detection_limit_for(most) / named.roi_positive, MOST_ROIS));
+  return flag;
+}
+
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
+  ModelConfig named;
+  CHECK(config_init(&named, o->model, NULL)); // doctor_options
   const CheckupOptions options = {.data = o->data,
                                   .train_split = o->train_split,
                                   .val_split = o->val_split,
@@ -350,6 +365,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .crowd = (CrowdChoice)o->crowd,
                                   .holdout = &o->holdout,
                                   .keep_empty = o->keep_empty,
+                                  .sampled = sampled_objects(&named),
                                   .decode = o->decode,
                                   .looked = tick};
   Checkup c;
@@ -357,11 +373,11 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   checkup_take(&c, &options);
   checkup_diagnosis(&f, &c, &options);
   if (c.train.open) {
-    char *data = cli_word(o->data), proposals[32];
+    char *data = cli_word(o->data), proposals[32], rois[32];
     char *files = options_of_files(o);
-    f.command = xasprintf("%s%s%s%s --model %s%s %s", command_name("train"), o->train_json ? "" : " --data ",
+    f.command = xasprintf("%s%s%s%s --model %s%s%s %s", command_name("train"), o->train_json ? "" : " --data ",
                           o->train_json ? "" : data, files, suited_model(o, &c), suited_proposals(o, &c, proposals),
-                          c.advice.flags);
+                          suited_rois(o, &c, rois), c.advice.flags);
     free(files);
     f.note = xasprintf("the default learning rate for this batch size is %g; --plan prints the memory needed",
                        scaled_rate(0.02, 16, c.advice.batch));

@@ -107,6 +107,18 @@ static void advise_limit(Advice *a, const Split *s) {
   free(text);
 }
 
+static void advise_samples(Advice *a, const Split *t, int sampled) {
+  const Dataset *d = &t->data;
+  int images = 0;
+  for (int i = 0; i < d->num_images; i++) images += d->first_object[i + 1] - d->first_object[i] > sampled;
+  if (images)
+    add_concern(
+        a,
+        "images with more objects than a training step samples of an image, %d: %d; --set roi_batch samples more, "
+        "which takes time and memory, and may be left out",
+        sampled, images);
+}
+
 static void advise_room(Advice *a, const Split *t, int canvases) {
   const Survey *s = &t->survey;
   const Dataset *d = &t->data;
@@ -268,11 +280,13 @@ static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empt
                        t->data.box_areas || (v && v->data.box_areas) ? " --areas mask" : "", holdout);
 }
 
-void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases, const char *holdout) {
+void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases, int sampled,
+                  const char *holdout) {
   *a = (Advice){0};
   advise_sizes(a, train);
   advise_categories(a, train, val);
   advise_room(a, train, canvases);
+  if (sampled) advise_samples(a, train, sampled);
   advise_files(a, train);
   advise_orientation(a, train, val);
   advise_amount(a, train, keep_empty);

@@ -21,7 +21,8 @@ typedef struct Advice {
   int batch;   // batch size in the flags
 } Advice;
 
-// val may be NULL. keep_empty and canvases are those that the data set was opened with; `holdout` are train's options
-// that hold out val, with a space before them; "": none.
-void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases, const char *holdout);
+// val may be NULL. keep_empty and canvases are those that the data set was opened with, `sampled` is as in
+// CheckupOptions; `holdout` are train's options that hold out val, with a space before them; "": none.
+void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases, int sampled,
+                  const char *holdout);
 void advice_free(Advice *a);

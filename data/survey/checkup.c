@@ -89,7 +89,7 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
     notes_add(&c->train.data.notes, "the images of split val are not used: training images are held out instead");
   char *holdout = holdout_text_of(c, o);
   if (c->train.open)
-    advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, holdout);
+    advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, o->sampled, holdout);
   free(holdout);
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }

@@ -13,6 +13,7 @@ typedef struct CheckupOptions {
   const char *range;             // --range LOW,HIGH or type; NULL: as measured
   CrowdChoice crowd;             // …
   const HoldoutOptions *holdout; // what to hold out; NULL: nothing
+  int sampled;                   // objects of an image that a training step samples; 0: unknown
   bool decode;                   // also read image files and rasterise masks
   void (*looked)(int done, int total);
 } CheckupOptions;

@@ -383,27 +383,30 @@ static const char *other_classes(void) {
   return path;
 }
 
-// Of a caller whose header ends before detections_per_image, too: as trained.
+// Of a caller whose header ends before detections_per_image, or proposals_per_image, too: as trained.
 TEST(library_finds_as_many_as_asked_for) {
-  const size_t older = offsetof(maskrcnn_options, detections_per_image);
+  const int trained = small_config(NORM_FROZEN_BN, CLASSES).detections;
   const struct {
-    size_t size, asked;
-    int limit;
-  } cases[] = {{older, 3, small_config(NORM_FROZEN_BN, CLASSES).detections},
-               {sizeof(maskrcnn_options), 0, small_config(NORM_FROZEN_BN, CLASSES).detections},
-               {sizeof(maskrcnn_options), 3, 3},
-               {sizeof(maskrcnn_options), 150, 150}};
+    size_t size, asked, proposals;
+    int limit, found;
+  } cases[] = {{offsetof(maskrcnn_options, detections_per_image), 3, 1, trained, trained},
+               {offsetof(maskrcnn_options, proposals_per_image), 3, 1, 3, 3},
+               {sizeof(maskrcnn_options), 0, 0, trained, trained},
+               {sizeof(maskrcnn_options), 3, 0, 3, 3},
+               {sizeof(maskrcnn_options), 150, 0, 150, 150},
+               {sizeof(maskrcnn_options), 0, 1, trained, CLASSES - 1}}; // one of each class
   maskrcnn_image image = library_image(90, 70, 0, 4);
   for (int i = 0; i < COUNT(cases); i++) {
     maskrcnn_options o = library_options();
     o.size = cases[i].size;
     o.min_score = 0;
     o.detections_per_image = cases[i].asked;
+    o.proposals_per_image = cases[i].proposals;
     maskrcnn *m = library_open(&o);
     maskrcnn_results *r = NULL;
     if (m && EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK)) {
       EXPECT_INT(maskrcnn_describe(m)->detections_per_image, cases[i].limit);
-      EXPECT_INT(r->images[0]->detections->n, cases[i].limit);
+      EXPECT_INT(r->images[0]->detections->n, cases[i].found);
     }
     maskrcnn_results_free(r);
     maskrcnn_close(m);

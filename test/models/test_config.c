@@ -289,7 +289,7 @@ static const struct {
     ENDS(rpn_post_nms_test, 1, 65536),
     ENDS(box_pool, 1, 64),
     ENDS(box_dim, 1, 16384),
-    ENDS(roi_batch, 1, 65536),
+    ENDS(roi_batch, 1, 8192),
     ENDS(roi_sampling, 0, 16),
     ENDS(mask_pool, 1, 128),
     ENDS(mask_dim, 1, 2048),

@@ -70,7 +70,10 @@ TEST_TIER(detections_up_to_the_limit, 1) {
                                 "raise the limit with --detections N";
   const char *said;
   EXPECT_INT(command(&said, "%s --data %s --model tiny", tool("doctor"), set_of_many()), 0);
-  EXPECT(count_of(said, data) == 2 && strstr(said, " --detections 300") && strstr(said, " --proposals 600 "));
+  EXPECT(count_of(said, data) == 2 && strstr(said, " --detections 300") &&
+         strstr(said, " --proposals 600 --set roi_batch=1200 "));
+  EXPECT(count_of(said, "images with more objects than a training step samples of an image, 12: 3; --set roi_batch") ==
+         1);
   EXPECT_INT(train(&said, "hundred", ""), 0);
   EXPECT(count_of(said, data) == 2);
   EXPECT_INT(infer(&said, "hundred", "hundred-found", "--eval"), 0);
@@ -83,26 +86,34 @@ TEST_TIER(detections_up_to_the_limit, 1) {
   EXPECT_INT(found_in("more-found"), 750);
   EXPECT_INT(infer(&said, "hundred", "fewer-found", "--detections 7"), 0);
   EXPECT_INT(found_in("fewer-found"), 21);
+  EXPECT_INT(infer(&said, "hundred", "proposals-found", "--proposals 2"), 0);
+  const int found = found_in("proposals-found"); // two of each category at most
+  EXPECT(found > 0 && found <= IMAGES_OF_MANY * 2 * CATEGORIES);
 }
 
 // What training is told is in the weights, in the plan and in run.json, and a resumed run keeps it.
 TEST_TIER(detections_are_the_weights, 1) {
   const char *said;
   size_t size;
-  EXPECT_INT(train(&said, "three-hundred", "--detections 300 --proposals 600"), 0);
+  EXPECT_INT(train(&said, "three-hundred", "--detections 300 --proposals 600 --set roi_batch=96"), 0);
   EXPECT(!strstr(said, "limit on detections") && strstr(said, "(maxDets 300)"));
   char *record = xasprintf("%s/run.json", in_tmp("three-hundred")), *facts = file_read(record, &size, NULL);
   EXPECT(facts && strstr(facts, "\"detections\":{\"value\":300,\"from\":\"given\"}"));
   EXPECT(facts && strstr(facts, "\"proposals\":{\"value\":600,\"from\":\"given\"}"));
   EXPECT_INT(infer(&said, "three-hundred", "three-hundred-found", ""), 0);
   EXPECT_INT(found_in("three-hundred-found"), 900);
-  EXPECT_INT(train(&said, "three-hundred", "--resume --iters 3 --proposals 600"), 2);
+  EXPECT_INT(train(&said, "three-hundred", "--resume --iters 3 --proposals 600 --set roi_batch=96"), 2);
   EXPECT(strstr(said, "its model has detections = 300, but this run's has 100"));
   EXPECT_INT(train(&said, "planned", "--plan --detections 300"), 0);
   EXPECT(strstr(said, "box_roi_align[300,7,7,48]") && strstr(said, "mask_roi_align[300,14,14,48]") &&
          strstr(said, "--max-size or --detections)"));
   EXPECT_INT(train(&said, "planned", "--plan"), 0);
   EXPECT(strstr(said, "mask_roi_align[100,14,14,48]") && !strstr(said, "or --detections)"));
+  // A quarter of the RoIs learn masks.
+  EXPECT(strstr(said, "box_roi_align[48,7,7,48]") && strstr(said, "mask_roi_align[12,14,14,48]"));
+  EXPECT_INT(train(&said, "planned", "--plan --set roi_batch=600"), 0);
+  EXPECT(strstr(said, "box_roi_align[600,7,7,48]") && strstr(said, "mask_roi_align[150,14,14,48]") &&
+         strstr(said, "--max-size or --set roi_batch)"));
   free(record);
   free(facts);
 }

@@ -111,8 +111,8 @@ TEST(stratify_spreads_a_category_that_others_took_along) {
   EXPECT(part[0] + part[1] == 1);
 }
 
-// As photographs have them: 60 categories of two or three images each, which a fifth cannot all have. Half of the images
-// have category 0, and 13 have category 1.
+// As photographs have them: 60 categories of two or three images each, which a fifth cannot all have. Half of the
+// images have category 0, and 13 have category 1.
 TEST(stratify_keeps_the_share_with_many_rare_categories) {
   enum { N = 92, RARE = 60 };
   int images[N], first[N + 1], part[N], total[RARE + 2] = {0}, held[RARE + 2] = {0}, n = 0, all = 0;

@@ -405,7 +405,7 @@ TEST(advice_says_what_hurts) {
   Split train, val;
   if (!open_split(&train, dir, "train", 20) || !open_split(&val, dir, "val", 20)) return;
   Advice a;
-  advice_write(&a, &train, &val, false, 1, "");
+  advice_write(&a, &train, &val, false, 1, 0, "");
   EXPECT(says(
       &a, "objects smaller than 8 pixels at --size 20, which are hard to learn: 24 of 24 (100.0 %); most of a 16 of "
           "16, b 8 of 8"));
@@ -429,7 +429,7 @@ TEST(advice_says_what_hurts) {
   CHECK(system(copy) == 0);
   if (!open_split(&train, dir, "train", 320)) return;
   EXPECT_INT(train.defects.of_type[DEFECT_FILE].count, 1);
-  advice_write(&a, &train, NULL, true, 1, " --fold 1/2");
+  advice_write(&a, &train, NULL, true, 1, 0, " --fold 1/2");
   EXPECT(says(&a, "--size 320 upscales the images"));
   EXPECT(says(&a, "duplicate image files in train: 1"));
   EXPECT(!says(&a, "objects smaller") && !says(&a, "images without objects"));
