@@ -129,13 +129,16 @@ static void check_rois(Fixture *f, int capacity, int objects, const int count[IM
 }
 
 TEST_GPU(cuda_roi_sample) {
-  const int few[] = {5, 0, 3, 8}, many[] = {100, 7, 0, 93}, none[] = {0, 0, 0, 0};
+  const int few[] = {5, 0, 3, 8}, many[] = {100, 7, 0, 93}, none[] = {0, 0, 0, 0}, crowd[] = {2000, 0, 3, 1500};
   RoiSample p = {.high = .5f, .low = .5f, .batch = 512, .positive = .25f, .coder = {.weight = {10, 10, 5, 5}}};
   check_rois(f, 2000, 100, many, &p, false);
   check_rois(f, 2000, 100, none, &p, false);
   p.coder.extra = 1;
   check_rois(f, 2000, 100, many, &p, false);
   p.coder.extra = 0;
+  p.batch = MOST_ROIS;
+  check_rois(f, 8400, 2000, crowd, &p, false);
+  p.batch = 512;
   check_rois(f, 60, 8, few, &p, false); // fewer than the batch
   check_rois(f, 60, 8, few, &p, true);  // the ground truth alone
   check_rois(f, 60, 8, none, &p, true);
