@@ -93,18 +93,18 @@ static uint8_t *admit(Decoders *d, Decoded *image, size_t bytes, double *waited)
   return rgb;
 }
 
-// "black" or "white" where 16-bit samples have nearly all come out so: all but one in 500 in the lowest or highest
-// sixteenth of the range. NULL elsewhere.
-static const char *one_color(const Image *im, const char *path) {
-  enum { PART = 256 / 16, FEW = 500 };
+// "black" or "white" where samples have nearly all come out so: all but one in 500 in the lowest or highest sixteenth
+// of the range. NULL elsewhere.
+static const char *one_color(const Image *im) {
+  enum { PART = 256 / 16, FEW = 500, TOGETHER = 4096 };
   const size_t size = 3 * (size_t)im->h * (size_t)im->w, few = size / FEW;
   size_t not_dark = 0, not_bright = 0;
-  for (size_t i = 0; i < size && MIN(not_dark, not_bright) <= few; i++) {
-    not_dark += im->rgb[i] >= PART;
-    not_bright += im->rgb[i] < 256 - PART;
-  }
-  if (MIN(not_dark, not_bright) > few || !image_has_16_bits(path)) return NULL;
-  return not_dark <= few ? "black" : "white";
+  for (size_t i = 0; i < size && MIN(not_dark, not_bright) <= few;)
+    for (const size_t end = MIN(i + TOGETHER, size); i < end; i++) {
+      not_dark += im->rgb[i] >= PART;
+      not_bright += im->rgb[i] < 256 - PART;
+    }
+  return not_dark <= few ? "black" : not_bright <= few ? "white" : NULL;
 }
 
 // Reads an image. In any case the image has been admitted when it returns; the time waited is added to `waited`.
@@ -123,7 +123,7 @@ static bool read_image(Decoders *d, Decoded *image, Scratch *scratch, double *wa
   image->image = (Image){.h = turned ? w : h, .w = turned ? h : w, .rgb = rgb};
   if (rgb) {
     const bool ok = image_decode_into(rgb, orientation, d->o.range, file, size, scratch, path, err);
-    image->color = ok ? one_color(&image->image, path) : NULL;
+    image->color = ok && image_has_16_bits(file, size) ? one_color(&image->image) : NULL;
     return ok;
   }
   char what[512];

@@ -129,20 +129,16 @@ bool image_info(const char *path, bool upright, int *h, int *w, Err *err) {
   return true;
 }
 
-// Writes pixels [h, w, 3] to rgb, rotated upright.
-static void write_upright(uint8_t *rgb, const uint8_t *pixels, int h, int w, int orientation) {
+// Rows of an image of h × w that is rotated upright.
+static RowTarget upright(uint8_t *rgb, int h, int w, int orientation) {
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const ptrdiff_t down = (ptrdiff_t)w * (from_bottom ? -3 : 3), right = from_right ? -3 : 3;
-  const uint8_t *first = pixels;
-  if (from_bottom) first += (ptrdiff_t)(h - 1) * w * 3;
-  if (from_right) first += (ptrdiff_t)(w - 1) * 3;
-  const bool turned = orientation >= IMAGE_TURNED;
-  const ptrdiff_t next_row = turned ? right : down, next = turned ? down : right;
-  for (int y = 0; y < (turned ? w : h); y++) {
-    const uint8_t *p = first + y * next_row;
-    for (int x = 0; x < (turned ? h : w); x++, p += next, rgb += 3) memcpy(rgb, p, 3);
-  }
+  const bool turned = orientation >= IMAGE_TURNED; // rows become columns
+  const ptrdiff_t down = turned ? 3 : 3 * (ptrdiff_t)w, right = turned ? 3 * (ptrdiff_t)h : 3;
+  return (RowTarget){.memory = rgb,
+                     .first = rgb + (from_bottom ? (h - 1) * down : 0) + (from_right ? (w - 1) * right : 0),
+                     .down = from_bottom ? -down : down,
+                     .right = from_right ? -right : right};
 }
 
 bool image_decode_into(uint8_t *rgb, int orientation, SampleRange range, const uint8_t *bytes, size_t size,
@@ -150,13 +146,11 @@ bool image_decode_into(uint8_t *rgb, int orientation, SampleRange range, const u
   int h = 0, w = 0;
   if (!image_measure(bytes, size, name, &h, &w, err)) return false;
   ImageFault fault;
-  uint8_t *pixels = orientation == 1 ? rgb : scratch_resize(scratch, NULL, 0, (size_t)h * w * 3);
-  bool ok = pixels && (jpeg_is(bytes, size) ? jpeg_decode(pixels, bytes, size, scratch, &fault)
-                                            : png_read(pixels, range, bytes, size, scratch, &fault));
+  const RowTarget to = upright(rgb, h, w, orientation);
+  const bool ok = jpeg_is(bytes, size) ? jpeg_decode(&to, bytes, size, scratch, &fault)
+                                       : png_read(&to, range, bytes, size, scratch, &fault);
   if (!ok && scratch->lacking) return refuse_without_memory(name, scratch->lacking, err);
-  if (!ok) return refuse(name, &fault, err);
-  if (orientation != 1) write_upright(rgb, pixels, h, w, orientation);
-  return true;
+  return ok || refuse(name, &fault, err);
 }
 
 static bool decode_owned(Image *im, bool upright, SampleRange range, const uint8_t *bytes, size_t size,
@@ -191,15 +185,19 @@ bool image_load_as(Image *im, const char *path, bool upright, SampleRange range,
 
 bool image_load(Image *im, const char *path, Err *err) { return image_load_as(im, path, false, (SampleRange){0}, err); }
 
-bool image_has_16_bits(const char *path) {
-  enum { HEADER = 33 }; // signature and IHDR
-  uint8_t start[HEADER];
+bool image_has_16_bits(const uint8_t *bytes, size_t size) {
   PngHeader png;
   ImageFault fault;
+  return png_is(bytes, size) && png_header(bytes, size, &png, &fault) && png.bits == 16;
+}
+
+bool image_file_has_16_bits(const char *path) {
+  enum { HEADER = 33 }; // signature and IHDR
+  uint8_t start[HEADER];
   const int file = path_is_file(path) ? input_open(path, NULL) : -1;
   const ssize_t size = file >= 0 ? read(file, start, sizeof start) : -1;
   if (file >= 0) close(file);
-  return size == HEADER && png_is(start, HEADER) && png_header(start, HEADER, &png, &fault) && png.bits == 16;
+  return size == HEADER && image_has_16_bits(start, HEADER);
 }
 
 bool image_count_samples(uint32_t *count, const char *path, Scratch *scratch, Err *err) {

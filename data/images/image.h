@@ -29,8 +29,9 @@ bool image_decode(Image *im, const uint8_t *bytes, size_t size, const char *name
 
 // Height and width as stored, from the header alone. False if it is not an image or exceeds IMAGE_MAX_PIXELS.
 bool image_measure(const uint8_t *bytes, size_t size, const char *name, int *h, int *w, Err *err);
-// Whether a file's header is that of a PNG with 16-bit samples; false also if it cannot be read.
-bool image_has_16_bits(const char *path);
+// Whether a header is that of a PNG with 16-bit samples; false also if it cannot be read.
+bool image_has_16_bits(const uint8_t *bytes, size_t size);
+bool image_file_has_16_bits(const char *path);
 // Adds the samples of such a file, without those of alpha, to count[SAMPLE_VALUES]. False if it cannot be decoded.
 bool image_count_samples(uint32_t *count, const char *path, Scratch *scratch, Err *err);
 // EXIF orientation of a file in memory, 1 … 8; 1 (upright) without a valid tag. That of XMP is not looked for.

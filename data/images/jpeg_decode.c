@@ -10,10 +10,11 @@
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_MAX_DIMENSIONS 65536
-// stb_image's allocator takes no context argument, hence a variable per thread. Scratch memory is zeroed.
-static _Thread_local Scratch *decoding;
-#define STBI_MALLOC(bytes) scratch_take(decoding, bytes)
-#define STBI_REALLOC_SIZED(p, old, bytes) scratch_resize(decoding, p, old, bytes)
+// stb_image asks for memory in the frame header alone, after which take_memory replaces what it got. Volatile, so that
+// compilers do not warn of what functions that nobody calls would write there.
+static char none[16], *volatile replaced = none;
+#define STBI_MALLOC(bytes) ((void)(bytes), (void *)replaced)
+#define STBI_REALLOC_SIZED(p, old, bytes) ((void)(old), (void)(bytes), (p))
 #define STBI_FREE(p) ((void)(p))
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -41,6 +42,8 @@ typedef struct Decoder {
   stbi__uint16 quants[COMPONENTS][64]; // of each component, as they were at its first scan
   uint8_t lacking[COMPONENTS][64];     // progressive: bits that a coefficient still lacks, plus 1; 0: no scan had it
   const uint8_t *bytes;                // the file, for messages
+  const RowTarget *to;
+  Scratch *scratch;
   ImageFault *fault;
 } Decoder;
 
@@ -59,6 +62,7 @@ static void skip_nothing(void *decoder, int bytes) {
 static int never(void *decoder) { return decoder == NULL; }
 
 static void idct(stbi_uc *out, int pitch, short data[64]) { jpeg_idct(out, pitch, data); }
+static size_t samples_of(const stbi__jpeg *z, int n) { return (size_t)z->img_comp[n].w2 * (size_t)z->img_comp[n].h2; }
 
 static void feed(Decoder *d, const uint8_t *from, size_t size) {
   d->input.img_buffer = (stbi_uc *)from;
@@ -69,10 +73,7 @@ static void feed(Decoder *d, const uint8_t *from, size_t size) {
 
 #define CORRUPT(...) fault_set(d->fault, FAULT_CORRUPT, __VA_ARGS__)
 
-static bool stb_refuses(Decoder *d) {
-  const bool memory = decoding->lacking > 0;
-  return fault_set(d->fault, memory ? FAULT_MEMORY : FAULT_CORRUPT, "%s", stbi_failure_reason());
-}
+static bool stb_refuses(Decoder *d) { return CORRUPT("%s", stbi_failure_reason()); }
 
 static bool stb_takes(Decoder *d, int marker) { return stbi__process_marker(d->stb, marker) || stb_refuses(d); }
 
@@ -111,11 +112,34 @@ static bool take_quants(Decoder *d, const JpegSegment *s) {
   return true;
 }
 
+// Where the coefficients of component n are kept, not zeroed: each block's are when its first scan begins. The image
+// itself is written last, so that its memory serves the first component, if it is large enough.
+static short *coefficients(const Decoder *d, int n) {
+  const stbi__jpeg *z = d->stb;
+  const size_t bytes = samples_of(z, n) * sizeof(short), image = 3 * (size_t)z->s->img_y * (size_t)z->s->img_x;
+  const size_t odd = (uintptr_t)d->to->memory % sizeof(short);
+  void *p = n == 0 && bytes + odd <= image ? d->to->memory + odd : scratch_resize(d->scratch, NULL, 0, bytes);
+  return p;
+}
+
+static bool take_memory(Decoder *d) {
+  stbi__jpeg *z = d->stb;
+  for (int n = 0; n < z->s->img_n; n++) {
+    if (z->progressive)
+      z->img_comp[n].coeff = coefficients(d, n);
+    else
+      z->img_comp[n].data = scratch_take(d->scratch, samples_of(z, n));
+    if (z->progressive ? !z->img_comp[n].coeff : !z->img_comp[n].data)
+      return fault_set(d->fault, FAULT_MEMORY, "planes");
+  }
+  return true;
+}
+
 static bool take_frame(Decoder *d, const JpegSegment *s) {
   if (d->has_frame) return CORRUPT("two frame headers");
   d->has_frame = true;
   d->stb->progressive = s->marker == JPEG_SOF2;
-  return stbi__process_frame_header(d->stb, STBI__SCAN_load) || stb_refuses(d);
+  return (stbi__process_frame_header(d->stb, STBI__SCAN_load) || stb_refuses(d)) && take_memory(d);
 }
 
 static bool take_segment(Decoder *d, const JpegSegment *s) {
@@ -201,6 +225,8 @@ static bool need_tables(Decoder *d, int n) {
 // G.1.1.1.2). stb_image takes any order, and so damaged headers.
 static bool take_bits(Decoder *d, int n, const JpegSegment *s) {
   const stbi__jpeg *z = d->stb;
+  const bool early = z->progressive && z->spec_start > 0 && !d->has_scan[n]; // DC is first (T.81, G.1.1.1.1)
+  if (early) return CORRUPT("the progressive scan at byte %td comes before that of its DC", s->body - d->bytes);
   for (int k = z->spec_start; z->progressive && k <= z->spec_end; k++) {
     uint8_t *lacking = &d->lacking[n][k];
     const bool fits = z->succ_high ? *lacking == z->succ_high + 1 && z->succ_low == z->succ_high - 1 : *lacking == 0;
@@ -224,7 +250,6 @@ static bool take_scan_header(Decoder *d, const JpegSegment *s) {
     for (int k = 0; k < i; k++)
       if (z->order[k] == n) return CORRUPT("a scan names a component twice");
     if (!need_tables(d, n) || !take_bits(d, n, s)) return false;
-    if (z->spec_start > 0) continue; // the component still needs its DC
     if (!z->progressive && d->has_scan[n]) return CORRUPT("component %d has two scans", n + 1);
     if (!d->has_scan[n]) memcpy(d->quants[n], z->dequant[z->img_comp[n].tq], sizeof d->quants[n]);
     d->has_scan[n] = true;
@@ -288,6 +313,30 @@ static bool has_all_bits(const Decoder *d, int n) {
 
 // ---- the file -------------------------------------------------------------------------------------------------------
 
+// The samples of a component of a progressive file replace its coefficients, of which a row of blocks takes twice the
+// memory; those of one that are in the image's memory leave it.
+static bool write_samples(Decoder *d, int n) {
+  stbi__jpeg *z = d->stb;
+  const size_t w = (size_t)z->img_comp[n].w2, band = 8 * w;
+  const short *block = z->img_comp[n].coeff;
+  const bool leaves = n == 0;
+  uint8_t *samples = scratch_resize(d->scratch, NULL, 0, leaves ? samples_of(z, n) : band);
+  if (!samples) return fault_set(d->fault, FAULT_MEMORY, "planes");
+  z->img_comp[n].data = leaves ? samples : (uint8_t *)z->img_comp[n].coeff;
+  for (int y = 0; y < (z->img_comp[n].y + 7) / 8; y++) {
+    for (size_t x = 0; x < w; x += 8, block += 64) {
+      int16_t values[64];
+      for (int k = 0; k < 64; k++) values[k] = (int16_t)(block[k] * d->quants[n][k]);
+      jpeg_idct(samples + x, (int)w, values);
+    }
+    if (leaves)
+      samples += band;
+    else
+      memcpy(z->img_comp[n].data + (size_t)y * band, samples, band);
+  }
+  return true;
+}
+
 static bool take_file(Decoder *d, size_t size) {
   const uint8_t *at = d->bytes, *end = at + size;
   JpegSegment s;
@@ -305,10 +354,8 @@ static bool take_file(Decoder *d, size_t size) {
   if (!d->stb->progressive) return true;
   for (int n = 0; n < components; n++) {
     if (!has_all_bits(d, n)) return fault_set(d->fault, FAULT_CUT, "component %d lacks later progressive scans", n + 1);
-    memcpy(d->stb->dequant[n], d->quants[n], sizeof d->quants[n]);
-    d->stb->img_comp[n].tq = n;
+    if (!write_samples(d, n)) return false;
   }
-  stbi__jpeg_finish(d->stb);
   return true;
 }
 
@@ -321,7 +368,7 @@ static JpegColors colors_of(const stbi__jpeg *z) {
   return adobe == 0 || (adobe < 0 && z->rgb == 3) ? JPEG_RGB : JPEG_YCC;
 }
 
-static bool write_pixels(const stbi__jpeg *z, uint8_t *rgb, Scratch *scratch) {
+static bool write_pixels(const stbi__jpeg *z, const RowTarget *to, Scratch *scratch) {
   JpegPlanes p = {.h = (int)z->s->img_y, .w = (int)z->s->img_x, .colors = colors_of(z)};
   for (int n = 0; n < z->s->img_n; n++)
     p.plane[n] = (JpegPlane){.at = z->img_comp[n].data,
@@ -330,11 +377,11 @@ static bool write_pixels(const stbi__jpeg *z, uint8_t *rgb, Scratch *scratch) {
                              .pitch = z->img_comp[n].w2,
                              .down = z->img_v_max / z->img_comp[n].v,
                              .right = z->img_h_max / z->img_comp[n].h};
-  return jpeg_planes_to_rgb(&p, rgb, scratch);
+  return jpeg_planes_to_rgb(&p, to, scratch);
 }
 
-bool jpeg_decode(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
-  Decoder d = {.bytes = bytes, .fault = fault};
+bool jpeg_decode(const RowTarget *to, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
+  Decoder d = {.bytes = bytes, .to = to, .scratch = scratch, .fault = fault};
   d.stb = scratch_take(scratch, sizeof *d.stb);
   if (!d.stb) return fault_set(fault, FAULT_MEMORY, "decoder");
   stbi_io_callbacks io = {give_zero, skip_nothing, never};
@@ -345,9 +392,6 @@ bool jpeg_decode(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scrat
   d.stb->marker = STBI__MARKER_none;
   d.stb->app14_color_transform = -1;
   d.stb->idct_block_kernel = idct;
-  decoding = scratch;
   stbi__g_failure_reason = unexplained;
-  const bool ok = take_file(&d, size);
-  decoding = NULL;
-  return ok && (write_pixels(d.stb, rgb, scratch) || fault_set(fault, FAULT_MEMORY, "rows"));
+  return take_file(&d, size) && (write_pixels(d.stb, to, scratch) || fault_set(fault, FAULT_MEMORY, "rows"));
 }

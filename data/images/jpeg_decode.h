@@ -4,8 +4,9 @@
 #include <stdint.h>
 #include "base/scratch.h"
 #include "data/images/fault.h"
+#include "data/images/row_target.h"
 
-// Decodes into rgb[h, w, 3], of the size that jpeg_frame gives. Refuses files in which a component has no scan or not
+// Decodes an image of the size that jpeg_frame gives. Refuses files in which a component has no scan or not
 // all of its progressive ones, a scan is truncated, or a table is undefined, except that missing Huffman tables (as in
-// Motion JPEG) default to the standard's. Takes its memory from `scratch`.
-bool jpeg_decode(uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault);
+// Motion JPEG) default to the standard's. Takes its memory from `scratch`: at most 5 bytes per pixel, 7 for CMYK.
+bool jpeg_decode(const RowTarget *to, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault);

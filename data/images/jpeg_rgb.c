@@ -90,16 +90,25 @@ static void darken(uint8_t *restrict rgb, const uint8_t *restrict black, int w, 
   }
 }
 
-bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch) {
+// Moves n rows of pixels to where they belong from row y on, several of each column at a time: columns may become rows.
+static void move_rows(const uint8_t *rows, int y, int n, int w, const RowTarget *to) {
+  for (int x = 0; x < w; x++)
+    for (int k = 0; k < n; k++) memcpy(row_target_at(to, y + k, x), rows + 3 * ((size_t)k * (size_t)w + (size_t)x), 3);
+}
+
+bool jpeg_planes_to_rgb(const JpegPlanes *p, const RowTarget *to, Scratch *scratch) {
   static const int counts[] = {[JPEG_GRAY] = 1, [JPEG_YCC] = 3, [JPEG_RGB] = 3, [JPEG_CMYK] = 4, [JPEG_YCCK] = 4};
-  enum { BEYOND = 4, MOST = 4 }; // further pixels of the last sample; components
+  enum { BEYOND = 4, MOST = 4, TOGETHER = 16 }; // further pixels of the last sample; components; rows that are moved
   const size_t room = (size_t)p->w + BEYOND;
   uint8_t *rows = scratch_take(scratch, (MOST + 3) * room), *colors[3];
+  uint8_t *apart = scratch_take(scratch, to->right == 3 ? 0 : 3 * TOGETHER * (size_t)p->w);
   uint16_t *sums = scratch_take(scratch, room * sizeof *sums);
-  if (!rows || !sums) return false;
+  if (!rows || !apart || !sums) return false;
   for (int k = 0; k < 3; k++) colors[k] = rows + (MOST + (size_t)k) * room;
-  for (int y = 0; y < p->h; y++, rgb += 3 * (ptrdiff_t)p->w) {
+  for (int y = 0; y < p->h; y++) {
     const uint8_t *row[MOST];
+    const int moved = y % TOGETHER;
+    uint8_t *rgb = to->right == 3 ? row_target_at(to, y, 0) : apart + 3 * (size_t)moved * (size_t)p->w;
     for (int k = 0; k < counts[p->colors]; k++) row[k] = upsample_row(&p->plane[k], y, rows + k * room, sums);
     if (p->colors == JPEG_YCC || p->colors == JPEG_YCCK) {
       ycc_to_rgb(row, p->w, colors[0], colors[1], colors[2]);
@@ -110,6 +119,7 @@ bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch) {
       interleave(row[0], row[1], row[2], p->w, rgb);
     }
     if (p->colors == JPEG_CMYK || p->colors == JPEG_YCCK) darken(rgb, row[3], p->w, p->colors == JPEG_YCCK);
+    if (to->right != 3 && (moved == TOGETHER - 1 || y == p->h - 1)) move_rows(apart, y - moved, moved + 1, p->w, to);
   }
   return true;
 }

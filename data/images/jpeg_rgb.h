@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/scratch.h"
+#include "data/images/row_target.h"
 
 typedef enum JpegColors { JPEG_GRAY, JPEG_YCC, JPEG_RGB, JPEG_CMYK, JPEG_YCCK } JpegColors; // CMYK inverted, as Adobe's
 
@@ -19,5 +20,5 @@ typedef struct JpegPlanes {
   JpegPlane plane[4];
 } JpegPlanes;
 
-// Writes rgb[h, w, 3]; false if out of memory.
-bool jpeg_planes_to_rgb(const JpegPlanes *p, uint8_t *rgb, Scratch *scratch);
+// False if out of memory.
+bool jpeg_planes_to_rgb(const JpegPlanes *p, const RowTarget *to, Scratch *scratch);

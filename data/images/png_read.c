@@ -70,6 +70,7 @@ static bool header_ok(const PngHeader *h, const uint8_t *bytes, ImageFault *faul
 typedef struct PngFile {
   PngHeader header;
   SampleRange range;       // of 16-bit samples
+  const uint8_t *byte_of;  // [SAMPLE_VALUES] of 16-bit samples in the range
   uint32_t *count;         // [SAMPLE_VALUES] where samples are counted instead of written; NULL: pixels are written
   uint8_t palette[256][3]; // entries that the file lacks are black
   bool has_palette;
@@ -128,40 +129,42 @@ static void give_back(voidpf scratch, voidpf piece) {
   (void)piece;
 }
 
-// Inflates the chunks from f->first on into out[want], up to the end of the stream, where zlib checks the Adler-32.
-// Data after `want` bytes are dropped, as in libpng.
-static int inflate_chunks(z_stream *z, const PngFile *f, uint8_t *out, size_t want) {
-  uint8_t surplus[4096];
-  int status = Z_OK;
-  Chunk c = {f->first + 4, f->first + 8, u32(f->first)};
-  for (; status == Z_OK && is(&c, "IDAT");
-       c = (Chunk){c.data + c.size + 8, c.data + c.size + 12, u32(c.data + c.size + 4)}) {
-    z->next_in = (Bytef *)c.data;
-    z->avail_in = c.size;
-    do {
-      uint8_t *to = want > 0 ? out : surplus;
-      const uInt room = want > 0 ? (uInt)MIN(want, 1u << 30) : sizeof surplus;
-      z->next_out = to;
-      z->avail_out = room;
-      status = inflate(z, Z_NO_FLUSH);
-      if (want == 0) continue;
-      out += room - z->avail_out;
-      want -= room - z->avail_out;
-    } while (status == Z_OK && (z->avail_in > 0 || z->avail_out == 0));
-    if (status == Z_BUF_ERROR) status = Z_OK; // it needs the next chunk
+typedef struct Inflater {
+  z_stream z;
+  Chunk next; // to be read after z.next_in
+  int status;
+} Inflater;
+
+// Inflates up to `want` bytes of the IDAT chunks; returns how many.
+static size_t inflate_some(Inflater *s, uint8_t *out, size_t want) {
+  z_stream *z = &s->z;
+  z->next_out = out;
+  z->avail_out = (uInt)want;
+  while (s->status == Z_OK && z->avail_out > 0) {
+    s->status = inflate(z, Z_NO_FLUSH);
+    if (s->status != Z_BUF_ERROR || !is(&s->next, "IDAT")) continue; // only that needs the next chunk
+    z->next_in = (Bytef *)s->next.data;
+    z->avail_in = s->next.size;
+    const uint8_t *behind = s->next.data + s->next.size + 4;
+    s->next = (Chunk){behind + 4, behind + 8, u32(behind)};
+    s->status = Z_OK;
   }
-  return status == Z_STREAM_END && want > 0 ? Z_BUF_ERROR : status;
+  return want - z->avail_out;
 }
 
-static bool inflate_all(const PngFile *f, uint8_t *out, size_t want, Scratch *scratch, ImageFault *fault) {
-  z_stream z = {.zalloc = take, .zfree = give_back, .opaque = scratch};
-  if (inflateInit(&z) != Z_OK) return fault_set(fault, FAULT_MEMORY, "inflate");
-  const int status = inflate_chunks(&z, f, out, want);
-  const char *message = z.msg;
-  inflateEnd(&z);
-  if (status == Z_STREAM_END) return true;
-  if (status == Z_MEM_ERROR) return fault_set(fault, FAULT_MEMORY, "inflate");
-  return fault_set(fault, FAULT_CORRUPT, "its compressed pixels: %s", message ? message : "they end too early");
+static bool inflate_fault(const Inflater *s, ImageFault *fault) {
+  if (s->status == Z_MEM_ERROR) return fault_set(fault, FAULT_MEMORY, "inflate");
+  return fault_set(fault, FAULT_CORRUPT, "its compressed pixels: %s", s->z.msg ? s->z.msg : "they end too early");
+}
+
+// Up to the end of the stream, where zlib checks the Adler-32. Like libpng, drops data that are more than the pixels.
+static bool inflate_rest(Inflater *s, ImageFault *fault) {
+  enum { MOST = 1 << 20 };
+  uint8_t surplus[4096];
+  for (size_t dropped = 0; s->status == Z_OK;)
+    if ((dropped += inflate_some(s, surplus, sizeof surplus)) > MOST)
+      return fault_set(fault, FAULT_CORRUPT, "its compressed pixels: they are many more than its size needs");
+  return s->status == Z_STREAM_END || inflate_fault(s, fault);
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
@@ -202,6 +205,8 @@ static void unfilter_row(int filter, uint8_t *row, const uint8_t *up, size_t siz
   case 2: unfilter_pixels(filter, row, up, size, 2); break;
   case 3: unfilter_pixels(filter, row, up, size, 3); break;
   case 4: unfilter_pixels(filter, row, up, size, 4); break;
+  case 6: unfilter_pixels(filter, row, up, size, 6); break;
+  case 8: unfilter_pixels(filter, row, up, size, 8); break;
   default: unfilter_pixels(filter, row, up, size, bpp); break;
   }
 }
@@ -216,15 +221,22 @@ static bool has_alpha(int color) { return color == GRAY_ALPHA || color == RGB_AL
 
 static inline int u16(const uint8_t *p) { return p[0] << 8 | p[1]; }
 
+// Sixteen-bit samples of `range` as bytes; NULL if out of memory.
+static const uint8_t *bytes_of(SampleRange range, Scratch *scratch) {
+  uint8_t *byte = scratch_resize(scratch, NULL, 0, SAMPLE_VALUES);
+  for (int v = 0; byte && v < SAMPLE_VALUES; v++) byte[v] = sample_range_byte(range, v);
+  return byte;
+}
+
 // As write_row, for 16-bit samples.
 static void write_deep_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, ptrdiff_t step) {
   const int color = f->header.color, pixel = 2 * samples(color);
   for (int x = 0; x < w; x++, to += step, row += pixel) {
-    const uint8_t first = sample_range_byte(f->range, u16(row));
+    const uint8_t first = f->byte_of[u16(row)];
     if (color == GRAY || color == GRAY_ALPHA)
       put(to, first, first, first);
     else
-      put(to, first, sample_range_byte(f->range, u16(row + 2)), sample_range_byte(f->range, u16(row + 4)));
+      put(to, first, f->byte_of[u16(row + 2)], f->byte_of[u16(row + 4)]);
   }
 }
 
@@ -280,57 +292,62 @@ static size_t row_size(const PngHeader *h, int w) { return ((size_t)w * samples(
 static int pass_w(const PngHeader *h, const PngPass *p) { return (h->w - p->x + p->dx - 1) / p->dx; }
 static int pass_h(const PngHeader *h, const PngPass *p) { return (h->h - p->y + p->dy - 1) / p->dy; }
 
-// Includes the filter byte before each row. A pass without columns has no rows.
-static size_t pass_size(const PngHeader *h, const PngPass *p) {
-  return pass_w(h, p) > 0 ? (size_t)pass_h(h, p) * (row_size(h, pass_w(h, p)) + 1) : 0;
-}
+// Rows, each after its filter, and the one above the first, so that rows are read many at a time.
+enum { ROWS_BYTES = 1 << 18 };
+static size_t rows_room(const PngHeader *h) { return row_size(h, h->w) + 1 + MAX(ROWS_BYTES, row_size(h, h->w) + 1); }
 
-static bool read_pass(const PngFile *f, const PngPass *p, uint8_t *filtered, const uint8_t *zeros, uint8_t *rgb,
+static bool read_pass(const PngFile *f, const PngPass *p, Inflater *s, uint8_t *rows, const RowTarget *to,
                       ImageFault *fault) {
   const PngHeader *h = &f->header;
-  const int w = pass_w(h, p);
-  const size_t size = row_size(h, w), bpp = (size_t)MAX(samples(h->color) * h->bits / 8, 1);
-  const uint8_t *up = zeros;
-  for (int y = 0; w > 0 && y < pass_h(h, p); y++, filtered += size + 1) {
-    if (filtered[0] > FILTER_LAST)
-      return fault_set(fault, FAULT_CORRUPT, "row %d has an unknown filter, %d", y, filtered[0]);
-    unfilter_row(filtered[0], filtered + 1, up, size, bpp);
-    up = filtered + 1;
-    if (f->count) {
-      count_row(f, up, w);
-      continue;
+  const int w = pass_w(h, p), height = w > 0 ? pass_h(h, p) : 0; // a pass without columns has no rows
+  const size_t size = row_size(h, w), stride = size + 1, bpp = (size_t)MAX(samples(h->color) * h->bits / 8, 1);
+  memset(rows, 0, stride);
+  for (int y = 0; y < height;) {
+    const int n = MIN((int)MAX(ROWS_BYTES / stride, 1), height - y);
+    uint8_t *row = rows + stride;
+    if (inflate_some(s, row, (size_t)n * stride) < (size_t)n * stride) return inflate_fault(s, fault);
+    for (const int end = y + n; y < end; y++, row += stride) {
+      if (row[0] > FILTER_LAST) return fault_set(fault, FAULT_CORRUPT, "row %d has an unknown filter, %d", y, row[0]);
+      unfilter_row(row[0], row + 1, row + 1 - stride, size, bpp);
+      if (f->count)
+        count_row(f, row + 1, w);
+      else
+        (h->bits == 16 ? write_deep_row : write_row)(f, row + 1, w, row_target_at(to, p->y + y * p->dy, p->x),
+                                                     to->right * p->dx);
     }
-    uint8_t *to = rgb + 3 * ((size_t)(p->y + y * p->dy) * h->w + p->x);
-    (h->bits == 16 ? write_deep_row : write_row)(f, up, w, to, (ptrdiff_t)3 * p->dx);
+    memcpy(rows, row - stride, stride);
   }
   return true;
 }
 
-// Writes rgb, or counts the samples.
-static bool read_pixels(PngFile *f, uint8_t *rgb, const uint8_t *bytes, size_t size, Scratch *scratch,
+// Writes pixels, or counts the samples.
+static bool read_pixels(PngFile *f, const RowTarget *to, const uint8_t *bytes, size_t size, Scratch *scratch,
                         ImageFault *fault) {
   if (!png_header(bytes, size, &f->header, fault) || !header_ok(&f->header, bytes, fault)) return false;
   if (f->count && f->header.bits != 16) return true;
   if (!read_chunks(f, bytes, size, fault)) return false;
   const PngHeader *h = &f->header;
-  const PngPass *passes = h->interlaced ? adam7 : whole;
-  const int count = h->interlaced ? COUNT(adam7) : COUNT(whole);
-  size_t filtered_size = 0;
-  for (int i = 0; i < count; i++) filtered_size += pass_size(h, &passes[i]);
   if (h->least > (int64_t)f->packed_size)
     return fault_set(fault, FAULT_CORRUPT, "%llu compressed bytes are too few for %d×%d pixels",
                      (unsigned long long)f->packed_size, h->w, h->h);
-  uint8_t *filtered = scratch_resize(scratch, NULL, 0, filtered_size);
-  const uint8_t *zeros = scratch_take(scratch, row_size(h, h->w));
-  if (!filtered || !zeros) return fault_set(fault, FAULT_MEMORY, "pixels");
-  if (!inflate_all(f, filtered, filtered_size, scratch, fault)) return false;
-  for (int i = 0; i < count; filtered += pass_size(h, &passes[i++]))
-    if (!read_pass(f, &passes[i], filtered, zeros, rgb, fault)) return false;
-  return true;
+  const PngPass *passes = h->interlaced ? adam7 : whole;
+  uint8_t *rows = scratch_resize(scratch, NULL, 0, rows_room(h));
+  Inflater s = {.z = {.zalloc = take, .zfree = give_back, .opaque = scratch},
+                .next = {f->first + 4, f->first + 8, u32(f->first)}};
+  if (h->bits == 16 && !f->count) f->byte_of = bytes_of(f->range, scratch);
+  const bool lacks = !rows || (h->bits == 16 && !f->count && !f->byte_of);
+  if (lacks || inflateInit(&s.z) != Z_OK) return fault_set(fault, FAULT_MEMORY, "rows");
+  bool ok = true;
+  for (int i = 0; ok && i < (h->interlaced ? COUNT(adam7) : COUNT(whole)); i++)
+    ok = read_pass(f, &passes[i], &s, rows, to, fault);
+  ok = ok && inflate_rest(&s, fault);
+  inflateEnd(&s.z);
+  return ok;
 }
 
-bool png_read(uint8_t *rgb, SampleRange range, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
-  return read_pixels(&(PngFile){.range = range}, rgb, bytes, size, scratch, fault);
+bool png_read(const RowTarget *to, SampleRange range, const uint8_t *bytes, size_t size, Scratch *scratch,
+              ImageFault *fault) {
+  return read_pixels(&(PngFile){.range = range}, to, bytes, size, scratch, fault);
 }
 
 bool png_count(uint32_t *count, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "base/scratch.h"
 #include "data/images/fault.h"
+#include "data/images/row_target.h"
 #include "data/images/sample_range.h"
 
 typedef struct PngHeader {
@@ -18,8 +19,9 @@ typedef struct PngHeader {
 bool png_is(const uint8_t *bytes, size_t size); // whether it begins as a PNG file does
 // Reads the first chunk. The size is returned unchecked, negative if above INT32_MAX.
 bool png_header(const uint8_t *bytes, size_t size, PngHeader *header, ImageFault *fault);
-// Decodes into rgb[h, w, 3]: gray is repeated, palettes are looked up, and an index beyond the palette is black; 16-bit
+// Decodes: gray is repeated, palettes are looked up, and an index beyond the palette is black; 16-bit
 // samples are scaled from `range`; alpha is dropped. Takes its memory from `scratch`.
-bool png_read(uint8_t *rgb, SampleRange range, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault);
+bool png_read(const RowTarget *to, SampleRange range, const uint8_t *bytes, size_t size, Scratch *scratch,
+              ImageFault *fault);
 // Adds the samples of a 16-bit file, without those of alpha, to count[SAMPLE_VALUES]; of other files none.
 bool png_count(uint32_t *count, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault);

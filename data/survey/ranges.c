@@ -83,7 +83,7 @@ static void look_at_header(void *of, int i, int thread) {
   (void)thread;
   Measuring *m = of;
   char *path = dataset_path(m->d, i);
-  m->deep[i] = image_has_16_bits(path);
+  m->deep[i] = image_file_has_16_bits(path);
   free(path);
 }
 

@@ -343,17 +343,19 @@ static void put_zeros(JpegBytes *j, size_t size) {
   j->size += size;
 }
 
-// A progressive gray image, whose Huffman codes are of one bit, 0: no change of a DC, and 16,384 blocks without AC.
-static void begin_gray(JpegBytes *j, int side) {
-  static const uint8_t head[] = {0xff, 0xd8, 0xff, 0xdb, 0, 67, 0}, frame[] = {0xff, 0xc2, 0, 11, 8};
+// A progressive image of components 1 to n, whose Huffman codes are of one bit, 0: no change of a DC, and 16,384 blocks
+// without AC.
+static void begin_progressive(JpegBytes *j, int side, int n) {
+  static const uint8_t head[] = {0xff, 0xd8, 0xff, 0xdb, 0, 67, 0};
   static const uint8_t codes[] = {0xff, 0xc4, 0, 20, 0, 1}, ac[] = {0xff, 0xc4, 0, 20, 0x10, 1};
   uint8_t ones[64];
   memset(ones, 1, sizeof ones);
   j->size = 0;
   put(j, head, sizeof head);
   put(j, ones, sizeof ones);
-  put(j, frame, sizeof frame);
-  put(j, (uint8_t[]){(uint8_t)(side >> 8), (uint8_t)side, (uint8_t)(side >> 8), (uint8_t)side, 1, 1, 0x11, 0}, 8);
+  put(j, (uint8_t[]){0xff, 0xc2, 0, (uint8_t)(8 + 3 * n), 8}, 5);
+  put(j, (uint8_t[]){(uint8_t)(side >> 8), (uint8_t)side, (uint8_t)(side >> 8), (uint8_t)side, (uint8_t)n}, 5);
+  for (int id = 1; id <= n; id++) put(j, (uint8_t[]){(uint8_t)id, 0x11, 0}, 3);
   put(j, codes, sizeof codes);
   put_zeros(j, 16);
   put(j, ac, sizeof ac);
@@ -361,9 +363,13 @@ static void begin_gray(JpegBytes *j, int side) {
   put(j, (uint8_t[]){0xe0}, 1);
 }
 
-static void put_scan(JpegBytes *j, int first, int last, int bits, size_t bytes) {
-  put(j, (uint8_t[]){0xff, 0xda, 0, 8, 1, 1, 0, (uint8_t)first, (uint8_t)last, (uint8_t)bits}, 10);
+static void put_scan_of(JpegBytes *j, int id, int first, int last, int bits, size_t bytes) {
+  put(j, (uint8_t[]){0xff, 0xda, 0, 8, 1, (uint8_t)id, 0, (uint8_t)first, (uint8_t)last, (uint8_t)bits}, 10);
   put_zeros(j, bytes);
+}
+
+static void put_scan(JpegBytes *j, int first, int last, int bits, size_t bytes) {
+  put_scan_of(j, 1, first, last, bits, bytes);
 }
 
 static bool decodes(JpegBytes *j, char *said, size_t room) {
@@ -381,16 +387,56 @@ TEST(jpeg_decode_bounds_the_work) {
   enum { SIDE = 1024, BLOCKS = SIDE / 8 * (SIDE / 8) };
   static JpegBytes j;
   char said[512];
-  begin_gray(&j, SIDE);
+  begin_progressive(&j, SIDE, 1);
   put_scan(&j, 0, 0, 0, BLOCKS / 8);
   for (int k = 1; k < 64; k++) put_scan(&j, k, k, 0, 2);
   EXPECT(decodes(&j, said, sizeof said)); // black, in every scan that it can be in
-  begin_gray(&j, SIDE);
+  begin_progressive(&j, SIDE, 1);
   put_scan(&j, 0, 0, 0, BLOCKS / 8);
   for (int k = 1; k < 64; k++)
     for (int bit = 13; bit >= 0; bit--) put_scan(&j, k, k, (bit < 13 ? bit + 1 : 0) << 4 | bit, 2);
   EXPECT(!decodes(&j, said, sizeof said) && strstr(said, "its scans visit every block more than "));
-  begin_gray(&j, 16000);
+  begin_progressive(&j, 16000, 1);
   put_scan(&j, 0, 0, 0, 200);
   EXPECT(!decodes(&j, said, sizeof said) && strstr(said, " bytes are too few for 16000×16000 pixels"));
+}
+
+// Bytes per pixel beside the image itself, in which the first component's coefficients are.
+TEST(jpeg_decode_takes_little_memory) {
+  enum { SIDE = 1024, BLOCKS = SIDE / 8 * (SIDE / 8), PIXELS = SIDE * SIDE };
+  static const double most[] = {[1] = 1.1, [3] = 5.1, [4] = 7.1};
+  static JpegBytes j;
+  for (int n = 1; n <= 4; n++) {
+    if (n == 2) continue; // no colour has two
+    Scratch scratch = {0};
+    Err err = {""};
+    begin_progressive(&j, SIDE, n);
+    for (int id = 1; id <= n; id++) put_scan_of(&j, id, 0, 0, 0, BLOCKS / 8);
+    for (int id = 1; id <= n; id++) put_scan_of(&j, id, 1, 63, 0, 2);
+    put(&j, (uint8_t[]){0xff, 0xd9}, 2);
+    uint8_t *rgb = xmalloc(3 * PIXELS + 1);
+    for (int odd = 0; odd <= 1; odd++) {
+      const bool ok = image_decode_into(rgb + odd, 1, (SampleRange){0}, j.bytes, j.size, &scratch, "x.jpg", &err);
+      if (!EXPECT(ok)) printf("    %s\n", err.msg);
+      const double bytes = (double)(scratch.used + scratch.more_bytes) / PIXELS;
+      if (!EXPECT(bytes < most[n])) printf("    %d components: %.2f bytes per pixel\n", n, bytes);
+      int64_t other = 0; // gray, or the same three samples as a colour
+      for (size_t i = 3; i < 3 * (size_t)PIXELS; i++) other += rgb[odd + i] != rgb[odd + i % 3];
+      EXPECT_INT(other, 0);
+      scratch_reset(&scratch);
+    }
+    free(rgb);
+    scratch_free(&scratch);
+  }
+}
+
+// T.81 asks for a component's DC first, and its coefficients are not defined before.
+TEST(jpeg_decode_refuses_ac_before_dc) {
+  static JpegBytes j;
+  char said[512];
+  begin_progressive(&j, 64, 1);
+  put_scan(&j, 1, 63, 0, 8);
+  put_scan(&j, 0, 0, 0, 8);
+  EXPECT(!decodes(&j, said, sizeof said) && strstr(said, "corrupt (the progressive scan at byte "));
+  EXPECT(strstr(said, " comes before that of its DC)"));
 }

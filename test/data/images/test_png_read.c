@@ -95,7 +95,8 @@ static void expect_range(const Png *png, const uint16_t *samples, int pixels, in
   EXPECT(png_count(count, png->bytes, png->n, &scratch, &fault));
   for (int v = 0; v < SAMPLE_VALUES; v++) all += count[v];
   EXPECT_INT(all, bits == 16 ? pixels * colors : 0);
-  if (bits == 16 && EXPECT(png_read(rgb, range, png->bytes, png->n, &scratch, &fault)))
+  Err err;
+  if (bits == 16 && EXPECT(image_decode_into(rgb, 1, range, png->bytes, png->n, &scratch, "x.png", &err)))
     for (int i = 0; i < pixels; i++)
       for (int c = 0; c < 3; c++) {
         const int v = samples[i * channels + (colors == 3 ? c : 0)];
@@ -309,4 +310,53 @@ TEST(png_read_notices_a_flipped_bit) {
   begin(&png, SIDE, SIDE, 8, 0, 0);
   finish(&png, filtered, sizeof filtered);
   flip_bits(png.bytes, png.n, 300, false);
+}
+
+// Rows are inflated many at a time, the last of which the next ones need: each is the one above and 1.
+TEST(png_read_takes_little_memory) {
+  enum { H = 700, W = 300, PIXEL = 8, ROW = 1 + W * PIXEL };
+  for (int interlaced = 0; interlaced <= 1; interlaced++) {
+    static Png png;
+    static uint8_t packed[ROOM];
+    uint8_t *filtered = xmalloc(H * (ROW + 1)), *at = filtered, *rgb = xmalloc(3 * H * W);
+    for (int pass = 0; pass < (interlaced ? 7 : 1); pass++) {
+      const int *p = interlaced ? adam7[pass] : (const int[]){0, 0, 1, 1};
+      const int w = (W - p[0] + p[2] - 1) / p[2], h = (H - p[1] + p[3] - 1) / p[3];
+      for (int y = 0; y < h; y++) {
+        *at++ = 2; // up
+        memset(at, 1, (size_t)w * PIXEL);
+        at += w * PIXEL;
+      }
+      for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) memset(rgb + 3 * ((p[1] + y * p[3]) * W + p[0] + x * p[2]), y + 1, 3);
+    }
+    begin(&png, H, W, 16, 6, interlaced);
+    chunk(&png, "IDAT", packed, pack(filtered, (size_t)(at - filtered), packed, sizeof packed));
+    chunk(&png, "IEND", NULL, 0);
+    Scratch scratch = {0};
+    Err err = {""};
+    uint8_t *read = xmalloc(3 * H * W);
+    EXPECT(image_decode_into(read, 1, (SampleRange){0}, png.bytes, png.n, &scratch, "x.png", &err));
+    EXPECT(!memcmp(read, rgb, 3 * H * W));
+    EXPECT(scratch.used + scratch.more_bytes < 450000); // not the 1.7 MB of all rows
+    scratch_free(&scratch);
+    free(filtered);
+    free(rgb);
+    free(read);
+  }
+}
+
+// What is behind the pixels would be inflated to a thousand times its bytes.
+TEST(png_read_inflates_little_more_than_its_pixels) {
+  static uint8_t rows[2 << 20];
+  static Png png;
+  static const uint8_t black[3 * 4 * 2];
+  for (size_t surplus = 1000; surplus < sizeof rows; surplus += sizeof rows - 1010) {
+    begin(&png, 2, 4, 8, 0, 0);
+    finish(&png, rows, 10 + surplus);
+    if (surplus == 1000)
+      expect_pixels(&png, 2, 4, black);
+    else
+      expect_refused(&png, "corrupt (its compressed pixels: they are many more than its size needs)");
+  }
 }
