@@ -40,7 +40,8 @@ void detection_output_context(const DetectionOutput *f, const char *what);
 void detection_output_record(DetectionOutput *f, const ResultImage *image, const CocoResult *found, int n);
 // Whether image number `before`, counted from 0, is among the first ones, which get an overlay.
 bool detection_output_pictures(const DetectionOutput *f, int64_t before);
-// Draws these detections over image i. An overlay that cannot be written is left out and counted.
+// Draws these detections over the pixels of image i and writes these as its overlay. An overlay that cannot be written
+// is left out and counted.
 void detection_output_draw(DetectionOutput *f, int i, const Image *image, const DrawItem *items, int n);
 // The same for an image that was not known in advance: the overlay is named after its file and number, and replaces
 // none of `files`.

@@ -344,8 +344,8 @@ static void write_detections(DetectionSink *s, const Decoded *image, const CocoR
       .id = image->number + 1, .file_name = image->path, .h = image->image.h, .w = image->image.w};
   if (drawn && is_listed(&s->sink)) file_set_add(&s->sink.images->inputs, image->path);
   detection_output_record(f, &as_result, found, n);
-  if (drawn) draw_image(s, image, item, shown);
   if (s->extras.maps || s->extras.cuts) write_extras(s, image, found, n);
+  if (drawn) draw_image(s, image, item, shown); // over the image's own pixels
   free(item);
 }
 

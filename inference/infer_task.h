@@ -63,8 +63,8 @@ typedef struct InferTask {
   void (*take)(Sink *s, const Decoded *image, const void *results, int in_batch);
 
   // For a data set: `pack` packs the result of an image for rank 0; `take` receives it there, in order, and sets the
-  // image's index; false if the data is malformed. Then `settle`, on the rank that computed it, draws the image, before
-  // which `before` images were read; NULL: nothing is drawn.
+  // image's index; false if the data is malformed. Then `settle`, on the rank that computed it, draws over the image's
+  // pixels, before which `before` images were read; NULL: nothing is drawn.
   void (*pack)(Sink *s, int image, const maskrcnn_result *result, ByteBuffer *to);
   bool (*unpack)(Sink *s, ByteReader *from, int *image);
   void (*draw)(Sink *s, int image, const Image *pixels, const maskrcnn_result *result, int64_t before);

@@ -1,5 +1,6 @@
 #include "data/images/png.h"
 #include <errno.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static void filter_rows(const PngPixels *im, int first, int end, uint8_t *out) {
   for (int y = first; y < end; y++, out += stride + 1) {
     const uint8_t *row = im->bytes + (size_t)y * stride, *up = y > 0 ? row - stride : zeros;
     uint64_t least = UINT64_MAX;
-    for (int filter = 0; filter < FILTERS; filter++) {
+    for (int filter = 0; filter < FILTERS && least > 0; filter++) {
       uint64_t sum = filter_row(filter, row, up, stride, bpp, trial);
       if (sum >= least) continue;
       least = sum;
@@ -104,28 +105,39 @@ static Band pack_band(const PngPixels *im, int first, int end, int level) {
   return band;
 }
 
-// The pixels as a zlib stream, in a chunk per band.
-static void write_pixels(FILE *f, const PngPixels *im, int level) {
+static int band_rows(const PngPixels *im) {
+  return (int)MAX(BAND_BYTES / ((size_t)im->w * (size_t)(im->channels * im->sample_bytes) + 1), 1);
+}
+
+size_t png_write_bytes(const PngPixels *im) {
   const size_t row = (size_t)im->w * (size_t)(im->channels * im->sample_bytes) + 1;
-  const int rows = (int)MAX(BAND_BYTES / row, 1), bands = (im->h + rows - 1) / rows;
-  Band *band = xcalloc((size_t)bands, sizeof *band);
-#pragma omp parallel for schedule(dynamic)
-  for (int i = 0; i < bands; i++) band[i] = pack_band(im, i * rows, MIN((i + 1) * rows, im->h), level);
+  const size_t band = row * (size_t)MIN(band_rows(im), im->h);
+  enum { FILTERED = 1, PACKED = 1, ROWS = 2 };
+  return (size_t)omp_get_max_threads() * (band * (FILTERED + PACKED) + band / 8 + row * ROWS + DEFLATE_BYTES);
+}
+
+// The pixels as a zlib stream, in a chunk per band, of which each thread has one.
+static void write_pixels(FILE *f, const PngPixels *im, int level) {
+  const int rows = band_rows(im), bands = (im->h + rows - 1) / rows;
   uLong adler = adler32(0, NULL, 0);
+#pragma omp parallel for ordered schedule(dynamic)
   for (int i = 0; i < bands; i++) {
+    Band band = pack_band(im, i * rows, MIN((i + 1) * rows, im->h), level);
     const size_t head = i == 0 ? STREAM_HEADER : 0;
-    uint8_t *packed = band[i].packed + STREAM_HEADER - head;
-    size_t size = head + band[i].size;
-    adler = adler32_combine(adler, band[i].adler, (z_off_t)band[i].filtered);
+    uint8_t *packed = band.packed + STREAM_HEADER - head;
+    size_t size = head + band.size;
     if (head) memcpy(packed, (const uint8_t[]){0x78, 0x01}, STREAM_HEADER); // deflate, a window of 32 KB
-    if (i == bands - 1) {
-      put_u32(packed + size, (uint32_t)adler);
-      size += STREAM_CHECKSUM;
+#pragma omp ordered
+    {
+      adler = adler32_combine(adler, band.adler, (z_off_t)band.filtered);
+      if (i == bands - 1) {
+        put_u32(packed + size, (uint32_t)adler);
+        size += STREAM_CHECKSUM;
+      }
+      write_chunk(f, "IDAT", packed, size);
     }
-    write_chunk(f, "IDAT", packed, size);
-    free(band[i].packed);
+    free(band.packed);
   }
-  free(band);
 }
 
 // ---- files --------------------------------------------------------------------------------------------------------
@@ -151,13 +163,13 @@ static void write_image(FILE *f, const PngPixels *im, int level, const char *sof
   write_chunk(f, "IEND", header, 0);
 }
 
-bool png_write(const char *path, const Image *im, int level, Err *err) {
-  return png_write_signed(path, im, level, NULL, err);
+PngPixels png_pixels(const Image *im) {
+  return (PngPixels){.h = im->h, .w = im->w, .channels = 3, .sample_bytes = 1, .bytes = im->rgb};
 }
 
-bool png_write_signed(const char *path, const Image *im, int level, const char *software, Err *err) {
-  const PngPixels pixels = {.h = im->h, .w = im->w, .channels = 3, .sample_bytes = 1, .bytes = im->rgb};
-  return png_write_pixels(path, &pixels, level, software, err);
+bool png_write(const char *path, const Image *im, int level, Err *err) {
+  const PngPixels pixels = png_pixels(im);
+  return png_write_pixels(path, &pixels, level, NULL, err);
 }
 
 bool png_write_pixels(const char *path, const PngPixels *im, int level, const char *software, Err *err) {

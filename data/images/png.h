@@ -8,8 +8,6 @@ enum { PNG_FAST = 1, PNG_SMALL = 6 };
 
 // Writes the image, replacing the file. False if the file cannot be written.
 bool png_write(const char *path, const Image *im, int level, Err *err);
-// The same with the name of the program, in a tEXt chunk with the keyword Software.
-bool png_write_signed(const char *path, const Image *im, int level, const char *software, Err *err);
 // Pixels of more formats than Image has: grey, RGB or RGB with alpha, in 8 or 16 bits.
 typedef struct PngPixels {
   int h, w;
@@ -17,6 +15,9 @@ typedef struct PngPixels {
   int sample_bytes;     // 1, or 2 with the upper byte first
   const uint8_t *bytes; // [h, w, channels, sample_bytes]
 } PngPixels;
-// software: the name of the program; NULL: none.
+PngPixels png_pixels(const Image *im);
+// Memory that png_write_pixels takes at most.
+size_t png_write_bytes(const PngPixels *pixels);
+// The same. software: the name of the program, in a tEXt chunk with the keyword Software; NULL: none.
 bool png_write_pixels(const char *path, const PngPixels *pixels, int level, const char *software, Err *err);
 bool png_is_signed(const char *path, const char *software); // also false if it cannot be read

@@ -1,5 +1,6 @@
 #include "data/pictures/draw_masks.h"
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
@@ -130,6 +131,11 @@ static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, 
     for (int v = 0; v < 256; v++) fill[k][v] = (uint8_t)((float)v + FILL * ((float)rgb[k] - (float)v) + 0.5f);
   for (int y = MAX(from, p->rect.y1); y < MIN(to, p->rect.y2); y++)
     draw_row(im, p, y - p->rect.y1, m->colour, fill, line);
+}
+
+size_t draw_masks_bytes(const Image *im) {
+  const size_t rows = (size_t)MIN(BAND + 2 * (MOST_REACH + 1), im->h), w = (size_t)im->w;
+  return (size_t)omp_get_max_threads() * (2 * rows * w + 3 * (w + 2 * MOST_REACH));
 }
 
 void draw_masks(Image *im, const DrawMask *masks, int n, float line) {

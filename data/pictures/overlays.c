@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/durable.h"
 #include "data/images/png.h"
+#include "data/pictures/draw_masks.h"
 
 // ---- names --------------------------------------------------------------------------------------------------------
 
@@ -114,13 +115,6 @@ void overlays_close(Overlays *o) {
 
 // ---- pictures -----------------------------------------------------------------------------------------------------
 
-// Checks in advance that there is memory for a copy of the image, for drawing on it and for compressing it, because
-// running out of memory for an overlay should not end the program.
-static bool drawing_fits(const Image *image) {
-  enum { COPY = 3, MASK = 2, FILTERED = 3, PACKED = 4 }; // bytes per pixel
-  return memory_suffices((size_t)image->h * (size_t)image->w * (COPY + MASK + FILTERED + PACKED));
-}
-
 // Compressing a large photograph well takes six times as long for a tenth of its bytes.
 static int png_level(const Image *picture) {
   enum { LARGE = 2000000 }; // pixels
@@ -128,18 +122,19 @@ static int png_level(const Image *picture) {
 }
 
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err) {
-  if (!drawing_fits(image)) return err_set(err, "%s: not enough memory to draw the overlay", o->path[i]);
-  Image picture = image_alloc(image->h, image->w);
-  memcpy(picture.rgb, image->rgb, 3 * (size_t)image->h * (size_t)image->w);
+  const PngPixels pixels = png_pixels(image);
+  // Checked in advance, because running out of memory for an overlay should not end the program.
+  if (!memory_suffices(draw_masks_bytes(image) + png_write_bytes(&pixels)))
+    return err_set(err, "%s: not enough memory to draw the overlay", o->path[i]);
+  Image picture = *image;
   draw_overlay(&picture, items, n);
   // Not named after the image, whose name may have the maximum length.
   char *tmp = o->rank ? xasprintf("%s/overlay-%d.tmp", o->folder, o->rank) : xasprintf("%s/overlay.tmp", o->folder);
-  bool ok = png_write_signed(tmp, &picture, png_level(&picture), signed_by, err);
+  bool ok = png_write_pixels(tmp, &pixels, png_level(image), signed_by, err);
   if (ok && !durable_rename(tmp, o->path[i])) ok = err_set(err, "cannot write %s: %s", o->path[i], strerror(errno));
   const int reason = errno;
   if (!ok) unlink(tmp);
   free(tmp);
-  image_free(&picture);
   errno = reason;
   return ok;
 }

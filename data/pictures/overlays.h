@@ -24,7 +24,7 @@ bool overlays_append(Overlays *o, const char *file, int64_t number, FileSet *fil
 // The name of image i's overlay, or of that image's, without folder and extension. Caller frees.
 char *overlays_name(const Overlays *o, int i);
 char *overlays_numbered(const char *file, int64_t number);
-// Draws the items over a copy of image i and writes the overlay, replacing a file of that name; a link is replaced, not
-// its target. False if out of memory or if it cannot be written; then the old file is kept.
+// Draws the items over the pixels of image i and writes these as its overlay, replacing a file of that name; a link is
+// replaced, not its target. False if out of memory or if it cannot be written; then the old file is kept.
 bool overlays_write(const Overlays *o, int i, const Image *image, const DrawItem *items, int n, Err *err);
 void overlays_close(Overlays *o);

@@ -32,10 +32,7 @@ uint8_t *pictures_memory(const Pictures *p, const char *name, size_t bytes, Err 
 
 // Checked before memory is taken, because the compressor exits if it runs out.
 static bool packing_fits(const Pictures *p, const char *name, const PngPixels *pixels, Err *err) {
-  enum { FILTERED = 1, PACKED = 1, ROWS = 4 };
-  const size_t stride = (size_t)pixels->w * (size_t)pixels->channels * (size_t)pixels->sample_bytes;
-  const size_t bytes = stride * ((size_t)pixels->h * (FILTERED + PACKED) + ROWS) + (1 << 20);
-  return memory_suffices(bytes) || no_memory(p, name, err);
+  return memory_suffices(png_write_bytes(pixels)) || no_memory(p, name, err);
 }
 
 static bool is_another(const Pictures *p, const char *path) {
