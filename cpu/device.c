@@ -14,11 +14,14 @@ static bool cpu_open(Device *dev, Err *err) {
   return true;
 }
 static void cpu_nothing(Device *dev) { (void)dev; }
-static void *cpu_alloc(Device *dev, size_t bytes) {
+static size_t padded(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN + ALIGN; }
+static void *cpu_host_alloc(Device *dev, size_t bytes) {
   (void)dev;
-  size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN + ALIGN;
-  void *p = aligned_alloc(ALIGN, padded);
-  return p ? memset(p, 0, padded) : NULL;
+  return aligned_alloc(ALIGN, padded(bytes));
+}
+static void *cpu_alloc(Device *dev, size_t bytes) {
+  void *p = cpu_host_alloc(dev, bytes);
+  return p ? memset(p, 0, padded(bytes)) : NULL;
 }
 static void cpu_free(Device *dev, void *p) {
   (void)dev;
@@ -46,7 +49,7 @@ const Memory memory_cpu = {.open = cpu_open,
                            .zero = cpu_zero,
                            .sync = cpu_nothing,
                            .idle = cpu_idle,
-                           .host_alloc = cpu_alloc,
+                           .host_alloc = cpu_host_alloc,
                            .host_free = cpu_free,
                            .fetch = cpu_copy,
                            .save = cpu_copy,

@@ -188,7 +188,7 @@ static void plan_memory(Engine *e) {
   memory_add(m, "activations of nodes that run beside others", ON_DEVICE, beside, smaller_images(e));
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images(e));
   memory_add(m, "workspace of nodes that run beside others", ON_DEVICE, e->dev->beside_bytes, smaller_images(e));
-  memory_add(m, "inputs, two batches", ON_DEVICE, inputs, "--batch");
+  memory_add(m, e->dev->gpu ? "inputs, two batches" : "inputs, one batch", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
   memory_add(m, "results of in-flight steps", ON_HOST_LOCKED, slots_bytes(e->dev), NULL);

@@ -8,12 +8,15 @@ static size_t device_element(const Device *dev, BatchArray array) {
   return batch_layout[array].is_real ? dtype_size(dev->real) : batch_layout[array].element;
 }
 
+// The CPU has computed a step before the next batch is staged.
+static int copies(const Device *dev) { return dev->gpu ? 2 : 1; }
+
 size_t inputs_plan(Inputs *in, const Device *dev, const BatchSize *size, unsigned arrays) {
   size_t total = 0;
   *in = (Inputs){.images = size->images, .capacity = size->capacity};
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
     if (arrays & BATCH_BIT(a)) in->array[a].room = batch_elements(size, a) * device_element(dev, a);
-    total += 2 * in->array[a].room;
+    total += (size_t)copies(dev) * in->array[a].room;
   }
   return total;
 }
@@ -22,28 +25,29 @@ bool inputs_allocate(Inputs *in, Device *dev, Err *err) {
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
     if (!in->array[a].room) continue;
     in->array[a].data = device_alloc(dev, in->array[a].room);
-    in->array[a].staged = device_alloc(dev, in->array[a].room);
+    in->array[a].staged = copies(dev) == 1 ? in->array[a].data : device_alloc(dev, in->array[a].room);
     if (!in->array[a].data || !in->array[a].staged)
-      return err_memory(err, 2 * in->array[a].room, "the inputs", "--batch");
+      return err_memory(err, (size_t)copies(dev) * in->array[a].room, "the inputs", "--batch");
   }
   return true;
 }
 
+static void free_array(Inputs *in, Device *dev, BatchArray a) {
+  device_free(dev, in->array[a].data);
+  if (in->array[a].staged != in->array[a].data) device_free(dev, in->array[a].staged);
+}
+
 void inputs_free(Inputs *in, Device *dev) {
-  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) {
-    device_free(dev, in->array[a].data);
-    device_free(dev, in->array[a].staged);
-  }
+  for (BatchArray a = 0; a < BATCH_ARRAYS; a++) free_array(in, dev, a);
 }
 
 bool inputs_grow(Inputs *in, Device *dev, BatchArray a, size_t bytes) {
-  void *data = device_alloc(dev, bytes), *staged = data ? device_alloc(dev, bytes) : NULL;
+  void *data = device_alloc(dev, bytes), *staged = copies(dev) == 1 || !data ? data : device_alloc(dev, bytes);
   if (!staged) {
     device_free(dev, data);
     return false;
   }
-  device_free(dev, in->array[a].data);
-  device_free(dev, in->array[a].staged);
+  free_array(in, dev, a);
   in->array[a].data = data;
   in->array[a].staged = staged;
   in->array[a].room = bytes;
@@ -95,7 +99,8 @@ void inputs_stage(Inputs *in, Device *dev, const Batch *b) {
 void inputs_take(const Inputs *in, Device *dev, bool wait) {
   (wait ? device_stage_wait : device_stage_join)(dev);
   for (BatchArray a = 0; a < BATCH_ARRAYS; a++)
-    if (in->array[a].room) device_copy(dev, in->array[a].data, in->array[a].staged, in->array[a].used);
+    if (in->array[a].staged != in->array[a].data)
+      device_copy(dev, in->array[a].data, in->array[a].staged, in->array[a].used);
   device_stage_next(dev);
 }
 

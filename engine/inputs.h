@@ -1,6 +1,6 @@
-// Inputs: device memory for one batch, each array twice, because the next batch is copied to the device while the graph
-// still reads this one. A batch is copied to `staged` while the previous step computes; its own step begins by moving
-// it to `data`.
+// Inputs: device memory for one batch, on a GPU each array twice, because the next batch is copied to the device while
+// the graph still reads this one. A batch is copied to `staged` while the previous step computes; its own step begins
+// by moving it to `data`.
 #pragma once
 #include <stdbool.h>
 #include "base/error.h"
@@ -12,7 +12,7 @@ typedef struct Inputs {
   int images, capacity;
   int canvas; // of the staged batch
   struct {
-    void *data, *staged;
+    void *data, *staged; // on a CPU the same
     size_t room, used;   // bytes
   } array[BATCH_ARRAYS]; // room 0: the model does not read it
 } Inputs;

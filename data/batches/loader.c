@@ -370,9 +370,9 @@ size_t loader_ring_bytes(const BatchSize *room, int prefetch, int held) {
   return (size_t)(prefetch + held) * lay_out(&(Batch){0}, room, NULL);
 }
 
-// The file, its decompressed data, and the pixels with a fourth channel: for COCO's JPEGs 2.6 times the pixels on
-// average, 4.5 times at most.
-size_t loader_scratch_bytes(int threads, int64_t image_bytes) { return 5 * (size_t)threads * (size_t)image_bytes; }
+// Per pixel, whose image has three bytes: the file, 5 bytes of a progressive JPEG (7 if it is CMYK; data/images), and 3
+// of an image that is scaled down afterwards.
+size_t loader_scratch_bytes(int threads, int64_t image_bytes) { return 4 * (size_t)threads * (size_t)image_bytes; }
 
 static bool slot_open(Slot *slot, const Dataset *d, const LoaderOptions *o, Err *err) {
   const size_t images = (size_t)o->batch;

@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include "base/alloc.h"
 #include "base/memory.h"
+#include "data/images/png.h"
 #include "test/harness/allocations.h"
 #include "test/harness/command.h"
+#include "test/harness/infer.h"
 #include "test/harness/test.h"
 #include "weights/checkpoint.h"
 
@@ -29,7 +31,7 @@ TEST_TIER(memory_plan_has_the_host, 1) {
   static const char *const rows[] = {"parameters, gradients, momentum",
                                      "activations",
                                      "workspace",
-                                     "inputs, two batches",
+                                     "inputs, one batch",
                                      "loader's batches in training",
                                      "loader's batches in inference",
                                      "checkpoint, written in the background",
@@ -144,6 +146,57 @@ TEST_TIER(memory_of_ten_thousand_categories, 2) {
     test_skip("needs 4 GB of memory");
   else
     expect_in_plan(10000);
+}
+
+// A set of one image, a square of one colour; its path in `image`.
+static const char *one_square(int side, char image[512]) {
+  char name[32];
+  Err err;
+  snprintf(name, sizeof name, "square-%d", side);
+  const char *set = in_tmp(name);
+  CHECK(!command(NULL, "mkdir -p %s/annotations %s/train", set, set));
+  snprintf(image, 512, "%s/train/square.png", set);
+  Image im = image_alloc(side, side);
+  CHECK(png_write(image, &im, PNG_FAST, &err));
+  image_free(&im);
+  char path[512];
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", set);
+  FILE *f = fopen(path, "w");
+  CHECK(f);
+  fprintf(f,
+          "{\"images\":[{\"id\":1,\"file_name\":\"square.png\",\"width\":%d,\"height\":%d}],\"categories\":[{\"id\":1,"
+          "\"name\":\"corner\"}],\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[0,0,32,32],"
+          "\"area\":512,\"iscrowd\":0,\"segmentation\":[[0,0,32,0,0,32]]}]}",
+          side, side);
+  CHECK(fclose(f) == 0);
+  return set;
+}
+
+// What a large picture takes beyond a small one, in bytes per pixel, of which three are the picture: in infer it is
+// decoded, copied for the network, and read there; in train three batches are made ahead.
+TEST_TIER(memory_of_large_pictures, 1) {
+  enum { SMALL = 64, LARGE = 2400 };
+  static const double most[] = {11, 14};
+  double peak[2][2];
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer takes memory of its own");
+    return;
+  }
+  for (int large = 0; large <= 1; large++) {
+    char image[512], line[2048];
+    const char *set = one_square(large ? LARGE : SMALL, image);
+    snprintf(line, sizeof line, "%s %s >%s/said 2>&1", infer_line(large ? "large" : "small"), image, set);
+    peak[0][large] = peak_of(line);
+    snprintf(line, sizeof line,
+             "exec env OMP_NUM_THREADS=2 %s --data %s --model tiny --size 64 --batch 1 --iters 4 --threads 1 "
+             "--eval-every never --out %s/run >%s/said 2>&1",
+             tool("train"), set, set, set);
+    peak[1][large] = peak_of(line);
+  }
+  for (int program = 0; program <= 1; program++) {
+    const double each = 1e6 * (peak[program][1] - peak[program][0]) / LARGE / LARGE;
+    if (!EXPECT(each < most[program])) printf("    %s: %.1f bytes per pixel\n", program ? "train" : "infer", each);
+  }
 }
 
 // ---- allocations ----------------------------------------------------------------------------------------------------
