@@ -5,6 +5,7 @@
 #include "base/output.h"
 #include "base/threads.h"
 #include "engine/state.h"
+#include "inference/annotation_choices.h"
 #include "inference/data_set.h"
 #include "inference/named_images.h"
 #include "inference/orientation.h"
@@ -75,6 +76,7 @@ int main(int argc, char **argv) {
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   const InferTask *task = read_config(&o, &c, &config, &category, &scored_from);
   orientation_settle(&o, &c);
+  annotation_choices_settle(&o, &c);
   const InferRun run = {.o = &o,
                         .config = &config,
                         .scored_from = scored_from,

@@ -117,6 +117,17 @@ bool identity_flag(const char *identity, const char *name, bool *value) {
   return is;
 }
 
+char *identity_text(const char *identity, const char *name) {
+  Json j;
+  char *value = member(identity, name);
+  json_open(&j, "run", value, strlen(value));
+  const char *found = json_string(&j, NULL);
+  char *text = json_done(&j) ? xstrdup(found) : NULL;
+  json_close(&j);
+  free(value);
+  return text;
+}
+
 static bool add_change(void *context, const char *key, const char *was, const char *is) {
   Amendment *a = context;
   if (!listed(a->amendable, key))

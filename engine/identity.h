@@ -20,6 +20,9 @@ bool identity_number(const char *identity, const char *name, double *value);
 // The same for a boolean.
 bool identity_flag(const char *identity, const char *name, bool *value);
 
+// A text in a run's identity, malloc'ed; NULL: there is none of that name.
+char *identity_text(const char *identity, const char *name);
+
 // Whether a run may continue with these changes: only `amendable` members differ, and a step has as many images. Adds a
 // member to `changes` for each difference, "lr":[0.01,0.005]; false, with a message that names the first difference
 // that is not allowed.

@@ -8,6 +8,7 @@
 #include "data/survey/ranges.h"
 #include "evaluation/distribute.h"
 #include "inference/agreement.h"
+#include "inference/annotation_choices.h"
 #include "inference/batches.h"
 #include "inference/benchmark.h"
 #include "inference/networks.h"
@@ -91,6 +92,13 @@ static void say_orientation(const SetRun *s) {
   free(text);
 }
 
+// Only scores depend on them.
+static void say_choices(const SetRun *s) {
+  char *text = s->run->o->eval ? annotation_choices_text(s->run->o, s->run->weights) : NULL;
+  if (text) line_print(stderr, "%s: %s", s->run->o->split, text);
+  free(text);
+}
+
 // Returns the program's exit status.
 static int find_and_score(SetRun *s) {
   Err err;
@@ -110,6 +118,7 @@ static int find_and_score(SetRun *s) {
   task->begin(s->sink);
   stop_limit_begin(s->sink->rank);
   if (s->sink->rank == 0) say_orientation(s);
+  if (s->sink->rank == 0) say_choices(s);
   memory_for("the results of an evaluation", "--limit");
   const bool complete = distribute_batches(comm, s->d, &options, &work, &err);
   memory_for(NULL, NULL);

@@ -334,8 +334,8 @@ static const char *suited_proposals(const DoctorOptions *o, const Checkup *c, ch
 
 static int sampled_objects(const ModelConfig *c) { return (int)((float)c->roi_batch * c->roi_positive); }
 
-// " --set roi_batch=N" that samples all objects of the fullest image, or as many as can be, where the model's number does
-// not.
+// " --set roi_batch=N" that samples all objects of the fullest image, or as many as can be; "" where the model's number
+// does.
 static const char *suited_rois(const DoctorOptions *o, const Checkup *c, char flag[32]) {
   ModelConfig named;
   const int most = c->train.data.max_objects;

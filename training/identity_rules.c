@@ -1,5 +1,6 @@
 #include "training/identity_rules.h"
 #include <stdlib.h>
+#include <string.h>
 
 void identify_holdout(Record *j, const Option *row, const void *values, const void *basis) {
   const TrainSpec *o = values;
@@ -11,6 +12,14 @@ void identify_holdout(Record *j, const Option *row, const void *values, const vo
 void identify_exif(Record *j, const Option *row, const void *values, const void *basis) {
   (void)basis;
   record_bool(j, row->key, ((const TrainSpec *)values)->upright);
+}
+
+// The defaults are not stored.
+void identify_annotations(Record *j, const Option *row, const void *values, const void *basis) {
+  const TrainSpec *o = values;
+  const int value = !strcmp(row->key, "crowd") ? o->crowd : !strcmp(row->key, "areas") ? o->areas : o->boxes;
+  (void)basis;
+  if (value) option_record(j, row->key, row, o);
 }
 
 // The sizes from which training draws, separated by spaces.

@@ -4,5 +4,5 @@
 #include "training/options.h"
 
 // Each adds its members from a TrainSpec; `basis` is the session's Schedule.
-extern OptionIdentify identify_holdout, identify_exif, identify_sizes, identify_repeats, identify_optimizer,
-    identify_adam, identify_lr, identify_schedule, identify_drops, identify_reduction;
+extern OptionIdentify identify_holdout, identify_exif, identify_annotations, identify_sizes, identify_repeats,
+    identify_optimizer, identify_adam, identify_lr, identify_schedule, identify_drops, identify_reduction;

@@ -150,3 +150,25 @@ TEST_TIER(program_scores_what_training_held_out, 1) {
   char *const all[] = {set, moved, trained, a, b};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
 }
+
+// Small, medium and large objects are those of training, whatever the file calls their areas.
+TEST_TIER(program_takes_annotations_as_in_training, 1) {
+  const char *said;
+  char train[512], infer[512];
+  snprintf(train, sizeof train,
+           "%s --data test/exports/layout-roboflow --model tiny --size 64 --detections 5 --batch 1 --iters 2 "
+           "--device cpu --out %s",
+           tool("train"), in_tmp("annotations-run"));
+  EXPECT_INT(command(&said, "%s --stop-after 1 --areas mask --boxes mask", train), 0);
+  EXPECT_INT(command(&said, "%s --resume --areas mask", train), 2);
+  EXPECT(strstr(said, "it was made with \"boxes\":\"mask\", but this run has \"boxes\":"));
+  EXPECT_INT(command(&said, "%s --resume --areas mask --boxes mask", train), 0);
+  snprintf(infer, sizeof infer, "%s --data test/exports/layout-roboflow --eval --device cpu --weights %s --out %s",
+           tool("infer"), in_tmp("annotations-run/model.safetensors"), in_tmp("annotations-out"));
+  EXPECT_INT(command(&said, "%s", infer), 0);
+  EXPECT(strstr(said, "val: --areas mask, as in training; --boxes mask, as in training\n"));
+  EXPECT(!strstr(said, "the areas are those of the boxes"));
+  EXPECT_INT(command(&said, "%s --areas file", infer), 0);
+  EXPECT(strstr(said, "val: --areas file, but training had --areas mask; --boxes mask, as in training\n"));
+  EXPECT(strstr(said, "the areas are those of the boxes"));
+}
