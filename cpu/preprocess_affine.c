@@ -1,14 +1,16 @@
 // From decoded bytes to normalised canvases through a map of each image: crop, resize, mirroring, rotation and shear in
-// one bilinear sampling. Rows in parallel.
+// one bilinear sampling, then the colours. Rows in parallel.
 #include <string.h>
 #include "cpu/reference.h"
 #include "exact/affine.h"
+#include "exact/view.h"
 
 static void sample_row(const Preprocess *p, const ImageInfo *image, const real *map, const uint8_t *rgb, int y,
                        const Tensor *to, real *row) {
   for (int x = 0; x < image->rw; x++) {
     real value[3];
     affine_pixel(map, rgb, image->h, image->w, y, x, to->c, p->antialias, value);
+    if (image->view.coloured) view_colour(&image->view, to->c, value);
     for (int c = 0; c < to->c; c++)
       row[(size_t)x * to->ldc + c] = (value[p->bgr && to->c == 3 ? 2 - c : c] / p->unit - p->mean[c]) / p->std[c];
   }

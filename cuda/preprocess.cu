@@ -1,10 +1,12 @@
 // From decoded bytes to normalised canvases, torchvision's GeneralizedRCNNTransform in one kernel: resize (PyTorch's
-// F.interpolate(mode="bilinear", align_corners=False), or Pillow's), normalisation, mirroring, padding. Compiled
-// without contraction, so that the pixels are the CPU's.
+// F.interpolate(mode="bilinear", align_corners=False), or Pillow's), normalisation, mirroring, padding. Augmented
+// images are shown through their map, and their colours changed, in the same pass. Compiled without contraction, so
+// that the pixels are the CPU's.
 #include "cuda/quotient.cuh"
 extern "C" {
 #include "exact/resample.h"
 #include "exact/tap.h"
+#include "exact/view.h"
 }
 
 enum { THREADS = 128, ROWS = 4 };
@@ -30,17 +32,45 @@ static __device__ __forceinline__ void resample(const ImageInfo &image, const ui
   for (int c = 0; c < 3; c++) value[c] = (float)bytes[c];
 }
 
+// (v / unit - mean) / std of the three channels, of their changed colours.
+struct Normalise {
+  Divisor unit, std[3];
+  __device__ Normalise(const Preprocess &p)
+      : unit(divisor(p.unit)), std{divisor(p.std[0]), divisor(p.std[1]), divisor(p.std[2])} {}
+  __device__ __forceinline__ Eight operator()(const Preprocess &p, const ImageView &view, float value[3]) const {
+    if (view.coloured) view_colour(&view, 3, value);
+    Eight v = {};
+#pragma unroll
+    for (int c = 0; c < 3; c++) v.v[c] = quotient(quotient(p.bgr ? value[2 - c] : value[c], unit) - p.mean[c], std[c]);
+    return v;
+  }
+};
+
 // y [n, h, w, 3] from the images' bytes [h, w, 3]. Grid (⌈w / THREADS⌉, ⌈h / ROWS⌉, n), a thread per column and ROWS
 // rows of the canvas, which have their place along x in common; it stores each pixel's eight channels at once, padding
-// among them. Neighbours read neighbouring bytes. The floor is the stores; with ANTIALIAS the filter's weights, in
-// double, come on top.
+// among them. Neighbours read neighbouring bytes, except of an image that is turned. The floor is the stores; with
+// ANTIALIAS the filter's weights, in double, come on top. All threads of a block have one image, so none diverge.
 template <class T, bool ANTIALIAS>
 __global__ void preprocess_kernel(Preprocess p, const ImageInfo *images, const uint8_t *bytes, Tensor y) {
   int x = thread_index(), first = blockIdx.y * ROWS, n = blockIdx.z;
   if (x >= y.w || n >= rows_of(y)) return;
-  ImageInfo image = images[n];
+  const ImageInfo image = images[n];
   const uint8_t *rgb = bytes + image.offset;
-  Divisor unit = divisor(p.unit), std[3] = {divisor(p.std[0]), divisor(p.std[1]), divisor(p.std[2])};
+  const Normalise normalise(p);
+  if (image.view.moved) {
+#pragma unroll 1
+    for (int row = first; row < min(first + ROWS, y.h); row++) {
+      Eight v = {};
+      if (row < image.rh && x < image.rw) {
+        float value[3];
+        const float inside = view_pixel(&image.view, rgb, image.h, image.w, row, x, ANTIALIAS, value);
+        if (inside > 0) v = normalise(p, image.view, value);
+        for (int c = 0; inside > 0 && c < 3; c++) v.v[c] *= inside;
+      }
+      store8(pixel<T>(y, n, row, x), v);
+    }
+    return;
+  }
   int from = image.flip ? image.rw - 1 - x : x;
 #pragma unroll ANTIALIAS ? 1 : ROWS
   for (int row = first; row < first + ROWS; row++) {
@@ -52,9 +82,7 @@ __global__ void preprocess_kernel(Preprocess p, const ImageInfo *images, const u
         resample(image, rgb, row, from, value);
       else
         interpolate(image, rgb, row, from, value);
-#pragma unroll
-      for (int c = 0; c < 3; c++)
-        v.v[c] = quotient(quotient(p.bgr ? value[2 - c] : value[c], unit) - p.mean[c], std[c]);
+      v = normalise(p, image.view, value);
     }
     store8(pixel<T>(y, n, row, x), v);
   }

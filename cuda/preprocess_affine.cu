@@ -1,8 +1,9 @@
 // From decoded bytes to normalised canvases through a map of each image: crop, resize, mirroring, rotation and shear in
-// one bilinear sampling. Compiled without contraction, so that the pixels are the CPU's.
+// one bilinear sampling, then the colours. Compiled without contraction, so that the pixels are the CPU's.
 #include "cuda/quotient.cuh"
 extern "C" {
 #include "exact/affine.h"
+#include "exact/view.h"
 }
 
 enum { THREADS = 128, ROWS = 4 };
@@ -26,6 +27,7 @@ __global__ void preprocess_affine_kernel(Preprocess p, const ImageInfo *images, 
     if (row < image.rh && x < image.rw) {
       float value[3];
       affine_pixel(of_image, bytes + image.offset, image.h, image.w, row, x, CHANNELS, p.antialias, value);
+      if (image.view.coloured) view_colour(&image.view, CHANNELS, value);
 #pragma unroll
       for (int c = 0; c < CHANNELS; c++)
         v.v[c] = quotient(quotient(p.bgr && CHANNELS == 3 ? value[2 - c] : value[c], unit) - p.mean[c], std[c]);

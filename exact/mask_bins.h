@@ -6,10 +6,11 @@
 #include "base/basics.h"
 #include "exact/polygon.h"
 #include "exact/roi_bins.h"
+#include "exact/view.h"
 
 // ---- targets --------------------------------------------------------------------------------------------------------
 
-typedef struct Mask { // an instance on its canvas, read through nearest resizing and mirroring
+typedef struct Mask { // an instance on its canvas, read through nearest resizing and mirroring, or through a map
   const ImageInfo *info;
   const Bitmap *bitmap;
   const uint32_t *bits;   // of this bitmap
@@ -53,8 +54,17 @@ static inline HD real mask_blend(real row, real column, bool a, bool b, bool c, 
   return above + (c ? row * (1 - column) : 0) + (d ? row * column : 0);
 }
 
+// A moved image's mask has the bit of the image's pixel under the canvas pixel's centre, whatever the source.
 static inline HD bool mask_pixel(const Mask *m, int y, int x) {
-  int row = mask_row(m, y), column = mask_column(m, x);
+  int row, column;
+  if (m->info->view.moved) {
+    if (!view_under(&m->info->view, m->info->h, m->info->w, y, x, &row, &column)) return false;
+    row -= m->bitmap->y;
+    column -= m->bitmap->x;
+  } else {
+    row = mask_row(m, y);
+    column = mask_column(m, x);
+  }
   if (row < 0 || row >= m->bitmap->h || column < 0 || column >= m->bitmap->w) return false;
   return mask_words(m, row)[column / 32] >> (column % 32) & 1;
 }

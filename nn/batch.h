@@ -4,12 +4,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// How augmentation shows an image, beyond resizing and mirroring it: exact/view.h applies it, data/batches/augment.c
+// draws it.
+typedef struct ImageView {
+  int moved; // shown through `map` instead of resized and mirrored
+  // a b c d e f: the canvas's point (x, y) shows the image's point (a·x + b·y + c, d·x + e·y + f), both in pixels with
+  // centres at half-integers.
+  float map[6];
+  int coloured; // the factors below apply
+  float contrast, brightness, saturation;
+  float mean; // of the image's luminance [0, 255], for contrast
+} ImageView;
+
 typedef struct ImageInfo { // one image of the batch; h = w = rh = rw = 0: an empty slot
   int64_t offset;          // its bytes in the batch's buffer: RGB [h, w, 3]
   int h, w;                // as decoded
   int rh, rw;              // after resizing; the rest of the canvas is zero
   int flip;                // mirrored left-right; everything in canvas coordinates is mirrored already
   uint64_t key;            // of its random numbers: (seed, epoch, image)
+  ImageView view;
 } ImageInfo;
 
 // Detections of an image, at most: by default, and as many as can be asked for.
@@ -19,12 +32,16 @@ enum { USUAL_ROIS = 512, MOST_ROIS = 8192 }; // sampled per image in training; a
 // How images are resized, to whose pixel: each rounds in its own way.
 typedef enum ResizeRule { RESIZE_TORCHVISION, RESIZE_DETECTRON2, RESIZE_BENCHMARK } ResizeRule;
 
+// Where an object's box comes from after its image was moved: its mask's pixels, its polygons where the mask has them,
+// or the corners of the box, cut off at the canvas. Each falls back to the next.
+typedef enum MovedBoxes { MOVED_MASK, MOVED_POLYGON, MOVED_BOX } MovedBoxes;
+
 enum { NO_MASK = -1 };
-typedef struct Bitmap { // an instance's mask, cropped, in the decoded image's pixels (not flipped)
+typedef struct Bitmap { // an instance's mask, cropped, in the decoded image's pixels (not flipped, not moved)
   int64_t offset;       // of its first word in the batch's bits; rows of (w + 31) / 32 words, bit x % 32 of word x / 32
   int x, y, w, h;       // crop window in the image; outside it the mask is 0
-  // > 0: no bits, but so many polygons in canvas pixels (resized, flipped): of each the number of points, then their x
-  // and y as floats, a word each. NO_MASK: the object has a box alone, and no part in the mask loss.
+  // > 0: no bits, but so many polygons in canvas pixels (resized, flipped, moved): of each the number of points, then
+  // their x and y as floats, a word each. NO_MASK: the object has a box alone, and no part in the mask loss.
   int parts;
 } Bitmap;
 

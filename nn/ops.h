@@ -395,7 +395,7 @@ struct Ops {
                                      const void *gamma, const void *stats, const Dest *dx);
 
   // y [n, h, w, 3] canvases: each image resized to rh × rw (bilinear, half-pixel centres, edges clamped),
-  // (v / unit - mean) / std, mirrored if flip, zero outside.
+  // (v / unit - mean) / std, mirrored if flip, zero outside. With info.view, moved and coloured as exact/view.h says.
   void (*preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes, const Tensor *y);
   // The same through a map of each image, real [n, 6] = a b c d e f: the canvas's point (x, y) shows the image's point
   // (a·x + b·y + c, d·x + e·y + f), both in pixels with centres at half-integers; bilinear, black beyond the image.

@@ -223,6 +223,60 @@ TEST_OP(mask_target_of_no_mask) {
   }
 }
 
+// A moved image's mask, against the mask that is moved first, pixel by pixel in double, and not resized then.
+TEST_OP(mask_target_through_a_map) {
+  enum { ROIS = 18, SIZE = 7, H = 60, W = 80 };
+  static const float maps[IMAGES][6] = {
+      {0.4f, 0.3f, 3, -0.3f, 0.4f, 22}, {0, -0.7f, 44, 0.9f, 0, 1}, {0.9f, 0, -3, 0, 0.6f, -2}};
+  for (int source = MASK_SOFT; source <= MASK_BITMAP; source++) {
+    Draw r = draw_begin(151);
+    MaskScene s, plain;
+    scene_random(&s, f, &r, ROIS);
+    plain = s;
+    plain.images = fixture_alloc(f, IMAGES * sizeof *plain.images);
+    plain.bitmap = fixture_alloc(f, IMAGES * OBJECTS * sizeof *plain.bitmap);
+    const size_t words = (size_t)IMAGES * OBJECTS * H * ((W + 31) / 32);
+    plain.bits = memset(fixture_alloc(f, sizeof *plain.bits * words), 0, sizeof *plain.bits * words);
+    for (int n = 0; n < IMAGES; n++) {
+      s.images[n].view.moved = 1;
+      s.images[n].rh = H;
+      s.images[n].rw = W;
+      memcpy(s.images[n].view.map, maps[n], sizeof maps[n]);
+      plain.images[n] = (ImageInfo){.h = H, .w = W, .rh = H, .rw = W};
+    }
+    for (int g = 0; g < IMAGES * OBJECTS; g++) {
+      const Bitmap *b = &s.bitmap[g];
+      const float *m = maps[g / OBJECTS];
+      plain.bitmap[g] = (Bitmap){.offset = (int64_t)g * H * ((W + 31) / 32), .w = W, .h = H};
+      for (int i = 0; i < H * W; i++) {
+        const double cx = i % W + 0.5, cy = i / W + 0.5;
+        const int x = (int)floor((double)m[0] * cx + (double)m[1] * cy + (double)m[2]) - b->x;
+        const int y = (int)floor((double)m[3] * cx + (double)m[4] * cy + (double)m[5]) - b->y;
+        if (x < 0 || y < 0 || x >= b->w || y >= b->h) continue;
+        if (s.bits[b->offset + y * ((b->w + 31) / 32) + x / 32] >> x % 32 & 1)
+          plain.bits[plain.bitmap[g].offset + i / W * ((W + 31) / 32) + i % W / 32] |= 1u << (i % W % 32);
+      }
+    }
+    plain.truth.bitmap = plain.bitmap;
+    plain.truth.bits = plain.bits;
+    for (int i = 0; i < ROIS; i++) {
+      const double x = uniform(&r, 0, W - 2), y = uniform(&r, 0, H - 2);
+      set_box(&s.targets.objects.box, i, x, y, uniform(&r, x, W), uniform(&r, y, H));
+    }
+    Tensor got = fixture_single(f, ROIS + 2, SIZE, SIZE), want = fixture_single(f, ROIS + 2, SIZE, SIZE);
+    MaskTarget p = {.size = SIZE, .source = (MaskSource)source};
+    RUN(f, mask_target, &p, s.images, &s.truth, &s.targets, &got);
+    RUN(f, mask_target, &p, plain.images, &plain.truth, &plain.targets, &want);
+    int inside = 0;
+    for (int i = 0; i < ROIS * SIZE * SIZE; i++) {
+      EXPECT_NEAR(get_at(&got, (size_t)i * (size_t)got.ldc), get_at(&want, (size_t)i * (size_t)want.ldc), 0);
+      inside += get_at(&want, (size_t)i * (size_t)want.ldc) > 0;
+    }
+    EXPECT(inside > ROIS * SIZE * SIZE / 8);
+    fixture_clear(f);
+  }
+}
+
 // ---- on the GPU -----------------------------------------------------------------------------------------------------
 
 // Bitmaps over the whole image, one pixel wide, without a pixel; boxes over the whole image, thin, outside. Returns how
@@ -280,6 +334,22 @@ TEST_GPU(cuda_mask_target) {
     MaskScene s;
     MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
     objects_random(&s, f, variant < 4 ? ROIS - 2 : 0, MAX_WORDS);
+    check_target(f, &s, &p);
+  }
+}
+
+// Images that augmentation moved, one that it did not among them.
+TEST_GPU(cuda_mask_target_of_moved_images) {
+  for (int variant = 0; variant < 4; variant++) {
+    MaskScene s;
+    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
+    objects_random(&s, f, ROIS - 2, MAX_WORDS);
+    for (int n = 0; n < GPU_IMAGES - 1; n++) {
+      const float across = (float)sizes[n][1] / (float)sizes[n][3], down = (float)sizes[n][0] / (float)sizes[n][2];
+      const float map[] = {0.8f * across, 0.3f * across, 1, -0.3f * down, 0.9f * down, 4};
+      s.images[n].view.moved = 1;
+      memcpy(s.images[n].view.map, map, sizeof map);
+    }
     check_target(f, &s, &p);
   }
 }

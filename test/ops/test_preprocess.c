@@ -13,17 +13,17 @@ static const Preprocess conventions[] = {
     {.unit = 255, .std = {1, 1, 1}, .antialias = true}};
 
 static const ImageInfo images[] = {
-    {0, 9, 13, 9, 13, 0, 0},          // as it is
-    {9 * 13 * 3, 9, 13, 9, 13, 1, 0}, // mirrored
-    {5, 5, 7, 16, 20, 0, 0},          // upscaled to the whole canvas, from an odd address
-    {5, 5, 7, 11, 19, 1, 0},          // and mirrored
-    {0, 31, 45, 10, 14, 0, 0},
-    {0, 31, 45, 16, 3, 1, 0}, // downscaled
-    {0, 1, 1, 8, 5, 0, 0},
-    {0, 20, 1, 1, 1, 1, 0}, // a single pixel; to a single pixel
-    {0, 0, 0, 0, 0, 0, 0},  // an empty place
-    {0, 16, 20, 16, 20, 1, 0},
-    {1, 31, 45, 150, 290, 1, 0}, // more than a block wide
+    {0, 9, 13, 9, 13, 0, 0, {0}},          // as it is
+    {9 * 13 * 3, 9, 13, 9, 13, 1, 0, {0}}, // mirrored
+    {5, 5, 7, 16, 20, 0, 0, {0}},          // upscaled to the whole canvas, from an odd address
+    {5, 5, 7, 11, 19, 1, 0, {0}},          // and mirrored
+    {0, 31, 45, 10, 14, 0, 0, {0}},
+    {0, 31, 45, 16, 3, 1, 0, {0}}, // downscaled
+    {0, 1, 1, 8, 5, 0, 0, {0}},
+    {0, 20, 1, 1, 1, 1, 0, {0}}, // a single pixel; to a single pixel
+    {0, 0, 0, 0, 0, 0, 0, {0}},  // an empty place
+    {0, 16, 20, 16, 20, 1, 0, {0}},
+    {1, 31, 45, 150, 290, 1, 0, {0}}, // more than a block wide
 };
 enum { SMALL = COUNT(images) - 1, BYTES = 31 * 45 * 3 + 1 };
 
@@ -125,7 +125,7 @@ TEST_DOUBLE(preprocess_of_same_size_takes_the_pixels) {
   const Preprocess *p = &conventions[0];
   uint8_t bytes[6 * 5 * 3];
   for (int i = 0; i < COUNT(bytes); i++) bytes[i] = (uint8_t)rng_u32(2, (uint64_t)i);
-  Tensor y = one(f, p, (ImageInfo){0, 6, 5, 6, 5, 0, 0}, bytes, sizeof bytes);
+  Tensor y = one(f, p, (ImageInfo){0, 6, 5, 6, 5, 0, 0, {0}}, bytes, sizeof bytes);
   for (int i = 0; i < COUNT(bytes); i++)
     EXPECT(get(&y, 0, i / 15, i / 3 % 5, i % 3) == (bytes[i] / 255.0 - p->mean[i % 3]) / p->std[i % 3]);
 }
@@ -135,7 +135,7 @@ TEST_OP(preprocess_known_values) {
   const Preprocess plain = {.unit = 255, .std = {1.0f, 1.0f, 1.0f}};
   const uint8_t bytes[] = {0, 0, 0, 10, 10, 10, 30, 30, 30};
   const double want[] = {0, 2.5, 7.5, 15, 25, 30};
-  Tensor y = one(f, &plain, (ImageInfo){0, 1, 3, 1, 6, 0, 0}, bytes, sizeof bytes);
+  Tensor y = one(f, &plain, (ImageInfo){0, 1, 3, 1, 6, 0, 0, {0}}, bytes, sizeof bytes);
   for (int x = 0; x < 6; x++) EXPECT_NEAR(get(&y, 0, 0, x, 1) * 255, want[x], 16 * unit_roundoff(f->type) * 30);
 }
 
@@ -147,7 +147,7 @@ TEST_OP(preprocess_antialias_by_hand) {
   const uint8_t bytes[] = {0, 10, 20, 100, 10, 20, 200, 10, 20, 40, 10, 20};
   const double want[] = {71, 117};
   for (int flip = 0; flip < 2; flip++) {
-    Tensor y = one(f, &pillow, (ImageInfo){0, 1, 4, 1, 2, flip, 0}, bytes, sizeof bytes);
+    Tensor y = one(f, &pillow, (ImageInfo){0, 1, 4, 1, 2, flip, 0, {0}}, bytes, sizeof bytes);
     for (int x = 0; x < 2; x++) {
       EXPECT_NEAR(get(&y, 0, 0, x, 0), 20 - 1, 0);
       EXPECT_NEAR(get(&y, 0, 0, x, 1), 10 - 2, 0);
@@ -174,10 +174,153 @@ TEST_OP(preprocess_equals_pillow) {
   uint8_t bytes[5 * 7 * 3];
   for (int i = 0; i < COUNT(bytes); i++) bytes[i] = (uint8_t)(37 * i + 11 * i * i);
   for (int k = 0; k < 2; k++) {
-    const ImageInfo image = {0, 5, 7, k ? 6 : 3, k ? 9 : 4, 0, 0};
+    const ImageInfo image = {0, 5, 7, k ? 6 : 3, k ? 9 : 4, 0, 0, {0}};
     const uint8_t *want = k ? larger : smaller;
     Tensor y = one(f, &bytes_alone, image, bytes, sizeof bytes);
     for (int i = 0; i < image.rh * image.rw * 3; i++)
       EXPECT_NEAR(get(&y, 0, i / 3 / image.rw, i / 3 % image.rw, i % 3), want[i], 0);
+  }
+}
+
+// ---- augmented ------------------------------------------------------------------------------------------------------
+
+static ImageView moved(const float map[6]) {
+  ImageView v = {.moved = 1};
+  memcpy(v.map, map, sizeof v.map);
+  return v;
+}
+
+// Turns and mirrors of a picture's own size take its pixels, as np.rot90 and np.flip do.
+TEST_DOUBLE(preprocess_turned_takes_the_pixels) {
+  const Preprocess plain = {.unit = 1, .std = {1, 1, 1}};
+  uint8_t bytes[6 * 6 * 3];
+  for (int i = 0; i < COUNT(bytes); i++) bytes[i] = (uint8_t)rng_u32(2, (uint64_t)i);
+  static const float maps[][6] = {{1, 0, 0, 0, 1, 0}, {-1, 0, 6, 0, 1, 0}, {1, 0, 0, 0, -1, 6}, {-1, 0, 6, 0, -1, 6},
+                                  {0, 1, 0, 1, 0, 0}, {0, -1, 6, 1, 0, 0}, {0, 1, 0, -1, 0, 6}, {0, -1, 6, -1, 0, 6}};
+  for (int k = 0; k < COUNT(maps); k++) {
+    const float *m = maps[k];
+    Tensor y = one(f, &plain, (ImageInfo){.h = 6, .w = 6, .rh = 6, .rw = 6, .view = moved(m)}, bytes, sizeof bytes);
+    for (int i = 0; i < COUNT(bytes); i++) {
+      const int row = i / 18, x = i / 3 % 6;
+      const int from_x = (int)floorf(m[0] * ((float)x + .5f) + m[1] * ((float)row + .5f) + m[2]);
+      const int from_y = (int)floorf(m[3] * ((float)x + .5f) + m[4] * ((float)row + .5f) + m[5]);
+      EXPECT(get(&y, 0, row, x, i % 3) == bytes[(from_y * 6 + from_x) * 3 + i % 3]);
+    }
+  }
+}
+
+// Where the map is that of the plain resize, so are the pixels, but for rounding.
+TEST_OP(preprocess_moved_by_nothing_is_the_resize) {
+  PreprocessArgs a = random_images(f);
+  const Preprocess *p = &conventions[0];
+  for (int i = 0; i < SMALL; i++) {
+    ImageInfo plain = images[i], shown = plain;
+    if (plain.h == 0) continue;
+    const float across = (float)plain.w / (float)plain.rw * (plain.flip ? -1 : 1);
+    shown.view =
+        moved((const float[]){across, 0, plain.flip ? (float)plain.w : 0, 0, (float)plain.h / (float)plain.rh, 0});
+    Tensor want = one(f, p, plain, a.bytes, BYTES), got = one(f, p, shown, a.bytes, BYTES);
+    for (int k = 0; k < plain.rh * plain.rw * 3; k++) {
+      const int y = k / 3 / plain.rw, x = k / 3 % plain.rw;
+      const double w = get(&want, 0, y, x, k % 3);
+      // As in check_canvases, twice; a map is of floats, whatever the type.
+      const double u = unit_roundoff(F32), bound = 2 * (3 * u * (plain.h + plain.w) + 10 * u) / (double)p->std[k % 3];
+      EXPECT_NEAR(get(&got, 0, y, x, k % 3), w, bound);
+    }
+  }
+}
+
+// The bilinear value at a point of the image, whose edge is repeated.
+static double value_under(const ImageInfo *m, const uint8_t *rgb, double x, double y, int c) {
+  const double px = fmax(x - 0.5, 0), py = fmax(y - 0.5, 0);
+  double sum = 0;
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < 2; j++) {
+      const int row = MIN((int)py + i, m->h - 1), column = MIN((int)px + j, m->w - 1);
+      sum += (i ? py - (int)py : 1 - (py - (int)py)) * (j ? px - (int)px : 1 - (px - (int)px)) *
+             rgb[((size_t)row * m->w + column) * 3 + c];
+    }
+  return sum;
+}
+
+// Points beyond the image leave the canvas zero; with antialias a pixel of n × n points has their share.
+TEST_DOUBLE(preprocess_moved_equals_a_plain_reference) {
+  static const struct {
+    float map[6];
+    int points; // along an axis, with antialias
+  } cases[] = {
+      {{0.5f, 0.25f, -1, -0.25f, 0.5f, 3}, 1}, {{2.5f, 0.5f, -6, -0.5f, 2.5f, 4}, 3}, {{0, 3, -8, -3, 0, 40}, 3}};
+  PreprocessArgs a = random_images(f);
+  for (int k = 0; k < COUNT(cases); k++)
+    for (int r = 0; r < COUNT(conventions); r++) {
+      const Preprocess *p = &conventions[r];
+      const float *m = cases[k].map;
+      const ImageInfo image = {.h = 31, .w = 45, .rh = 16, .rw = 20, .view = moved(m)};
+      const int n = p->antialias ? cases[k].points : 1;
+      Tensor y = one(f, p, image, a.bytes, BYTES);
+      for (int i = 0; i < 16 * 20 * 3; i++) {
+        const int row = i / 60, x = i / 3 % 20, c = i % 3;
+        double sum = 0;
+        for (int s = 0; s < n * n; s++) {
+          const double cx = x + (s % n + 0.5) / n, cy = row + (s / n + 0.5) / n;
+          const double at_x = (double)m[0] * cx + (double)m[1] * cy + (double)m[2];
+          const double at_y = (double)m[3] * cx + (double)m[4] * cy + (double)m[5];
+          if (at_x >= 0 && at_x < 45 && at_y >= 0 && at_y < 31)
+            sum +=
+                (value_under(&image, a.bytes, at_x, at_y, p->bgr ? 2 - c : c) / (double)p->unit - (double)p->mean[c]) /
+                (double)p->std[c] / (n * n);
+        }
+        EXPECT_NEAR(get(&y, 0, row, x, c), sum, 1e-9);
+      }
+    }
+}
+
+// torchvision 0.26: adjust_saturation(adjust_brightness(adjust_contrast(x, c), b), s) of x as floats from 0 to 1.
+TEST_OP(preprocess_colours_equal_torchvision) {
+  static const uint8_t bytes[] = {10, 200, 30, 255, 255, 0, 120, 121, 122, 7, 90, 250};
+  static const struct {
+    float contrast, brightness, saturation;
+    double want[12];
+  } cases[] = {
+      {1.3f,
+       0.8f,
+       0.5f,
+       {51.2931, 138.675, 51.2931, 192.3618, 192.3618, 90.3618, 91.9829, 92.5029, 93.0229, 29.3447, 59.5266, 131.3447}},
+      {0.6f, 1.4f, 1.7f, {19.0372, 255, 47.5972, 255, 255, 0, 177.8847, 179.3127, 180.7407, 41.0982, 159.6221, 255}},
+      {1, 1, 1, {10, 200, 30, 255, 255, 0, 120, 121, 122, 7, 90, 250}}};
+  const Preprocess plain = {.unit = 1, .std = {1, 1, 1}};
+  for (int k = 0; k < COUNT(cases); k++) {
+    ImageInfo image = {.h = 1, .w = 4, .rh = 1, .rw = 4};
+    image.view = (ImageView){.coloured = 1,
+                             .contrast = cases[k].contrast,
+                             .brightness = cases[k].brightness,
+                             .saturation = cases[k].saturation,
+                             .mean = 138.4847f};
+    Tensor y = one(f, &plain, image, bytes, sizeof bytes);
+    // Both round a few times; a unit is a byte.
+    for (int i = 0; i < COUNT(bytes); i++) EXPECT_NEAR(get(&y, 0, 0, i / 3, i % 3), cases[k].want[i], 2e-4);
+  }
+}
+
+// Moved and coloured images among others, in every convention.
+TEST_GPU_TYPES(cuda_preprocess_of_augmented_images_equals_cpu) {
+  PreprocessArgs a = random_images(f);
+  static const float maps[][6] = {{0.5f, 0.25f, -1, -0.25f, 0.5f, 3}, {2.5f, 0.5f, -6, -0.5f, 2.5f, 4},
+                                  {0, -0.125f, 31, 0.25f, 0, 0},      {-1, 0, 20, 0, 1, 0},
+                                  {40, 0, -300, 0, 40, -250},         {NAN, 0, 0, 0, INFINITY, 1}};
+  ImageInfo *shown = fixture_copy(f, sizeof images, images);
+  for (int i = 0; i < COUNT(images); i++) {
+    if (i % 4) shown[i].view = moved(maps[i % COUNT(maps)]);
+    shown[i].view.coloured = i % 3 > 0;
+    shown[i].view.contrast = 1.3f;
+    shown[i].view.brightness = 0.9f;
+    shown[i].view.saturation = 0.4f;
+    shown[i].view.mean = 101.5f;
+  }
+  a.images = shown;
+  for (int i = 0; i < COUNT(conventions); i++) {
+    a.p = &conventions[i];
+    Tensor y = preprocessed(f, &a, tensor(f->type, COUNT(images), 160, 300, 3));
+    expect_reference(f, run_preprocess, &a, &y);
   }
 }

@@ -19,15 +19,17 @@ typedef struct AffineCase {
 } AffineCase;
 
 static const AffineCase cases[] = {
-    {{0, 9, 13, 16, 20, 0, 0}, {1, 0, 0, 0, 1, 0}, 1},                       // as it is, black to the right and below
-    {{9 * 13 * 3, 9, 13, 16, 20, 1, 0}, {-1, 0, 13, 0, 1, 0}, 1},            // mirrored by the map, whatever flip says
-    {{5, 5, 7, 16, 20, 0, 0}, {0.25, 0.0625, -0.5, -0.125, 0.375, 0.75}, 1}, // upscaled and turned, from an odd address
-    {{0, 31, 45, 10, 14, 0, 0}, {3, 0.5, 0.25, -0.5, 3, 1.5}, 3},            // downscaled and turned
-    {{0, 31, 45, 16, 20, 0, 0}, {40, 0, -300, 0, 40, -250}, 16},             // as far as samples go
-    {{0, 1, 1, 8, 5, 0, 0}, {0.5, 0, -0.5, 0, 0.5, -0.5}, 1},                // a single pixel
-    {{0, 20, 1, 3, 1, 0, 0}, {0, 0, 0.5, 0, 0, 7.25}, 1},                    // the same point everywhere
-    {{0, 0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 1, 0}, 1},                          // an empty place
-    {{0, 16, 20, 16, 20, 0, 0}, {1, 0, 1e9, 0, 1, -1e9}, 1},                 // far beyond
+    {{0, 9, 13, 16, 20, 0, 0, {0}}, {1, 0, 0, 0, 1, 0}, 1},            // as it is, black to the right and below
+    {{9 * 13 * 3, 9, 13, 16, 20, 1, 0, {0}}, {-1, 0, 13, 0, 1, 0}, 1}, // mirrored by the map, whatever flip says
+    {{5, 5, 7, 16, 20, 0, 0, {0}},
+     {0.25, 0.0625, -0.5, -0.125, 0.375, 0.75},
+     1},                                                               // upscaled and turned, from an odd address
+    {{0, 31, 45, 10, 14, 0, 0, {0}}, {3, 0.5, 0.25, -0.5, 3, 1.5}, 3}, // downscaled and turned
+    {{0, 31, 45, 16, 20, 0, 0, {0}}, {40, 0, -300, 0, 40, -250}, 16},  // as far as samples go
+    {{0, 1, 1, 8, 5, 0, 0, {0}}, {0.5, 0, -0.5, 0, 0.5, -0.5}, 1},     // a single pixel
+    {{0, 20, 1, 3, 1, 0, 0, {0}}, {0, 0, 0.5, 0, 0, 7.25}, 1},         // the same point everywhere
+    {{0, 0, 0, 0, 0, 0, 0, {0}}, {1, 0, 0, 0, 1, 0}, 1},               // an empty place
+    {{0, 16, 20, 16, 20, 0, 0, {0}}, {1, 0, 1e9, 0, 1, -1e9}, 1},      // far beyond
 };
 
 static double texel(const AffineCase *k, const uint8_t *rgb, int y, int x, int c) {
@@ -129,7 +131,7 @@ TEST(preprocess_affine_of_same_size_is_preprocess) {
   for (int d = 0; d < 2; d++)
     for (int flip = 0; flip < 2; flip++) {
       Device *dev = device_open(d ? "cpu64" : "cpu", NULL);
-      const AffineCase k = {{0, 9, 13, 9, 13, flip, 0}, {flip ? -1 : 1, 0, flip ? 13 : 0, 0, 1, 0}, 1};
+      const AffineCase k = {{0, 9, 13, 9, 13, flip, 0, {0}}, {flip ? -1 : 1, 0, flip ? 13 : 0, 0, 1, 0}, 1};
       Tensor want = test_tensor(dev->real, 1, 12, 14, 3), got = test_tensor(dev->real, 1, 12, 14, 3);
       dev->ops->preprocess(dev, &p, &k.image, bytes, &want);
       Preprocess how = p;
@@ -150,7 +152,7 @@ TEST(preprocess_affine_is_black_outside) {
   Device *dev = device_open("cpu64", NULL);
   const Preprocess plain = {.unit = 1, .mean = {100, 0, 0}, .std = {2, 1, 1}};
   const uint8_t bytes[] = {10, 10, 10, 20, 20, 20, 40, 40, 40};
-  const AffineCase k = {{0, 1, 3, 1, 5, 0, 0}, {1, 0, -0.5, 0, 1, 0}, 1};
+  const AffineCase k = {{0, 1, 3, 1, 5, 0, 0, {0}}, {1, 0, -0.5, 0, 1, 0}, 1};
   const double want[] = {5, 15, 30, 20, 0};
   Tensor y = test_tensor(F64, 1, 1, 6, 3);
   run(dev, &plain, &k, 1, bytes, &y);
@@ -170,9 +172,9 @@ TEST(preprocess_affine_to_brightness) {
   const Preprocess plain = {.unit = 1, .mean = {1, 50, 60}, .std = {2, 70, 80}, .bgr = true};
   for (int d = 0; d < 2; d++) {
     Device *dev = device_open(d ? "cpu64" : "cpu", NULL);
-    const AffineCase k[] = {{{0, 1, 6, 1, 6, 0, 0}, {1, 0, 0, 0, 1, 0}, 1},
-                            {{0, 1, 6, 1, 6, 0, 0}, {NAN, 0, 0, 0, 1, 0}, 1},
-                            {{0, 1, 6, 1, 6, 0, 0}, {1, 0, 0, 0, INFINITY, 0}, 1}};
+    const AffineCase k[] = {{{0, 1, 6, 1, 6, 0, 0, {0}}, {1, 0, 0, 0, 1, 0}, 1},
+                            {{0, 1, 6, 1, 6, 0, 0, {0}}, {NAN, 0, 0, 0, 1, 0}, 1},
+                            {{0, 1, 6, 1, 6, 0, 0, {0}}, {1, 0, 0, 0, INFINITY, 0}, 1}};
     Tensor y = test_tensor(dev->real, 3, 1, 6, 1);
     run(dev, &plain, k, 3, colours, &y);
     for (int x = 0; x < 6; x++) {
@@ -202,7 +204,8 @@ static const float odd_maps[][6] = {{1, 0, 0, 0, 1, 0},   {-1, 0, 30, 0, 1, 0}, 
 
 // Images of many sizes, an empty place among them, through maps as training draws them, and odd ones.
 static void fill(ImageInfo *info, float *map, int h, int w) {
-  const Augment all = {.rotate = 8, .shift = 0.08f, .shear = 5, .zoom = 0.08f, .crop = 0.1f}, turned = {.rotate = 180};
+  const Augment all = {.flip = 0.4f, .rotate = 8, .shift = 0.08f, .shear = 5, .zoom = 0.08f, .crop = 0.1f},
+                turned = {.rotate = 180};
   for (int i = 0; i < SLOTS; i++) {
     const uint64_t key = rng_key(RNG_TEST, (uint64_t)i);
     const Size size = {1 + (int)(rng_u32(key, 0) % SIDE), 1 + (int)(rng_u32(key, 1) % SIDE)};
@@ -210,7 +213,10 @@ static void fill(ImageInfo *info, float *map, int h, int w) {
     if (i < COUNT(odd_maps))
       memcpy(map + 6 * i, odd_maps[i], sizeof odd_maps[i]);
     else
-      augment_map(i % 2 ? &all : &turned, 0.875f, key, i % 3 == 0, size, (Size){h, w}, map + 6 * i);
+      memcpy(map + 6 * i, augment_classifier(i % 2 ? &all : &turned, 0.875f, key, size, (Size){h, w}).map,
+             6 * sizeof *map);
+    if (i % 4 == 0) // as it may be with --contrast and others
+      info[i].view = (ImageView){.coloured = 1, .contrast = 1.25f, .brightness = 0.75f, .saturation = 0.5f, .mean = 99};
   }
   info[SLOTS - 2] = (ImageInfo){0};
 }
