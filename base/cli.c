@@ -20,8 +20,9 @@ enum { MAX_NAME = SPELLING_MOST };
 #define MOST_WHOLE 9007199254740992.0 // 2^53: whole numbers up to it are exact
 
 const char *const option_sources[] = {
-    [FROM_DEFAULT] = "default", [FROM_GIVEN] = "given", [FROM_CONVENTIONS] = "conventions", [FROM_MODEL] = "model",
-    [FROM_DATA] = "data",       [FROM_LATER] = "later", [FROM_NOTHING] = "nothing"};
+    [FROM_DEFAULT] = "default", [FROM_GIVEN] = "given",    [FROM_CONVENTIONS] = "conventions",
+    [FROM_MODEL] = "model",     [FROM_DATA] = "data",      [FROM_PRESET] = "preset",
+    [FROM_LATER] = "later",     [FROM_NOTHING] = "nothing"};
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 

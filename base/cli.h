@@ -83,10 +83,11 @@ typedef enum OptionSource {
   FROM_CONVENTIONS,
   FROM_MODEL, // or its weights
   FROM_DATA,
+  FROM_PRESET, // another option that stands for several
   FROM_LATER,  // it is not known yet
   FROM_NOTHING // other options take its place
 } OptionSource;
-extern const char *const option_sources[]; // "default", "given", "conventions", "model", "data"
+extern const char *const option_sources[]; // "default", "given", "conventions", "model", "data", "preset"
 
 // A value that has a name, which is typed and shown in its place: all for 0. The number itself is taken, too, as it
 // was before there were names.

@@ -22,7 +22,8 @@ static void describe(const ModelConfig *c, maskrcnn_description *d) {
 }
 
 static void map_image(const ModelConfig *c, Size image, Size canvas, float map[6]) {
-  augment_map(NULL, c->view, 0, false, image, canvas, map);
+  const AugmentMap whole = augment_classifier(NULL, c->view, 0, image, canvas);
+  memcpy(map, whole.map, sizeof whole.map);
 }
 
 // [classes] probabilities of the image at that index, as floats.

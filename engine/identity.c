@@ -54,7 +54,9 @@ static bool visit_members(const char *of, const char *a, const char *b, bool com
   if (json_begin_object(&j))
     while (ok && (key = json_key(&j))) {
       char *was = member(a, key), *is = member(b, key);
-      if (strcmp(was, is) && (common || !strcmp(is, "null"))) ok = visit(context, key, was, is);
+      // A number that an older version did not record was 0.
+      const bool zero = (!strcmp(was, "null") && !strcmp(is, "0")) || (!strcmp(was, "0") && !strcmp(is, "null"));
+      if (strcmp(was, is) && !zero && (common || !strcmp(is, "null"))) ok = visit(context, key, was, is);
       free(was);
       free(is);
       json_skip(&j);

@@ -460,7 +460,7 @@ int main(int argc, char **argv) {
                            .world = 1,
                            .seed = (uint64_t)o.seed,
                            .train = o.train,
-                           .flip = o.flip,
+                           .augment = {.flip = o.flip},
                            .threads = 1,
                            .prefetch = 1,
                            .masks = o.train,

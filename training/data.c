@@ -63,6 +63,7 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .sizes = o->shorter_sides,
               .box_extra = c->box_extra,
               .polygons = c->mask_source == MASK_POLYGON,
+              .moved_boxes = c->moved_boxes,
               .exif = (ExifChoice)o->exif,
               .boxes = (MeasureChoice)o->boxes,
               .areas = (MeasureChoice)o->areas,

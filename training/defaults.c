@@ -118,54 +118,36 @@ OptionSource settle_dropout(void *values, const void *basis) {
 
 // ---- by data --------------------------------------------------------------------------------------------------------
 
-// Small images such as digits are rotated if phases have "+augment"; photographs are cropped and flipped as by
-// torchvision's RandomResizedCrop and RandomHorizontalFlip, unless phases restrict it.
-typedef struct AugmentDefaults {
-  float rotate, shift, shear, zoom, crop, flip;
-} AugmentDefaults;
-static const AugmentDefaults digits = {8, 0.08f, 0.3f, 0.08f, 0, 0}, photographs = {.crop = 0.08f, .flip = 0.5f},
-                             nothing = {0};
-
-static const AugmentDefaults *augment_of(const TrainSpec *o, const Basis *b) {
-  return !b->idx ? &photographs : o->phase_list.n ? &digits : &nothing;
+static AugmentFor augmented_for(const TrainSpec *o, const Basis *b) {
+  if (model_of(&o->config)->traits & MODEL_DETECTOR) return AUGMENT_DETECTORS;
+  return b->idx ? AUGMENT_DIGITS : AUGMENT_PHOTOGRAPHS;
 }
 
-static OptionSource augment_from(const Basis *b) { return b->idx ? FROM_DATA : FROM_DEFAULT; }
-
-OptionSource settle_rotate(void *values, const void *basis) {
+OptionSource settle_augment(void *values, const void *basis) {
   TrainSpec *o = values;
-  o->rotate = augment_of(o, basis)->rotate;
-  return augment_from(basis);
+  switch (augmented_for(o, basis)) {
+  case AUGMENT_DETECTORS: o->augment = AUGMENT_MIRROR; return FROM_DEFAULT;
+  case AUGMENT_PHOTOGRAPHS: o->augment = AUGMENT_STANDARD; return FROM_MODEL;
+  default: o->augment = o->phase_list.n ? AUGMENT_STANDARD : AUGMENT_NONE; return FROM_DATA;
+  }
 }
 
-OptionSource settle_shift(void *values, const void *basis) {
-  TrainSpec *o = values;
-  o->shift = augment_of(o, basis)->shift;
-  return augment_from(basis);
+// A strength that the preset leaves at 0 is not told.
+static OptionSource settle_strength(const TrainSpec *o, float strength) {
+  return strength > 0 ? o->from.augment == FROM_GIVEN ? FROM_PRESET : (OptionSource)o->from.augment : FROM_NOTHING;
 }
 
-OptionSource settle_shear(void *values, const void *basis) {
-  TrainSpec *o = values;
-  o->shear = augment_of(o, basis)->shear;
-  return augment_from(basis);
-}
+#define SETTLE_STRENGTH(field, ...)                                                                                    \
+  OptionSource settle_##field(void *values, const void *basis) {                                                       \
+    TrainSpec *o = values;                                                                                             \
+    o->field = augment_preset(augmented_for(o, basis), (AugmentPreset)o->augment)->field;                              \
+    return settle_strength(o, o->field);                                                                               \
+  }
+EACH_AUGMENT(SETTLE_STRENGTH, )
 
-OptionSource settle_zoom(void *values, const void *basis) {
-  TrainSpec *o = values;
-  o->zoom = augment_of(o, basis)->zoom;
-  return augment_from(basis);
-}
-
-OptionSource settle_crop(void *values, const void *basis) {
-  TrainSpec *o = values;
-  o->crop = augment_of(o, basis)->crop;
-  return augment_from(basis);
-}
-
-OptionSource settle_flip(void *values, const void *basis) {
-  TrainSpec *o = values;
-  o->flip = augment_of(o, basis)->flip;
-  return augment_from(basis);
+Augment augment_of(const TrainSpec *o) {
+#define AUGMENT_TAKE(field, ...) .field = o->field,
+  return (Augment){EACH_AUGMENT(AUGMENT_TAKE, )};
 }
 
 OptionSource settle_range(void *values, const void *basis) {

@@ -1,14 +1,13 @@
 #include "training/loading.h"
 #include "data/batches/sampler.h"
+#include "training/defaults.h"
 
-// If phases mark augmented epochs, the others are not augmented.
-static void choose_augmentation(const TrainSpec *o, LoaderOptions *l) {
-  l->augment = (Augment){o->rotate, o->shift, o->shear, o->zoom, o->crop};
-  if (!o->phase_list.n) return;
+// If phases mark augmented epochs, the others are not augmented; a classifier's phases that mark none have none.
+static void choose_augmentation(const TrainSpec *o, bool classifies, LoaderOptions *l) {
+  l->augment = augment_of(o);
+  if (!classifies || !o->phase_list.n) return;
   phases_augmented(&o->phase_list, &l->augment_from, &l->augment_until);
-  if (l->augment_until) return;
-  l->augment = (Augment){0};
-  l->flip = 0;
+  if (!l->augment_until) l->augment = (Augment){0};
 }
 
 LoaderOptions run_loader_options(const TrainingRun *r) {
@@ -18,13 +17,12 @@ LoaderOptions run_loader_options(const TrainingRun *r) {
                      .world = o->same_images ? 1 : o->gpus,
                      .seed = (uint64_t)o->seed,
                      .train = true,
-                     .flip = o->flip,
                      .threads = o->threads,
                      .prefetch = PREFETCH,
                      .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
                      .strict = o->strict,
                      .first_step = r->first};
-  if (r->train->type->mapped) choose_augmentation(o, &l);
+  choose_augmentation(o, r->train->type->mapped, &l);
   return l;
 }
 

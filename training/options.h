@@ -13,6 +13,7 @@
 #pragma once
 #include "base/cli.h"
 #include "comm/crew.h"
+#include "data/batches/augment.h"
 #include "data/batches/holdout.h"
 #include "data/batches/upright.h"
 #include "data/coco/crowds.h"
@@ -30,6 +31,10 @@ extern const char *const resume_names[], *const divergence_names[];
 enum { RESUME_NO, RESUME_LAST, RESUME_PREVIOUS };
 enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
+
+// A strength of augmentation: data/batches/augment.h.
+#define AUGMENT_OPTION(field, unit, lowest, highest, sentence, X)                                                      \
+  X(FLOAT, field, 0, lowest, highest, unit, sentence, .settle = settle_##field, .key = #field)
 
 // clang-format off
 #define TRAIN_OPTIONS(X)                                                                                               \
@@ -81,19 +86,10 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "16-bit images: values that become black and white; auto: measured on the training data; type: the "               \
     "full range, 0,65535",                                                                                             \
     .first = true, .settle = settle_range)                                                                             \
-  X(FLOAT, flip, 0.5f, 0, 1, "P", "probability of a horizontal flip", .note = "0 for IDX data",                        \
-    .settle = settle_flip, .key = "flip")                                                                              \
-  X(FLOAT, rotate, 0, 0, 359, "DEGREES", "largest random rotation", .note = "8 for IDX data with --phases",            \
-    .needs = MODEL_CLASSIFIER, .settle = settle_rotate, .key = "rotate")                                               \
-  X(FLOAT, shift, 0, 0, 0.99, "P", "largest random shift, as a fraction of the side",                                  \
-    .note = "0.08 for IDX data with --phases", .needs = MODEL_CLASSIFIER, .settle = settle_shift,                      \
-    .key = "shift")                                                                                                    \
-  X(FLOAT, shear, 0, 0, 79, "DEGREES", "largest random shear", .note = "0.3 for IDX data with --phases",               \
-    .needs = MODEL_CLASSIFIER, .settle = settle_shear, .key = "shear")                                                 \
-  X(FLOAT, zoom, 0, 0, 0.99, "P", "largest random change of scale, as a fraction",                                     \
-    .note = "0.08 for IDX data with --phases", .needs = MODEL_CLASSIFIER, .settle = settle_zoom, .key = "zoom")        \
-  X(FLOAT, crop, 0, 0, 0.99, "P", "smallest random crop, as a fraction of the image's area; 0 turns cropping off",     \
-    .note = "0 for IDX data", .needs = MODEL_CLASSIFIER, .settle = settle_crop, .key = "crop")                         \
+  X(CHOICE, augment, AUGMENT_MIRROR, augment_presets,                                                                  \
+    "random changes of training images; the options from --flip to --saturation override single strengths",           \
+    .note = "standard for classifiers; none for IDX data without --phases", .first = true, .settle = settle_augment)   \
+  EACH_AUGMENT(AUGMENT_OPTION, X)                                                                                      \
   X(INT, threads, 0, 1, 256, "N", "number of threads that decode images", .usual = "one per core", .local = true,      \
     .settle = settle_threads)                                                                                          \
   X(FLAG, strict, false,                                                                                               \

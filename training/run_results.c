@@ -7,6 +7,7 @@
 #include "base/log_read.h"
 #include "evaluation/task.h"
 #include "training/best.h"
+#include "training/defaults.h"
 
 // ---- of the log -------------------------------------------------------------------------------------------------
 
@@ -162,10 +163,8 @@ static void add_phase(RecordList *list, const TrainingRun *r, const RunLog *l, i
   record_begin(j);
   record_num(j, "epochs", (double)(end - first) / (double)r->per_epoch);
   record_num(j, "lr", s->base * (p ? s->phase_factor[i] : 1));
-  record_bool(j, "augment",
-              p ? p->augment
-                : r->o.rotate > 0 || r->o.shift > 0 || r->o.shear > 0 || r->o.zoom > 0 || r->o.crop > 0 ||
-                      r->o.flip > 0);
+  const Augment augment = augment_of(&r->o);
+  record_bool(j, "augment", p ? p->augment : augment_any(&augment));
   if (l->amended > first) record_int(j, "amended", l->amended);
   record_int(j, "first_step", first + 1);
   record_int(j, "steps", end - first);

@@ -1,5 +1,6 @@
 #include "classification/data/class_objects.h"
 #include <stdlib.h>
+#include <string.h>
 #include "base/text.h"
 #include "base/wrap.h"
 
@@ -10,8 +11,11 @@ static int64_t write_class(const Dataset *d, const ImageSlot *p) {
   const Size canvas = {p->canvas_h, p->canvas_w};
   info->rh = canvas.h;
   info->rw = canvas.w;
-  augment_map(p->augment, d->view, info->key, info->flip, (Size){info->h, info->w}, canvas,
-              b->affine + 6 * p->position);
+  const AugmentMap drawn = augment_classifier(p->augment, d->view, info->key, (Size){info->h, info->w}, canvas);
+  info->flip = drawn.flip;
+  if (p->augment)
+    augment_colours(p->augment, info->key, b->bytes + info->offset, (Size){info->h, info->w}, &info->view);
+  memcpy(b->affine + 6 * p->position, drawn.map, sizeof drawn.map);
   b->count[p->position] = 1;
   b->label[(int64_t)p->position * b->capacity] = d->object[p->image].label;
   return 0;

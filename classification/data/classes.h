@@ -7,7 +7,7 @@
 
 typedef struct ClassOptions {
   Size size;  // canvas size, which is the network's input; h = 0: for IDX the images' size, for folders 224 × 224
-  float view; // fraction of an image that the canvas shows without augmentation: augment_map; 0: 1
+  float view; // fraction of an image that the canvas shows without augmentation: augment_classifier; 0: 1
   HoldoutUse holdout;       // of the images of a split, stratified by class
   bool strict;              // as in DatasetOptions
   bool upright;             // apply the EXIF orientation of photographs

@@ -1,24 +1,73 @@
-// Data augmentation: which part of an image a canvas shows, and how it is rotated: one affine map per image, a pure
-// function of its key. The device applies it while resizing (nn/ops.h, preprocess_affine).
+// Data augmentation: one list of operations for detectors and classifiers. Everything drawn for an image is a pure
+// function of its key (seed, epoch, image), so that neither the number of threads nor a resume changes it.
+//
+// The geometric ones are composed into one affine map from the canvas to the image (ImageView.map), the colours into
+// three factors; both are applied in one pass where the device turns decoded bytes into canvases (exact/view.h with
+// cpu/ and cuda/preprocess; for classifiers preprocess_affine).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/batches/canvas.h"
 
-typedef struct Augment { // drawn uniformly for every image and epoch; all zero: no augmentation
-  float rotate;          // degrees, in both directions
-  float shift;           // fraction of the canvas's width and height, in both directions, independently
-  float shear;           // degrees below 80, in both directions: shifts rows along themselves
-  float zoom;            // scale change below 1, in both directions, width and height independently
-  float crop; // random resized crop: the smallest fraction of the image's area that fills the canvas; 0: none
+// The list: X(field and option, unit, lowest, highest strength, sentence, …), 0 turning each off; what follows X is
+// handed to it. training/options.h makes an option of each, AUGMENT_PRESETS names whole sets of strengths.
+// clang-format off
+#define EACH_AUGMENT(X, ...)                                                                                           \
+  X(flip, "P", 0, 1, "probability of a horizontal flip", __VA_ARGS__)                                                  \
+  X(flip_vertical, "P", 0, 1, "probability of a vertical flip", __VA_ARGS__)                                           \
+  X(turn, "P", 0, 1, "probability of a turn by a random multiple of 90 degrees", __VA_ARGS__)                          \
+  X(rotate, "DEGREES", 0, 359, "largest random rotation", __VA_ARGS__)                                                 \
+  X(shear, "DEGREES", 0, 79, "largest random shear", __VA_ARGS__)                                                      \
+  X(scale_down, "P", 0, 0.9, "scale jitter: shrink by at most this fraction, and pad", __VA_ARGS__)                    \
+  X(scale_up, "P", 0, 9, "scale jitter: enlarge by at most this fraction, and crop at random", __VA_ARGS__)            \
+  X(zoom, "P", 0, 0.99, "largest random change of scale, width and height by themselves, as a fraction", __VA_ARGS__)  \
+  X(shift, "P", 0, 0.99, "largest random shift, as a fraction of the side", __VA_ARGS__)                               \
+  X(crop, "P", 0, 0.99, "smallest random crop, as a fraction of the image's area", __VA_ARGS__)                        \
+  X(brightness, "P", 0, 1, "largest random change of brightness, as a fraction", __VA_ARGS__)                          \
+  X(contrast, "P", 0, 1, "largest random change of contrast, as a fraction", __VA_ARGS__)                              \
+  X(saturation, "P", 0, 1, "largest random change of saturation, as a fraction", __VA_ARGS__)
+// clang-format on
+
+#define AUGMENT_FIELD(field, ...) float field;
+typedef struct Augment { // all zero: no augmentation
+  EACH_AUGMENT(AUGMENT_FIELD, )
 } Augment;
 
-// Computes the map of an image, `size` pixels large, to a canvas: canvas pixel (x, y) shows the image at (map[0] x +
-// map[1] y + map[2], map[3] x + map[4] y + map[5]), pixel centres at half-integers.
+typedef enum AugmentPreset {
+  AUGMENT_NONE,
+  AUGMENT_MIRROR,
+  AUGMENT_STANDARD,
+  AUGMENT_STRONG,
+  AUGMENT_ANY_ORIENTATION, // of pictures without an up: microscopes', satellites'
+} AugmentPreset;
+extern const char *const augment_presets[]; // their names, then NULL
+
+bool augment_any(const Augment *a); // whether anything is to be drawn
+
+// What learns from the images: each has strengths of its own.
+typedef enum AugmentFor { AUGMENT_DETECTORS, AUGMENT_PHOTOGRAPHS, AUGMENT_DIGITS, AUGMENT_LEARNERS } AugmentFor;
+const Augment *augment_preset(AugmentFor learner, AugmentPreset preset);
+
+// How an image is shown: where nothing moves it but `flip`, a caller may resize and mirror it instead.
+typedef struct AugmentMap {
+  float map[6]; // as ImageView.map
+  bool moved;   // by more than a horizontal flip
+  bool flip;    // drawn; part of the map
+} AugmentMap;
+
+// A detector's: without augmentation the whole image fills the canvas, which has its resized size.
 //
-// Without a crop, the canvas shows the largest centred part of its own shape times `view`: 1 is all of a square image,
-// 0.875 is the centre crop of 224 after resizing the shorter side to 256. With a crop, it shows a random part as drawn
-// by torchvision's RandomResizedCrop (Szegedy et al., "Going Deeper with Convolutions", 2014): with `crop` to 1 of the
-// image's area, and an aspect ratio from 3:4 to 4:3, uniform on a logarithmic scale. The canvas is then zoomed, sheared
-// and rotated about its centre, and shifted. a NULL: only the view; flip: horizontally.
-void augment_map(const Augment *a, float view, uint64_t key, bool flip, Size size, Size canvas, float map[6]);
+// A turned image is scaled to fit its canvas. Scale jitter draws one factor, uniformly; what is smaller than the canvas
+// then lies anywhere on it, of what is larger any part is shown. The other operations are as below.
+AugmentMap augment_detector(const Augment *a, uint64_t key, Size size, Size canvas);
+
+// A classifier's. Without a crop, the canvas shows the largest centred part of its own shape times `view`: 1 is all of
+// a square image, 0.875 is the centre crop of 224 after resizing the shorter side to 256. With a crop, it shows a
+// random part as drawn by torchvision's RandomResizedCrop (Szegedy et al., "Going Deeper with Convolutions", 2014):
+// with `crop` to 1 of the image's area, and an aspect ratio from 3:4 to 4:3, uniform on a logarithmic scale. The canvas
+// is then scaled, sheared, rotated and mirrored about its centre, and shifted. a NULL: only the view.
+AugmentMap augment_classifier(const Augment *a, float view, uint64_t key, Size size, Size canvas);
+
+// Sets the colours of `view`, if any strength asks for them: factors from 1 - strength to 1 + strength, as drawn by
+// torchvision's ColorJitter, but always in the order contrast, brightness, saturation. rgb [h, w, 3]: the image.
+void augment_colours(const Augment *a, uint64_t key, const uint8_t *rgb, Size size, ImageView *view);

@@ -31,6 +31,7 @@ typedef struct Dataset {
   Sizes sizes;   // sizes that training draws from
   float box_extra; // as in the options, and below
   bool polygons;
+  MovedBoxes moved_boxes;
   bool upright;      // apply the EXIF orientation
   SampleRange range; // of 16-bit samples
   int num_canvases;
@@ -50,7 +51,7 @@ typedef struct Dataset {
                           // missing; NULL: images are in memory
   bool *absent;           // [coco.num_images] whether an image's file was missing when the set was opened
   double patience;        // from DatasetOptions
-  float view;             // fraction of an image that a map shows: augment_map
+  float view;             // fraction of an image that a map shows: augment_classifier
   uint8_t *gray;          // [coco.num_images, h, w] images kept in memory, all of one size; NULL: files
   uint8_t *shrink;        // [coco.num_images] factor by which an image is scaled down after decoding; NULL: none is
   int64_t max_whole;      // max_bytes before images are scaled down
@@ -87,6 +88,7 @@ typedef struct DatasetOptions {
   MeasureChoice boxes, areas; // of annotations that have a mask
   float box_extra;            // x2 = x + width - box_extra: 1 if corners are pixels
   bool polygons;              // keep masks as polygons, if they are given as polygons
+  MovedBoxes moved_boxes;     // where boxes come from once augmentation has moved an image
   int max_canvases;           // 1 … MAX_CANVASES
   bool strict;       // a missing file, one of unknown size, or an annotation that has to be left out is an error;
                      // otherwise only if most files are missing

@@ -319,6 +319,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
                  .sizes = options->sizes,
                  .box_extra = options->box_extra,
                  .polygons = options->polygons,
+                 .moved_boxes = options->moved_boxes,
                  .patience = options->patience};
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   CocoLayout layout;

@@ -146,7 +146,7 @@ static Resize draw_resize(const Loader *l, uint64_t key) {
   return r;
 }
 
-// Whether images are rotated, cropped and flipped in this epoch.
+// Whether images are augmented in this epoch.
 static bool is_augmented(const LoaderOptions *o, int64_t epoch) {
   return o->train && epoch >= o->augment_from && (!o->augment_until || epoch < o->augment_until);
 }
@@ -163,7 +163,6 @@ static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
   info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
   if (slot->copy[position]) info.key = rng_key(info.key, (uint64_t)slot->copy[position]);
-  info.flip = augmented && rng_uniform(rng_key(info.key, RNG_FLIP), 0) < o->flip;
   b->index[position] = i;
   b->info[position] = info;
   slot->words[position] = d->type->write(d, &(ImageSlot){.batch = b,

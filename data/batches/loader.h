@@ -18,13 +18,13 @@ typedef struct LoaderOptions {
   int batch;       // images per rank and step
   int rank, world; // of this process: sampler_batch
   uint64_t seed;
-  bool train;  // shuffled, flipped, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
-  float flip;  // probability
-  int threads; // decoder threads; 0 = one per core
+  bool
+      train; // shuffled, augmented, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
+  int threads;                         // decoder threads; 0 = one per core
   int prefetch;                        // batches ahead, ≥ 1
   int held;                            // number of most recent batches from loader_next that stay valid; 0 = 1
   bool masks;                          // rasterise instance bitmaps (training)
-  Augment augment;                     // for mapped images (classification), in training; flip applies to them too
+  Augment augment;                     // in training
   int64_t augment_from, augment_until; // epochs with augmentation, from the first to before the second; 0: to the end
   bool strict; // a bad image is an error; otherwise it is reported once per program, counted, and in training replaced
   int64_t first_step; // resume

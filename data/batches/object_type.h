@@ -8,7 +8,7 @@
 
 struct Dataset; // data/batches/dataset.h
 
-// A usable image and its destination slot in a batch, whose info has its size, its key and whether it is flipped.
+// A usable image and its destination slot in a batch, whose info has its size and its key, and whose bytes are decoded.
 typedef struct ImageSlot {
   Batch *batch;
   int position, image, canvas_h, canvas_w;
@@ -19,11 +19,10 @@ typedef struct ImageSlot {
 } ImageSlot;
 
 typedef struct ObjectType {
-  // Images are mapped to the canvas (Batch.affine), fill it, and may be augmented; otherwise they are resized to fit,
-  // to info's rh and rw.
+  // Images are mapped to the canvas (Batch.affine) and fill it; otherwise they are resized to fit, to info's rh and rw.
   bool mapped;
   int no_label; // label of a slot without an image
-  // Writes the image's position on the canvas, and its objects. Masks go to the slot's words; offsets are relative to
+  // Writes how the image is shown on the canvas, and its objects. Masks go to the slot's words; offsets are relative to
   // its first word. Returns the number of words.
   int64_t (*write)(const struct Dataset *d, const ImageSlot *p);
   // Prints a few lines: the training data, what was left out, and the canvases.

@@ -1,10 +1,12 @@
 #include "data/batches/objects.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/output.h"
 #include "base/text.h"
 #include "base/wrap.h"
 #include "data/batches/bitmap.h"
+#include "data/batches/outline.h"
 
 static void box_to_canvas(const float box[4], const ImageInfo *info, float extra, float out[4]) {
   // as torchvision's resize_boxes: float32 ratios of the integer sizes
@@ -16,19 +18,67 @@ static void box_to_canvas(const float box[4], const ImageInfo *info, float extra
   out[3] = box[3] * ratio_h;
 }
 
+// An object of a moved image is left out if less than a pixel of its box is to be seen in either direction, as by
+// torchvision's SanitizeBoundingBoxes(min_size=1), or less than a tenth of its area, as by Ultralytics' box_candidates
+// (area_thr=0.1). What shows of it is background.
+static const double least_side = 1, least_share = 0.1;
+
+// The box of an object whose image was moved. False: it is left out.
+static bool moved_box(const Dataset *d, int i, const Object *o, const ImageInfo *info, Scratch *scratch, float out[4]) {
+  const CocoAnn *a = &d->coco.anns[o->ann];
+  const bool has_mask = dataset_has_mask(d, i, o);
+  Outline of = outline_begin(info->view.map, info->rw, info->rh);
+  if (!has_mask || d->moved_boxes == MOVED_BOX) {
+    const double x1 = (double)o->box[0], y1 = (double)o->box[1];
+    const double x2 = (double)(o->box[2] + d->box_extra), y2 = (double)(o->box[3] + d->box_extra);
+    outline_polygon(&of, (double[]){x1, y1, x2, y1, x2, y2, x1, y2}, 4);
+    of.x1 = fmax(of.left, 0);
+    of.y1 = fmax(of.top, 0);
+    of.x2 = fmin(of.right, of.w);
+    of.y2 = fmin(of.bottom, of.h);
+  } else if (d->moved_boxes == MOVED_POLYGON && a->type == SEG_POLYGONS) {
+    for (int p = a->first_part; p < a->first_part + a->parts; p++)
+      outline_polygon(&of, d->coco.xy + d->coco.part_first[p], d->coco.part_points[p]);
+  } else {
+    scratch_reset(scratch);
+    const Rle mask = dataset_mask_in(scratch, d, i, o);
+    outline_mask(&of, &mask);
+  }
+  if (!(of.x2 - of.x1 >= least_side && of.y2 - of.y1 >= least_side && of.visible >= least_share * of.whole))
+    return false;
+  out[0] = (float)of.x1;
+  out[1] = (float)of.y1;
+  out[2] = (float)of.x2 - d->box_extra;
+  out[3] = (float)of.y2 - d->box_extra;
+  return true;
+}
+
+// Where a polygon's point is on the canvas.
+static void point_to_canvas(const Dataset *d, const ImageInfo *info, const Outline *moved, const double xy[2],
+                            float out[2]) {
+  const double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+  double at[2] = {xy[0] * ratio_w, xy[1] * ratio_h};
+  if (info->view.moved)
+    outline_point(moved, xy, at);
+  else if (info->flip)
+    at[0] = info->rw - at[0] - d->box_extra;
+  out[0] = (float)at[0];
+  out[1] = (float)at[1];
+}
+
 // Writes polygons in the form of Bitmap; returns the number of words.
 static int64_t write_polygons(const Dataset *d, const Object *o, const ImageInfo *info, uint32_t *words, int64_t room) {
   const Coco *c = &d->coco;
   const CocoAnn *a = &c->anns[o->ann];
-  double ratio_w = (double)info->rw / info->w, ratio_h = (double)info->rh / info->h;
+  const Outline moved = outline_begin(info->view.map, info->rw, info->rh);
   int64_t n = 0;
   for (int p = a->first_part; p < a->first_part + a->parts; p++) {
     const double *xy = c->xy + c->part_first[p];
     CHECK(n + 1 + 2 * (int64_t)c->part_points[p] <= room);
     words[n++] = (uint32_t)c->part_points[p];
     for (int k = 0; k < c->part_points[p]; k++, n += 2) {
-      double x = xy[2 * k] * ratio_w;
-      float at[2] = {(float)(info->flip ? info->rw - x - d->box_extra : x), (float)(xy[2 * k + 1] * ratio_h)};
+      float at[2];
+      point_to_canvas(d, info, &moved, xy + 2 * k, at);
       memcpy(words + n, at, sizeof at);
     }
   }
@@ -45,34 +95,56 @@ static int64_t write_bitmap(const Dataset *d, int i, const Object *o, Scratch *s
   return bitmap_words(window->h, window->w);
 }
 
+// Draws how the image is shown.
+static void draw_view(const ImageSlot *p, ImageInfo *info) {
+  const Size size = {info->h, info->w};
+  const AugmentMap drawn = augment_detector(p->augment, info->key, size, (Size){info->rh, info->rw});
+  info->flip = drawn.flip && !drawn.moved;
+  info->view.moved = drawn.moved;
+  if (drawn.moved) memcpy(info->view.map, drawn.map, sizeof drawn.map);
+  augment_colours(p->augment, info->key, p->batch->bytes + info->offset, size, &info->view);
+}
+
+// Writes the mask of the object in row `row`, to words[room]; returns the number of words.
+static int64_t write_mask(const Dataset *d, const ImageSlot *p, const Object *o, int64_t row, uint32_t *words,
+                          int64_t room) {
+  Bitmap *mask = &p->batch->bitmap[row];
+  if (!dataset_has_mask(d, p->image, o)) {
+    *mask = (Bitmap){.parts = NO_MASK};
+    return 0;
+  }
+  const int parts = dataset_polygons(d, o);
+  const int64_t used = parts ? write_polygons(d, o, &p->batch->info[p->position], words, room)
+                             : write_bitmap(d, p->image, o, p->scratch, mask, words, room);
+  mask->parts = parts;
+  return used;
+}
+
 static int64_t write_objects(const Dataset *d, const ImageSlot *p) {
   Batch *b = p->batch;
   const int i = p->image, position = p->position;
   ImageInfo *info = &b->info[position];
   resize_shape(&p->resize, info->h, info->w, &info->rh, &info->rw);
   CHECK(info->rh <= p->canvas_h && info->rw <= p->canvas_w);
-  const Object *object = d->object + d->first_object[i];
+  if (p->augment) draw_view(p, info);
   const int64_t first = (int64_t)position * b->capacity;
   int64_t words = 0;
-  b->count[position] = d->first_object[i + 1] - d->first_object[i];
-  for (int o = 0; o < b->count[position]; o++) {
-    box_to_canvas(object[o].box, info, d->box_extra, b->box + 4 * (first + o));
-    b->label[first + o] = object[o].label;
-    if (!p->masks) continue;
-    Bitmap *mask = &b->bitmap[first + o];
-    uint32_t *to = b->bits + position * d->max_words + words;
-    int64_t room = d->max_words - words;
-    if (!dataset_has_mask(d, i, &object[o])) {
-      *mask = (Bitmap){.parts = NO_MASK};
+  int n = 0;
+  for (const Object *o = d->object + d->first_object[i]; o < d->object + d->first_object[i + 1]; o++) {
+    const int64_t row = first + n;
+    float *box = b->box + 4 * row;
+    if (!info->view.moved)
+      box_to_canvas(o->box, info, d->box_extra, box);
+    else if (!moved_box(d, i, o, info, p->scratch, box))
       continue;
-    }
-    int parts = dataset_polygons(d, &object[o]);
-    int64_t used = parts ? write_polygons(d, &object[o], info, to, room)
-                         : write_bitmap(d, i, &object[o], p->scratch, mask, to, room);
-    mask->offset = words;
-    mask->parts = parts;
+    b->label[row] = o->label;
+    n++;
+    if (!p->masks) continue;
+    const int64_t used = write_mask(d, p, o, row, b->bits + position * d->max_words + words, d->max_words - words);
+    b->bitmap[row].offset = words;
     words += used;
   }
+  b->count[position] = n;
   return words;
 }
 

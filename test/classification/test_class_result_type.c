@@ -38,7 +38,7 @@ static void classify(const maskrcnn_image *image, float prob[LIBRARY_CLASSES]) {
       rgb[(size_t)y * 3 * (size_t)w + (size_t)x] = (uint8_t)(sum / (by * by));
     }
   CHECK(state_open(&c, library_classifier(), NULL) && state_config(&c, &config, &category, NULL));
-  augment_map(NULL, config.view, 0, false, (Size){h, w}, canvas, map);
+  memcpy(map, augment_classifier(NULL, config.view, 0, (Size){h, w}, canvas).map, sizeof map);
   ImageInfo info = {.h = h, .w = w, .rh = LIBRARY_SIDE, .rw = LIBRARY_SIDE};
   Batch b = {.images = 1, .used = 1, .index = &zero, .count = &zero, .info = &info, .affine = map, .bytes = rgb};
   b.num_bytes = 3 * (int64_t)h * w;

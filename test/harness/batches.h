@@ -5,8 +5,14 @@
 #include "test/harness/test.h"
 
 static inline LoaderOptions training(int batch) {
-  return (LoaderOptions){
-      .batch = batch, .world = 1, .seed = 9, .train = true, .flip = 0.5f, .threads = 2, .prefetch = 2, .masks = true};
+  return (LoaderOptions){.batch = batch,
+                         .world = 1,
+                         .seed = 9,
+                         .train = true,
+                         .augment = {.flip = 0.5f},
+                         .threads = 2,
+                         .prefetch = 2,
+                         .masks = true};
 }
 
 // Memory that begins as zeros: a stale value of an earlier batch is then wrong, but never out of range.
@@ -37,8 +43,11 @@ static inline uint64_t hash_batch(const Batch *b) {
   }
   for (int i = 0; i < b->images; i++) { // member by member: padding bytes are nobody's
     const ImageInfo *m = &b->info[i];
-    int64_t values[] = {m->offset, m->h, m->w, m->rh, m->rw, m->flip, (int64_t)m->key};
+    int64_t values[] = {m->offset, m->h, m->w, m->rh, m->rw, m->flip, (int64_t)m->key, m->view.moved, m->view.coloured};
     key = hash_bytes(key, values, sizeof values);
+    key = hash_bytes(key, m->view.map, sizeof m->view.map);
+    float colours[] = {m->view.brightness, m->view.contrast, m->view.saturation, m->view.mean};
+    key = hash_bytes(key, colours, sizeof colours);
   }
   for (int i = 0; i < b->images * b->capacity; i++) {
     const Bitmap *m = &b->bitmap[i];

@@ -242,7 +242,7 @@ Loader *golden_loader(const Golden *g, bool train) {
                            .world = 1,
                            .seed = g->seed,
                            .train = train,
-                           .flip = 0.5f,
+                           .augment = {.flip = 0.5f},
                            .threads = 1,
                            .prefetch = 1,
                            .masks = train,

@@ -97,6 +97,8 @@ static const struct {
     // mask targets
     {"mask_source", {"soft", "polygon", "polygon"}},
     {"mask_least_side", {"0", "0.1", "1"}},
+    // box once augmentation moved an image
+    {"moved_boxes", {"mask", "polygon", "box"}},
     // smallest side of a detection; mask paste
     {"min_size", {"0.01", "0", "0"}},
     {"mask_paste_exact", {"0", "1", "0"}},
@@ -219,10 +221,10 @@ TEST(config_fields_survive_as_text) {
 
 // Every field takes at least two values of these, gives them back as they are, and changes no other.
 TEST(config_fields_are_apart) {
-  static const char *const texts[] = {"0",          "1",       "2147483647", "0.25",      "1,2,3",      "0.5,0,-4",
-                                      "1,2,3,4",    "4,3,2,1", "1,2,3,4,5",  "5,4,3,2,1", "bn",         "gn",
-                                      "detectron2", "rounded", "legacy",     "bitmap",    "polygon",    "nan",
-                                      "",           "1 ",      "1,2",        "frozen-bn", "torchvision"};
+  static const char *const texts[] = {"0",          "1",       "2147483647", "0.25",      "1,2,3",       "0.5,0,-4",
+                                      "1,2,3,4",    "4,3,2,1", "1,2,3,4,5",  "5,4,3,2,1", "bn",          "gn",
+                                      "detectron2", "rounded", "legacy",     "bitmap",    "polygon",     "nan",
+                                      "",           "1 ",      "1,2",        "frozen-bn", "torchvision", "mask"};
   for (int i = 0; i < config_fields(); i++) {
     const char *name = config_field_name(i);
     int taken = 0;

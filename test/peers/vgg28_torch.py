@@ -77,7 +77,7 @@ def held_out(images, seed, fraction):
 # ---- a step ---------------------------------------------------------------------------------------------------------
 
 def turned(images, draw):
-    """[n, 1, 28, 28] of bytes [n, 28, 28] by augment_map: rotated, sheared, zoomed, shifted, each drawn by itself.
+    """[n, 1, 28, 28] of bytes [n, 28, 28] by augment_classifier: rotated, sheared, zoomed, shifted, each drawn by itself.
     draw() is uniform in [0, 1), [n, 1, 1]; its type is that of the sampling."""
     uniform = lambda low, high: draw() * (high - low) + low
     angle, shear = torch.deg2rad(uniform(-ROTATE, ROTATE)), torch.tan(torch.deg2rad(uniform(-SHEAR, SHEAR)))

@@ -102,8 +102,8 @@ TEST_TIER(program_help_of_train_is_of_the_model, 1) {
   EXPECT(lists(said, "data") && lists(said, "batch") && !lists(said, "bucket") &&
          strstr(said, "--help all lists all "));
   EXPECT_INT(command(&said, "%s -h all", tool("train")), 0);
-  EXPECT(lists(said, "sizes") && lists(said, "conventions") && !lists(said, "rotate") && !lists(said, "dropout"));
-  EXPECT(strstr(joined(said), "probability of a horizontal flip (default: 0.5; 0 for IDX data) "));
+  EXPECT(lists(said, "sizes") && lists(said, "conventions") && lists(said, "rotate") && !lists(said, "dropout"));
+  EXPECT(strstr(joined(said), "probability of a horizontal flip (default: 0.5) "));
   EXPECT_INT(command(&said, "%s --model vgg-28 --help all", tool("train")), 0);
   EXPECT(lists(said, "rotate") && lists(said, "dropout") && !lists(said, "sizes") && !lists(said, "target-bbox"));
   EXPECT(strstr(joined(said), "images per step and GPU (default: 128) "));

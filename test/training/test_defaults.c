@@ -3,6 +3,7 @@
 #include "base/record.h"
 #include "test/harness/child.h"
 #include "test/harness/test.h"
+#include "training/defaults.h"
 #include "training/settings.h"
 #include "training/setup.h"
 #include "training/spec.h"
@@ -42,6 +43,25 @@ TEST(defaults_of_a_detector_are_its_own) {
   TrainSpec o = options("nowhere", "tiny", NULL);
   EXPECT(o.batch == 2 && o.epochs == 12 && o.eval_epochs == 0 && o.optimizer == OPTIMIZER_SGD);
   EXPECT(o.schedule == DECAY_STEP && o.flip == 0.5f && o.clip_grad == 10 && o.weight_decay == 1e-4f);
+  train_spec_free(&o);
+}
+
+// A preset names all strengths; single ones override it, whichever comes first.
+TEST(defaults_of_augmentation) {
+  TrainSpec o = options("nowhere", "tiny", NULL);
+  EXPECT(o.augment == AUGMENT_MIRROR && o.from.augment == FROM_DEFAULT && o.from.turn == FROM_NOTHING);
+  train_spec_free(&o);
+  o = options("nowhere", "tiny", (char *[]){"--scale-up", "2", "--augment", "any-orientation", "--flip", "0", NULL});
+  EXPECT(o.turn == 1 && o.scale_up == 2 && o.scale_down == 0.3f && o.flip == 0 && o.rotate == 0);
+  EXPECT(o.from.turn == FROM_PRESET && o.from.scale_up == FROM_GIVEN && o.from.flip == FROM_GIVEN);
+  EXPECT(o.from.rotate == FROM_NOTHING);
+  train_spec_free(&o);
+  o = options("nowhere", "tiny", (char *[]){"--augment", "none", NULL});
+  const Augment none = augment_of(&o);
+  EXPECT(!augment_any(&none));
+  train_spec_free(&o);
+  o = options(idx_folder(), "resnet18", (char *[]){"--augment", "standard", NULL});
+  EXPECT(o.rotate == 8 && o.flip == 0 && o.crop == 0);
   train_spec_free(&o);
 }
 
@@ -159,7 +179,7 @@ TEST(defaults_refuse_what_does_not_go_together) {
                {{"alexnet", "--trainable-layers", "3"}, "--trainable-layers is for ResNets"},
                {{"googlenet", "--trainable-layers", "5"}, "--trainable-layers is for ResNets"},
                {{"vgg16", "--norm", "gn"}, "--norm is for models with selectable normalization, but vgg16"},
-               {{"tiny", "--rotate", "8"}, "--rotate is for classifiers, but tiny is a detector: leave it out"},
+               {{"tiny", "--dropout", "0.5"}, "--dropout is for classifiers, but tiny is a detector: leave it out"},
                {{"tiny", "--val-fraction", "0.2", "--fold", "1/2"}, "--fold and --val-fraction cannot be combined"},
                {{"tiny", "--fold", "0/5"}, "--fold 0/5: give I/N with I from 1 to N and N from 2 to 1000, such as 2/5"},
                {{"tiny", "--fold", "1/2", "--val-json", "x"}, "--val-json and --fold cannot be combined"},

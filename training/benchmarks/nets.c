@@ -1,6 +1,7 @@
 #include "training/benchmarks/nets.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "base/latency.h"
 #include "base/machine.h"
@@ -53,7 +54,8 @@ static Batch made_up(const ModelConfig *c, const Shapes *s, uint64_t seed) {
                             .key = rng_key(key, (uint64_t)i)};
     b.label[i] = (int)(rng_u32(b.info[i].key, 0) % (uint32_t)c->classes);
     b.count[i] = 1;
-    augment_map(NULL, 1, 0, false, size, size, b.affine + 6 * i);
+    const AugmentMap whole = augment_classifier(NULL, 1, 0, size, size);
+    memcpy(b.affine + 6 * i, whole.map, sizeof whole.map);
   }
   return b;
 }

@@ -7,7 +7,7 @@
 static LoaderOptions class_training(int batch) {
   LoaderOptions o = training(batch);
   o.masks = false;
-  o.augment = (Augment){.rotate = 8, .shift = 0.08f, .zoom = 0.08f};
+  o.augment = (Augment){.flip = 0.5f, .rotate = 8, .shift = 0.08f, .zoom = 0.08f};
   return o;
 }
 
@@ -21,16 +21,16 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
       continue;
     }
     Image im;
-    float want[6];
     const uint64_t key = rng_key(rng_key(o->seed, (uint64_t)epoch), (uint64_t)d->coco.images[d->image[i]].id);
     const bool augmented = o->train && epoch >= o->augment_from && (o->augment_until == 0 || epoch < o->augment_until);
-    const bool flip = augmented && rng_uniform(rng_key(key, RNG_FLIP), 0) < o->flip;
+    const bool flip = augmented && rng_uniform(rng_key(key, RNG_FLIP), 0) < o->augment.flip;
     EXPECT(dataset_image(d, i, &im, NULL) && im.h == info->h && im.w == info->w);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)im.h * im.w * 3));
     EXPECT(b->count[position] == 1 && b->label[position] == d->object[i].label);
     EXPECT(info->rh == SIDE && info->rw == SIDE && info->key == key && info->flip == flip);
-    augment_map(augmented ? &o->augment : NULL, d->view, key, flip, (Size){im.h, im.w}, (Size){SIDE, SIDE}, want);
-    EXPECT(!memcmp(b->affine + 6 * position, want, sizeof want));
+    const AugmentMap want =
+        augment_classifier(augmented ? &o->augment : NULL, d->view, key, (Size){im.h, im.w}, (Size){SIDE, SIDE});
+    EXPECT(!memcmp(b->affine + 6 * position, want.map, sizeof want.map));
     image_free(&im);
   }
 }
@@ -155,13 +155,12 @@ TEST(classes_shrink_photographs) {
     if (strcmp(d.coco.images[d.image[i]].file_name, "dog/large.png") != 0) continue;
     found++;
     Image im;
-    float map[6];
     const int h = (8 * SIDE + 5) / 4, w = (9 * SIDE + 3) / 4;
     EXPECT(dataset_image(&d, i, &im, &err) && info->h == h && info->w == w);
     shrink(im.rgb, im.h, im.w, 4, im.rgb);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)h * w * 3));
-    augment_map(NULL, 1, info->key, false, (Size){h, w}, (Size){SIDE, SIDE}, map);
-    EXPECT(!memcmp(b->affine + 6 * position, map, sizeof map));
+    const AugmentMap whole = augment_classifier(NULL, 1, info->key, (Size){h, w}, (Size){SIDE, SIDE});
+    EXPECT(!memcmp(b->affine + 6 * position, whole.map, sizeof whole.map));
     image_free(&im);
   }
   EXPECT_INT(found, 1);

@@ -165,6 +165,133 @@ TEST(loader_draws_sizes) {
   dataset_close(&one);
 }
 
+// Boxes of moved objects against where their pixels are seen, whatever thread decodes, from the first step or later.
+static void check_moved(const Dataset *d, const Batch *b, int position, int *left_out) {
+  const ImageInfo *info = &b->info[position];
+  const ImageView *v = &info->view;
+  const int image = image_number(d, b->index[position]);
+  int row = position * b->capacity;
+  EXPECT(v->moved && !info->flip && v->coloured);
+  for (int o = 0; o < image_objects(image); o++) {
+    double x1 = INFINITY, y1 = INFINITY, x2 = 0, y2 = 0;
+    int seen = 0;
+    for (int i = 0; i < info->rh * info->rw; i++) {
+      const double cx = i % info->rw + 0.5, cy = i / info->rw + 0.5;
+      const double x = (double)v->map[0] * cx + (double)v->map[1] * cy + (double)v->map[2] - object_x(image, o);
+      const double y = (double)v->map[3] * cx + (double)v->map[4] * cy + (double)v->map[5] - object_y(o);
+      if (!(x > 0 && y > 0 && x < OBJECT_W && y < OBJECT_H)) continue;
+      seen++;
+      x1 = fmin(x1, cx - 0.5);
+      y1 = fmin(y1, cy - 0.5);
+      x2 = fmax(x2, cx + 0.5);
+      y2 = fmax(y2, cy + 0.5);
+    }
+    // Pixels whose centres are seen are within a pixel of what is seen; thin corners may reach beyond. An object
+    // without a mask has the box of its box's corners, which is larger.
+    const float *box = b->box + 4 * row;
+    const bool whole = row < position * b->capacity + b->count[position] && b->label[row] == (o % 2 ? 2 : 1) && seen &&
+                       (double)box[0] < x1 + 1 && (double)box[1] < y1 + 1 && (double)box[2] > x2 - 1 &&
+                       (double)box[3] > y2 - 1;
+    const double det = fabs((double)v->map[0] * (double)v->map[4] - (double)v->map[1] * (double)v->map[3]);
+    const double share = seen * det / (OBJECT_W * OBJECT_H);
+    if (share < 0.08) EXPECT(!whole);
+    if (share > 0.15 && x2 - x1 > 3 && y2 - y1 > 3) EXPECT(whole);
+    *left_out += !whole;
+    if (!whole) continue;
+    EXPECT((double)box[0] >= 0 && (double)box[1] >= 0 && box[2] <= (float)info->rw && box[3] <= (float)info->rh);
+    if (b->bitmap[row].parts != NO_MASK)
+      EXPECT((double)box[0] > x1 - 1.5 && (double)box[1] > y1 - 1.5 && (double)box[2] < x2 + 1.5 &&
+             (double)box[3] < y2 + 1.5);
+    row++;
+  }
+  EXPECT_INT(row - position * b->capacity, b->count[position]);
+  for (; row < (position + 1) * b->capacity; row++)
+    EXPECT(b->label[row] == 0 && b->bitmap[row].w == 0 && b->box[4 * row + 2] == 0);
+}
+
+TEST(loader_augments) {
+  enum { STEPS = 12, RESUMED = 5 };
+  Dataset d;
+  DatasetOptions wanted = small_options;
+  if (!open_set(&d, small_set("augmented"), &wanted)) return;
+  LoaderOptions o = training(3);
+  o.augment = (Augment){.flip = 0.5f,
+                        .turn = 0.5f,
+                        .rotate = 20,
+                        .scale_down = 0.3f,
+                        .scale_up = 1,
+                        .shift = 0.2f,
+                        .brightness = 0.2f,
+                        .contrast = 0.2f};
+  o.memory = zeroed_memory;
+  uint64_t want[STEPS], got[STEPS];
+  Err err;
+  int left_out = 0;
+  Loader *l = loader_open(&d, &o, &err);
+  for (int64_t step = 0; step < STEPS; step++) {
+    const Batch *b = loader_next(l, &err);
+    if (!EXPECT(b)) break;
+    want[step] = hash_batch(b);
+    for (int position = 0; position < b->images; position++) check_moved(&d, b, position, &left_out);
+  }
+  EXPECT(left_out > 0);
+  loader_close(l);
+  for (int threads = 1; threads <= 4; threads += 3) {
+    o.threads = threads;
+    o.first_step = threads > 1 ? RESUMED : 0;
+    run_hashes(&d, &o, got, STEPS - (int)o.first_step);
+    for (int i = (int)o.first_step; i < STEPS; i++) EXPECT(got[i - o.first_step] == want[i]);
+  }
+  dataset_close(&d);
+}
+
+// Polygons go through the map point by point; boxes come from what the configuration says. With corners as pixels, the
+// last ones inside are a pixel less.
+TEST(loader_moves_polygons) {
+  for (MovedBoxes boxes = MOVED_MASK; boxes <= MOVED_BOX; boxes++) {
+    Dataset d;
+    DatasetOptions wanted = small_options;
+    wanted.polygons = true;
+    wanted.box_extra = 1;
+    wanted.moved_boxes = boxes;
+    if (!open_set(&d, small_set("moved"), &wanted)) return;
+    LoaderOptions o = training(3);
+    o.augment = (Augment){.rotate = 30, .scale_down = 0.5f};
+    Err err;
+    int polygons = 0;
+    Loader *l = loader_open(&d, &o, &err);
+    for (int step = 0; step < 6; step++) {
+      const Batch *b = loader_next(l, &err);
+      for (int row = 0; row < b->images * b->capacity; row++) {
+        const Bitmap *mask = &b->bitmap[row];
+        const ImageInfo *info = &b->info[row / b->capacity];
+        if (row % b->capacity >= b->count[row / b->capacity] || mask->parts <= 0) continue;
+        const float *m = info->view.map, *box = b->box + 4 * row;
+        float xy[8], x1 = INFINITY, y1 = INFINITY, x2 = 0, y2 = 0;
+        EXPECT(mask->parts == 1 && b->bits[mask->offset] == 4);
+        memcpy(xy, b->bits + mask->offset + 1, sizeof xy);
+        for (int k = 0; k < 4; k++) { // back in the image, the corners are where pixels meet
+          const float u = m[0] * xy[2 * k] + m[1] * xy[2 * k + 1] + m[2];
+          const float v = m[3] * xy[2 * k] + m[4] * xy[2 * k + 1] + m[5];
+          EXPECT_NEAR((double)u, rint((double)u), 1e-3);
+          EXPECT_NEAR((double)v, rint((double)v), 1e-3);
+          x1 = fminf(x1, xy[2 * k]);
+          y1 = fminf(y1, xy[2 * k + 1]);
+          x2 = fmaxf(x2, xy[2 * k]);
+          y2 = fmaxf(y2, xy[2 * k + 1]);
+        }
+        polygons++;
+        if (x1 < 0 || y1 < 0 || x2 > (float)info->rw || y2 > (float)info->rh) continue; // cut: loader_augments
+        const float want[4] = {x1, y1, x2 - 1, y2 - 1};
+        for (int k = 0; k < 4; k++) EXPECT_NEAR((double)box[k], (double)want[k], 1e-3);
+      }
+    }
+    EXPECT(polygons > 10);
+    loader_close(l);
+    dataset_close(&d);
+  }
+}
+
 // The ranks of a training step hold what one rank with the whole batch holds.
 TEST(loader_ranks_partition_the_batch) {
   Dataset d;
@@ -202,7 +329,8 @@ TEST(loader_evaluates_each_image_once) {
   Err err;
   int seen[IMAGES] = {0}, steps = 0;
   // Two batches in turn: places that stay empty held images before.
-  LoaderOptions o = {.batch = 4, .world = 1, .threads = 3, .prefetch = 1, .flip = 1, .memory = zeroed_memory};
+  LoaderOptions o = {
+      .batch = 4, .world = 1, .threads = 3, .prefetch = 1, .augment = {.flip = 1}, .memory = zeroed_memory};
   Loader *l = loader_open(&d, &o, &err);
   for (const Batch *b; (b = loader_next(l, &err)); steps++) {
     int used = 0;
@@ -257,7 +385,7 @@ TEST(loader_turns_images_when_asked) {
   }
   Err err;
   LoaderOptions o = training(1);
-  o.flip = 0;
+  o.augment = (Augment){0};
   o.strict = true;
   for (int upright = 0; upright < 2; upright++) // the size from the file
     for (int sized = 0; sized <= upright; sized++) {
