@@ -25,11 +25,12 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(STRING, val_images, NULL, "DIR", "folder of the images of --val-json", .usual = "the file's folder")               \
   X(INT, limit, 0, 1, INT32_MAX, "N", "only the first N images of --data, by id", .words = infer_all, .first = true)   \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "with --eval: treatment of crowd annotations that cover one "          \
-    "object each, as with train --crowd", .usual = "as trained")                                                                                                   \
+    "object each, as with train --crowd", .usual = "as trained")                                                       \
   X(CHOICE, areas, MEASURE_FILE, measure_choices, "where the area of an object with a mask comes from, by which "      \
-    "scores call it small, medium or large: the annotations or the mask", .usual = "as trained")                                              \
+    "scores call it small, medium or large: the annotations or the mask",                                              \
+    .usual = "as trained")                                                                                             \
   X(CHOICE, boxes, MEASURE_FILE, measure_choices, "where the box of an object with a mask comes from: the "            \
-    "annotations or the mask")                                                                                         \
+    "annotations or the mask", .usual = "as trained")                                                                  \
   X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes", "rotate images by their EXIF orientation",                   \
     .usual = "yes for named images; for --data as in training")                                                        \
   X(STRING, range, NULL, "LOW,HIGH|type", "16-bit images: values that become black and white; type: "                  \

@@ -71,14 +71,14 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices,                                                                        \
     "treatment of crowd annotations in categories where many of them cover a single object, as CVAT's brush masks "    \
     "do",                                                                                                              \
-    .needs = MODEL_DETECTOR, .key = "crowd", .identify = identify_annotations)                                                                                           \
+    .needs = MODEL_DETECTOR, .key = "crowd", .identify = identify_annotations)                                         \
   X(CHOICE, areas, MEASURE_FILE, measure_choices,                                                                      \
     "where the area of an object with a mask comes from, by which scores call it small, medium or large: the "         \
     "annotations or the mask",                                                                                         \
-    .needs = MODEL_DETECTOR, .key = "areas", .identify = identify_annotations)                                                                                           \
+    .needs = MODEL_DETECTOR, .key = "areas", .identify = identify_annotations)                                         \
   X(CHOICE, boxes, MEASURE_FILE, measure_choices,                                                                      \
     "where the box of an object with a mask comes from: the annotations or the mask",                                  \
-    .needs = MODEL_DETECTOR, .key = "boxes", .identify = identify_annotations)                                                                                           \
+    .needs = MODEL_DETECTOR, .key = "boxes", .identify = identify_annotations)                                         \
   X(CHOICE_IMPLIED, exif, EXIF_AUTO, exif_choices, "yes",                                                              \
     "rotate images by their EXIF orientation; auto: if the annotations are for upright images; classifiers: no",       \
     .first = true, .key = "exif", .identify = identify_exif)                                                           \
