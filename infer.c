@@ -48,6 +48,9 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   if (o->max_size) config->max_size = o->max_size;
   if (o->detections) config->detections = o->detections;
   if (o->proposals) config_set_proposals(config, o->proposals);
+  if (o->nms >= 0) config->nms = o->nms;
+  if (o->set && !config_set_list(config, model_of(config)->least_size, o->set, true, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   SampleRange range;
   if (o->range && !sample_range_parse(&range, o->range, &err)) die(EXIT_USAGE, "--range %s", err.msg);
   if (o->range) {

@@ -11,6 +11,7 @@ static bool check(const maskrcnn_options *o, Err *err) {
   if (o->detections_per_image || o->proposals_per_image)
     return err_set(err, "%s_per_image is for detectors, but the weights are a classifier's: leave it at 0",
                    o->detections_per_image ? "detections" : "proposals");
+  if (o->nms >= 0) return err_set(err, "nms is for detectors, but the weights are a classifier's: leave it at -1");
   if (!o->max_image_size && !o->num_canvases) return true;
   return err_set(err, "%s is for detectors: a classifier's input is square, with image_size as its side",
                  o->num_canvases ? "canvases" : "max_image_size");

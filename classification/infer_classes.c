@@ -36,7 +36,8 @@ static void fit(InferOptions *o, const ModelConfig *config) {
   } of_detectors[] = {{"tile", o->tile},         {"labels", o->labels},         {"crops", o->crops},
                       {"polygons", o->polygons}, {"classes", o->classes},       {"overlays", o->overlays >= 0},
                       {"max-size", o->max_size}, {"detections", o->detections}, {"proposals", o->proposals},
-                      {"score", o->score >= 0},  {"val-json", o->val_json},     {"colour", o->colour}};
+                      {"score", o->score >= 0},  {"val-json", o->val_json},     {"colour", o->colour},
+                      {"nms", o->nms >= 0}};
   for (int i = 0; i < COUNT(of_detectors); i++)
     if (of_detectors[i].given)
       die(EXIT_USAGE, "--%s is for detectors, but %s holds a classifier (%s): leave it out", of_detectors[i].name,

@@ -84,6 +84,12 @@ typedef struct maskrcnn_options {
   // Since 1.3. Proposals of an image that are classified, 1 to 10000; at least detections_per_image if that is above
   // 100; 0: as trained. Of a classifier it has to be 0.
   size_t proposals_per_image;
+  // Since 1.3. Of detections of one class that overlap by more than this IoU one is kept, that with the highest score;
+  // negative: as trained, the default. Of a classifier it has to be negative.
+  float nms;
+  // Since 1.3. "FIELD=VALUE FIELD=VALUE …": other fields of the model's configuration, as far as what was learnt does
+  // not depend on them; train --help model lists them. NULL: none.
+  const char *set;
 } maskrcnn_options;
 // Sets the defaults: maskrcnn_options_init(&options, sizeof options).
 MASKRCNN_API void maskrcnn_options_init(maskrcnn_options *options, size_t size);

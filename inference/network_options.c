@@ -13,6 +13,8 @@ maskrcnn_options network_options(const InferOptions *o, const char *device) {
   options.max_image_size = o->max_size;
   options.detections_per_image = (size_t)o->detections;
   options.proposals_per_image = (size_t)o->proposals;
+  options.nms = o->nms;
+  options.set = o->set;
   options.top = (size_t)o->top;
   options.sync_nodes = o->sync_nodes;
   return options;

@@ -27,6 +27,8 @@ InferOptions infer_options(int argc, char **argv) {
       .positional = "IMAGE",
       .renamed = removed};
   cli_parse_or_exit(&cli, argc, argv);
+  Err err;
+  if (!config_list_alone(o.set, table, COUNT(table), &o, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!o.weights) die(EXIT_USAGE, "--weights FILE is missing; --help lists the options");
   if (o.val_images && !o.val_json) die(EXIT_USAGE, "--val-images needs --val-json FILE");
   if (o.val_json && !o.data && !cli.num_args) o.data = o.val_json; // the name of the data

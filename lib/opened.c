@@ -19,6 +19,11 @@ static bool adapt(const ResultType *result_type, ModelConfig *c, const maskrcnn_
   if (o->max_image_size) c->max_size = o->max_image_size;
   if (o->detections_per_image) c->detections = (int)o->detections_per_image;
   if (o->proposals_per_image) config_set_proposals(c, (int)o->proposals_per_image);
+  if (o->nms >= 0) c->nms = o->nms;
+  if (o->set && !config_set_list(c, model_of(c)->least_size, o->set, true, err)) {
+    options_words(err);
+    return false;
+  }
   return config_check(c, err);
 }
 

@@ -10,7 +10,8 @@ void maskrcnn_options_init(maskrcnn_options *options, size_t size) {
                                      .min_score = 0.05f,
                                      .mask_threshold = 0.5f,
                                      .max_pixels = 16 << 20,
-                                     .top = 5};
+                                     .top = 5,
+                                     .nms = -1};
   if (!options || size < sizeof options->size) return;
   memset(options, 0, size);
   memcpy(options, &defaults, MIN(size, sizeof defaults));
@@ -79,6 +80,7 @@ bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err
          in_range("max_image_size", own->max_image_size, 0, 16384, err) &&
          in_range("detections_per_image", (int64_t)own->detections_per_image, 0, MOST_DETECTIONS, err) &&
          in_range("proposals_per_image", (int64_t)own->proposals_per_image, 0, MOST_DETECTIONS, err) &&
+         (own->nms < 0 || is_share("nms", (double)own->nms, err)) &&
          in_range("max_pixels", own->max_pixels, 1, OPTIONS_PIXELS, err) &&
          in_range("threads", own->threads, 0, 1024, err) && canvases_usable(own, err);
 }
@@ -89,6 +91,7 @@ void options_words(Err *err) {
   } words[] = {{"--max-size", "max_image_size"},
                {"--detections", "detections_per_image"},
                {"--proposals", "proposals_per_image"},
+               {"--set", "set"},
                {"--size", "image_size"},
                {"--batch", "batch"},
                {"--device", "device"},

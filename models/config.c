@@ -364,3 +364,12 @@ const char *config_in_list(const char *list, const char *name) {
   }
   return value;
 }
+
+bool config_list_alone(const char *list, const Option *rows, int n, const void *values, Err *err) {
+  for (int i = 0; i < n; i++)
+    if (rows[i].type != OPT_HEADING && option_source(&rows[i], values) == FROM_GIVEN &&
+        config_in_list(list, rows[i].name))
+      return err_set(err, "--%s and --set %s cannot be combined: leave one of them out", option_name(&rows[i]).text,
+                     rows[i].name);
+  return true;
+}

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "base/cli.h"
 #include "base/error.h"
 #include "nn/batch.h"
 #include "nn/ops.h"
@@ -65,6 +66,9 @@ bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
 bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trained, Err *err);
 // The value of a field in such a list, up to the next blank; NULL: the list, which may be NULL, does not set it.
 const char *config_in_list(const char *list, const char *name);
+// Of options with such a list: false with a message if one of them that has a field's name was given, and the list sets
+// that field, too. list may be NULL.
+bool config_list_alone(const char *list, const Option *rows, int n, const void *values, Err *err);
 // The ranges that the ops rely on, and what has to hold between fields, for a model that needs images of at least
 // `least_size` pixels. One message, of the first that does not.
 bool config_ranges(const ModelConfig *c, int least_size, Err *err);

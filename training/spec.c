@@ -125,11 +125,9 @@ static void exclude(bool given, const char *what, const char *why) {
 // A field that has an option is set by one of the two.
 static void check_set(const TrainSpec *o) {
   int n;
+  Err err;
   const Option *rows = train_rows(&n);
-  for (int i = 0; i < n; i++)
-    if (rows[i].type != OPT_HEADING && option_source(&rows[i], o) == FROM_GIVEN && config_in_list(o->set, rows[i].name))
-      die(EXIT_USAGE, "--%s and --set %s cannot be combined: leave one of them out", option_name(&rows[i]).text,
-          rows[i].name);
+  if (!config_list_alone(o->set, rows, n, o, &err)) die(EXIT_USAGE, "%s", err.msg);
 }
 
 static void check_holdout(TrainSpec *o) {

@@ -162,6 +162,10 @@ TEST(library_refuses_a_detector_s_options_for_a_classifier) {
   EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
   EXPECT(strstr(message, "proposals_per_image is for detectors"));
   o = classifier_options();
+  o.nms = 0.5f;
+  EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(message, "nms is for detectors"));
+  o = classifier_options();
   o.image_size = 64;
   if (!(m = library_open(&o))) return;
   EXPECT(maskrcnn_describe(m)->canvases[0].width == 64 && maskrcnn_describe(m)->max_image_size == 64);

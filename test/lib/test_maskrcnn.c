@@ -383,6 +383,45 @@ static const char *other_classes(void) {
   return path;
 }
 
+// NMS of 0 leaves no two boxes of a class that overlap; fields that the weights depend on stay as they are.
+TEST(library_sets_fields) {
+  const struct {
+    float nms;
+    const char *set, *complaint;
+  } cases[] = {{0, NULL, NULL},
+               {-1, "nms=0", NULL},
+               {-1, "nms=2", "set nms=2: expected a number, 0 to 1"},
+               {-1, "fpn_channels=8", "set fpn_channels: what the weights have learnt depends on it"},
+               {-1, "nmss=1", "set nmss: unknown field; did you mean nms?"}};
+  maskrcnn_image image = library_image(90, 70, 0, 4);
+  for (int i = 0; i < COUNT(cases); i++) {
+    maskrcnn_options o = library_options();
+    char message[512];
+    maskrcnn *m = NULL;
+    maskrcnn_results *r = NULL;
+    o.min_score = 0;
+    o.nms = cases[i].nms;
+    o.set = cases[i].set;
+    if (cases[i].complaint) {
+      EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
+      if (!EXPECT(strstr(message, cases[i].complaint) == message)) printf("    %s\n", message);
+      continue;
+    }
+    if ((m = library_open(&o)) && EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK)) {
+      const maskrcnn_detections *d = r->images[0]->detections;
+      EXPECT(d->n > 0);
+      for (size_t a = 0; a < (size_t)d->n; a++)
+        for (size_t b = 0; b < a; b++) {
+          const float *p = d->boxes + 4 * a, *q = d->boxes + 4 * b;
+          const bool apart = p[0] >= q[2] || q[0] >= p[2] || p[1] >= q[3] || q[1] >= p[3];
+          EXPECT(apart || d->labels[a] != d->labels[b]);
+        }
+    }
+    maskrcnn_results_free(r);
+    maskrcnn_close(m);
+  }
+}
+
 // Of a caller whose header ends before detections_per_image, or proposals_per_image, too: as trained.
 TEST(library_finds_as_many_as_asked_for) {
   const int trained = small_config(NORM_FROZEN_BN, CLASSES).detections;

@@ -80,6 +80,8 @@ TEST(options_out_of_range_are_refused) {
   REFUSED(threads, -1, "threads is -1")
   REFUSED(detections_per_image, 10001, "detections_per_image is 10001: it must be from 0 to 10000")
   REFUSED(proposals_per_image, 10001, "proposals_per_image is 10001: it must be from 0 to 10000")
+  REFUSED(nms, 1.5f, "nms is 1.5: it must be from 0 to 1")
+  REFUSED(nms, NAN, "nms is nan: it must be from 0 to 1")
   REFUSED(num_canvases, 2, "canvases is NULL")
 #undef REFUSED
   maskrcnn_options o = usable();
