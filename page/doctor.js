@@ -135,6 +135,15 @@ function imageSizes(splits) {
     histogram({...binned(lists), whole: true, label: "image sizes", what: "images", unit: "pixels", names, x: "√(width · height), pixels as stored"}));
 }
 
+// ---- augmentation -----------------------------------------------------------------------------------------------------
+
+function beforeAndAfter(facts) {
+  const picture = (src, text) => el("figure", src ? withAttributes(el("img"), {src, alt: text, loading: "lazy"}) : el("p", "cannot be shown"), el("figcaption", text));
+  return section("augmented", "Augmented training images",
+    el("p.faint", "As the first steps of a run would get them; grey is beyond the image."),
+    facts.augmented.map(a => el("div.pair", picture(a.before, a.file), picture(a.after, "as trained on"))));
+}
+
 // ---- the page ---------------------------------------------------------------------------------------------------------
 
 function doctorPage(facts) {
@@ -147,6 +156,7 @@ function doctorPage(facts) {
     !facts.classes && splits.length > 0 && objectSizes(facts, splits),
     !facts.classes && splits.length > 0 && perImage(splits),
     splits.length > 0 && imageSizes(splits),
+    facts.augmented.length > 0 && beforeAndAfter(facts),
     facts.images.length > 0 && section("images", facts.classes ? "Images" : "Images with their masks", album(facts)),
   ].filter(Boolean);
   return [

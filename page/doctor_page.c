@@ -5,6 +5,7 @@
 #include "base/record.h"
 #include "base/text.h"
 #include "page/album.h"
+#include "page/augmentation.h"
 #include "page/document.h"
 #include "page/page_files.h"
 
@@ -125,13 +126,20 @@ static void record_diagnosis(Record *r, const Diagnosis *f) {
   record_strings(r, "treatments", f->defect_types.treatment, f->defect_types.n);
 }
 
-static bool write_facts(Document *d, const Diagnosis *f, int images, PictureFolder *folder, Err *err) {
+enum { AUGMENTED = 24 }; // images
+
+static bool write_facts(Document *d, const Diagnosis *f, const DoctorPage *page, PictureFolder *folder, Err *err) {
   Record r = {0};
   record_diagnosis(&r, f);
   document_jsons(d, r.text); // r.text is an object that is still open
   record_free(&r);
   document_jsons(d, ",\n\"images\":");
-  const bool ok = album_write(d, f, images, folder, err);
+  bool ok = album_write(d, f, page->images, folder, err);
+  document_jsons(d, ",\n\"augmented\":");
+  if (ok && page->augment)
+    ok = augmentation_write(d, f, page->augment, AUGMENTED, folder, err);
+  else
+    document_jsons(d, "[]");
   document_jsons(d, "}");
   return ok;
 }
@@ -151,7 +159,7 @@ bool doctor_page_write(const char *path, const Diagnosis *f, const DoctorPage *p
   if (pictures && !picture_folder_open(pictures, path, err)) return false;
   bool ok = document_begin(&d, path, f->data, err);
   if (ok) {
-    ok = write_facts(&d, f, page->images, pictures, err);
+    ok = write_facts(&d, f, page, pictures, err);
     if (ok)
       ok = document_end(&d, scripts, err);
     else

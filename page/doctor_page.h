@@ -1,10 +1,12 @@
 // The doctor's page of a data set: the terminal's report, histograms, and an album of pictures with their masks.
 #pragma once
+#include "data/batches/augment.h"
 #include "data/survey/diagnosis.h"
 
 typedef struct DoctorPage {
-  int images;       // maximum number of images in the album
-  bool single_file; // embed pictures in the page instead of writing FILE-pictures/
+  int images;             // maximum number of images in the album
+  bool single_file;       // embed pictures in the page instead of writing FILE-pictures/
+  const Augment *augment; // also show training images augmented by it; NULL: do not
 } DoctorPage;
 
 // Replaces the file at `path`, and the pictures of an earlier page.

@@ -57,6 +57,8 @@
     "(in FILE-pictures/)")                                                                                             \
   X(FLAG, single_file, false, "with --html: embed the pictures in the page instead of writing them to "                \
     "FILE-pictures/")                                                                                                  \
+  X(CHOICE, augment, AUGMENT_NONE, augment_presets, "with --html: also show 24 training images before and after "     \
+    "train --augment of this preset, with their masks")                                                                \
   X(FLAG, force, false, "with --html: overwrite a page that this program did not write")                               \
   X(INT, html_images, 200, 1, 2000, "N", "with --html: number of images to show, those with errors first")
 // clang-format on
@@ -91,6 +93,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   if (o.val_images && !o.val_json) die(EXIT_USAGE, "--val-images needs --val-json FILE");
   if (!o.data) o.data = o.train_json;
   if (!o.data) die(EXIT_USAGE, "--data DIR is missing; --help lists the options");
+  if (o.augment != AUGMENT_NONE && !o.html) die(EXIT_USAGE, "--augment needs --html FILE");
   if (o.single_file && !o.html) die(EXIT_USAGE, "--single-file needs --html FILE");
   SampleRange range;
   Err bad;
@@ -277,7 +280,13 @@ static void report(const Diagnosis *f, const char *json, const void *options) {
   else
     diagnosis_print(stdout, f);
   fflush(stdout); // drawing the page takes a while
-  const DoctorPage page = {.images = o->html_images, .single_file = o->single_file};
+  const AugmentFor learner = !f->classes                                  ? AUGMENT_DETECTORS
+                             : f->split[0].data && f->split[0].data->gray ? AUGMENT_DIGITS
+                                                                          : AUGMENT_PHOTOGRAPHS;
+  const DoctorPage page = {.images = o->html_images,
+                           .single_file = o->single_file,
+                           .augment =
+                               o->augment == AUGMENT_NONE ? NULL : augment_preset(learner, (AugmentPreset)o->augment)};
   if (o->html && !doctor_page_write(o->html, f, &page, &err)) die(EXIT_RUN, "%s", err.msg);
 }
 

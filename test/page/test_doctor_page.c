@@ -20,7 +20,7 @@ typedef struct Album { // what the page says of each image
 
 typedef struct Page {
   Album album;
-  int splits, categories, types, hurts;
+  int splits, categories, types, hurts, augmented;
   int64_t objects, sizes, resized, pictured; // sums of: the categories' counts, the histograms, the tallies
   char *command;
 } Page;
@@ -120,11 +120,30 @@ static void read_category(Json *j, Page *p) {
   }
 }
 
+// Both pictures of a pair can be read, and differ.
+static void read_pair(Json *j, Page *p) {
+  Image im[2] = {{0}};
+  int n = 0;
+  if (!json_begin_object(j)) return;
+  for (const char *key; (key = json_key(j));) {
+    if ((!strcmp(key, "before") || !strcmp(key, "after")) && json_peek(j) == JSON_STRING)
+      n += read_picture(json_string(j, NULL), &im[*key == 'a']);
+    else
+      json_skip(j);
+  }
+  const bool same = im[0].h == im[1].h && im[0].w == im[1].w && im[0].rgb && im[1].rgb &&
+                    !memcmp(im[0].rgb, im[1].rgb, 3 * (size_t)im[0].h * im[0].w);
+  p->augmented += n == 2 && !same;
+  for (int i = 0; i < 2; i++) image_free(&im[i]);
+}
+
 static void read_facts(Json *j, Page *p) {
   if (!json_begin_object(j)) return;
   for (const char *key; (key = json_key(j));) {
     if (!strcmp(key, "images") && json_begin_array(j)) {
       while (json_next(j)) read_image(j, &p->album);
+    } else if (!strcmp(key, "augmented") && json_begin_array(j)) {
+      while (json_next(j)) read_pair(j, p);
     } else if (!strcmp(key, "splits") && json_begin_array(j)) {
       while (json_next(j)) read_split(j, p);
     } else if (!strcmp(key, "categories") && json_begin_array(j)) {
@@ -216,6 +235,18 @@ TEST(doctor_page_has_every_image) {
     EXPECT(a->embedded[i] && im->h == s.h && im->w == s.w);
   }
   free_page(&p);
+}
+
+TEST(doctor_page_shows_augmented_images) {
+  for (int asked = 0; asked < 2; asked++) {
+    const Augment turned = {.turn = 1, .scale_down = 0.5f, .contrast = 0.5f};
+    Page p;
+    make_page(&p, small_set("album"),
+              &(DoctorPage){.images = 1, .single_file = true, .augment = asked ? &turned : NULL});
+    // Each image that can be trained on.
+    EXPECT_INT(p.augmented, asked ? IMAGES - 2 : 0);
+    free_page(&p);
+  }
 }
 
 // Every object and every image is in each histogram once.
