@@ -12,6 +12,7 @@
 #include "data/survey/examination.h"
 #include "data/survey/mask_forms.h"
 #include "engine/categories.h"
+#include "engine/identity.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/gathered.h"
 #include "evaluation/task.h"
@@ -86,6 +87,15 @@ static void share_folder(const InferRun *run, const HeldOut *held) {
   if (rank > 0 && !dirs_make(run->o->out, &err)) die(EXIT_USAGE, "--out: %s", err.msg);
 }
 
+// Whether training had --classes.
+static bool trained_on_some(const InferRun *run) {
+  const char *identity = ckpt_find_meta(run->weights, "run");
+  char *list = identity ? identity_text(identity, "classes") : NULL;
+  const bool is = list != NULL;
+  free(list);
+  return is;
+}
+
 // Maps the data set's objects to the model's categories.
 static void take_categories(const InferRun *run, Dataset *d) {
   Err err;
@@ -122,10 +132,13 @@ static void open_data(Sink *sink, Dataset *d) {
                             .images = o->val_images,
                             .index = o->benchmark ? NULL : o->out};
   HeldOut *held = &of(sink)->held;
+  const CategoryList known = categories_of_model(run->category, model_names(run->config), run->o->weights);
+  if (trained_on_some(run)) options.only = &known;
   held_out_find(held, run);
   options.holdout = held->use;
   if (!o->benchmark) share_folder(run, held);
   if (!dataset_open(d, o->data, held->split, &options, &err)) held_out_die(held, run, err.msg);
+  free((void *)known.item);
   held_out_print(held, run, d->num_images);
   if (o->eval) take_categories(run, d);
   if (o->eval) examine(of(sink), d);

@@ -68,6 +68,7 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .boxes = (MeasureChoice)o->boxes,
               .areas = (MeasureChoice)o->areas,
               .crowd = (CrowdChoice)o->crowd,
+              .classes = o->classes,
               .max_canvases = o->canvases,
               .strict = o->strict,
               .keep_empty = o->keep_empty,

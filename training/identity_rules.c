@@ -65,11 +65,10 @@ void identify_schedule(Record *j, const Option *row, const void *values, const v
   free(phases);
 }
 
-// Where the rate falls by default follows from the length.
-void identify_drops(Record *j, const Option *row, const void *values, const void *basis) {
-  const TrainSpec *o = values;
+// Nothing of an option that was not given, or follows from others then.
+void identify_given(Record *j, const Option *row, const void *values, const void *basis) {
   (void)basis;
-  if (o->drops) record_str(j, row->key, o->drops);
+  if (option_source(row, values) == FROM_GIVEN) option_record(j, row->key, row, values);
 }
 
 // What determines the order of sums over ranks: NCCL's thread blocks, and for how many multiprocessors wgrad splits its

@@ -5,4 +5,4 @@
 
 // Each adds its members from a TrainSpec; `basis` is the session's Schedule.
 extern OptionIdentify identify_holdout, identify_exif, identify_annotations, identify_sizes, identify_repeats,
-    identify_optimizer, identify_adam, identify_lr, identify_schedule, identify_drops, identify_reduction;
+    identify_optimizer, identify_adam, identify_lr, identify_schedule, identify_given, identify_reduction;

@@ -68,6 +68,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(INT, limit, 0, 1, INT32_MAX, "N", "train on the first N usable images, by id", .words = word_all)                  \
   X(INT, val_limit, 0, 1, INT32_MAX, "N", "evaluate on the first N images, by id", .words = word_all)                  \
   X(FLAG, keep_empty, false, "also train on images without objects", .needs = MODEL_DETECTOR)                          \
+  X(STRING, classes, NULL, "LIST", "train on these classes alone, by name or id, such as person,dog,17",               \
+    .needs = MODEL_DETECTOR, .key = "classes", .identify = identify_given)                                             \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices,                                                                        \
     "treatment of crowd annotations in categories where many of them cover a single object, as CVAT's brush masks "    \
     "do",                                                                                                              \
@@ -170,7 +172,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .amend = true, .key = "schedule", .settle = settle_schedule, .identify = identify_schedule)                        \
   X(STRING, drops, NULL, "LIST",                                                                                       \
     "epochs after which --schedule step multiplies the learning rate by 0.1, such as 16,22",                           \
-    .usual = "2/3 and 8/9 of the run", .amend = true, .key = "drops", .identify = identify_drops)                      \
+    .usual = "2/3 and 8/9 of the run", .amend = true, .key = "drops", .identify = identify_given)                      \
   X(INT, warmup, 1000, 0, 1e9, "STEPS",                                                                                \
     "steps of linear warmup; with --conventions own, the default is at most a third of the run",                       \
     .usual = "five epochs", .amend = true, .key = "warmup", .settle = settle_warmup)                                   \

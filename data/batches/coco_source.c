@@ -29,8 +29,12 @@ static bool open_set(Dataset *d, const char *dir, const char *split, const Sourc
   DatasetOptions options = o->set;
   options.train = o->train && !options.holdout.held ? &o->train->coco : NULL; // sides of one file are treated alike
   options.upright_otherwise = o->train && o->train->upright;
-  if (!dataset_open(d, dir, split, &options, err)) return false;
   const CategoryList known = o->train ? dataset_categories(o->train) : (CategoryList){0};
+  if (o->train && options.classes) { // which this split may lack
+    options.only = &known;
+    options.classes = NULL;
+  }
+  if (!dataset_open(d, dir, split, &options, err)) return false;
   const bool ok = o->train ? dataset_take_categories(d, &known, err) : coco_has_categories(&d->coco, err);
   if (!ok) dataset_close(d);
   return ok;

@@ -96,8 +96,10 @@ typedef struct DatasetOptions {
   const Coco *train; // of a validation set, the training set, whose decision on crowds is used; NULL: none
   bool keep_empty;   // keep images without a usable object (evaluation; presets that train on background)
   HoldoutUse holdout;
-  double patience; // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
-  int limit;       // only the first `limit` usable images by id; 0 = all
+  double patience;          // seconds for which files that existed at opening may be unreadable (data/batches/outage.h)
+  const char *classes;      // keep only these categories, names or ids separated by commas; NULL: all
+  const CategoryList *only; // keep only the categories that match one of these; NULL: all
+  int limit;                // only the first `limit` usable images by id; 0 = all
   const char *json, *images; // annotation file and folder of images, instead of a split of a folder; may be NULL
   const char *index;         // folder for the annotation index (data/coco/coco_index.h); NULL: none
 } DatasetOptions;

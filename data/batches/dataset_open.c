@@ -11,6 +11,7 @@
 #include "data/batches/image_files.h"
 #include "data/batches/objects.h"
 #include "data/batches/upright.h"
+#include "data/coco/choice.h"
 #include "data/coco/coco_index.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
@@ -312,6 +313,48 @@ static bool find_files(Dataset *d, const CocoLayout *layout, const char *split, 
   return upright_settle(d, options->exif, options->upright_otherwise, err);
 }
 
+// Marks the categories that a list names.
+static bool named(const Coco *c, const char *list, bool *keep, Err *err) {
+  ResultClass *item = xmalloc((size_t)c->num_categories * sizeof *item);
+  const ResultClasses classes = {item, c->num_categories};
+  ResultChoice choice = {0};
+  for (int i = 0; i < c->num_categories; i++) item[i] = (ResultClass){c->categories[i].id, c->categories[i].name};
+  Err why;
+  const bool ok = choice_open(&choice, list, 0, 0, &classes, &why) || err_set(err, "--classes: %s", why.msg);
+  for (int i = 0; ok && i < c->num_categories; i++) keep[i] = choice.chosen[i];
+  choice_close(&choice);
+  free(item);
+  return ok;
+}
+
+// Marks the categories that are in another list, too.
+static bool known(const Dataset *d, const CategoryList *only, bool *keep, Err *err) {
+  const CategoryList own = dataset_categories(d);
+  const size_t n = (size_t)own.n;
+  int *objects = xcalloc(n, sizeof *objects), *to = xmalloc(n * sizeof *to);
+  Notes notes = {0};
+  const bool ok = categories_match(only, &own, objects, to, &notes, err);
+  for (int i = 0; ok && i < own.n; i++) keep[i] = to[i] >= 0;
+  notes_free(&notes);
+  free(objects);
+  free(to);
+  return ok;
+}
+
+static bool choose_categories(Dataset *d, const DatasetOptions *options, Err *err) {
+  Coco *c = &d->coco;
+  const int categories = c->num_categories, anns = c->num_anns;
+  if ((!options->classes && !options->only) || !categories) return true;
+  bool *keep = xcalloc((size_t)categories, sizeof *keep);
+  const bool ok = options->classes ? named(c, options->classes, keep, err) : known(d, options->only, keep, err);
+  if (ok) coco_keep_categories(c, keep);
+  if (ok && c->num_categories < categories)
+    notes_add(&d->notes, "%s: %d of %d categories are used; %d of %d annotations are those of others", c->path,
+              c->num_categories, categories, anns - c->num_anns, anns);
+  free(keep);
+  return ok;
+}
+
 bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetOptions *options, Err *err) {
   *d = (Dataset){.type = &objects_with_masks,
                  .bad = bad_images_open(),
@@ -324,7 +367,8 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   CocoLayout layout;
   bool ok = coco_layout_find(&layout, dir, split, options->json, options->images, err) &&
-            coco_open(&d->coco, layout.annotations, options->index, err) && find_files(d, &layout, split, options, err);
+            coco_open(&d->coco, layout.annotations, options->index, err) && choose_categories(d, options, err) &&
+            find_files(d, &layout, split, options, err);
   if (ok) judge_crowds(d, options);
   ok = ok && dataset_hold_out(d, options, split, err) && list_images(d, options, err) &&
        check_files(d, options->strict, err) && check_largest(d, options->strict, err) &&

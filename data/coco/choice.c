@@ -55,12 +55,10 @@ static int nearest(const ResultClasses *classes, const char *text, size_t length
 static bool unknown(const ResultClasses *classes, const char *text, size_t length, Err *err) {
   const char *names[NEAREST] = {NULL};
   const int shown = (int)MIN(length, (size_t)100), n = nearest(classes, text, length, names);
-  if (n == 0)
-    return err_set(err, "\"%.*s\" is not the name or id of any of the model's %d classes", shown, text, classes->n);
-  return err_set(
-      err, "\"%.*s\" is not the name or id of any of the model's %d classes; did you mean %.100s%s%.100s%s%.100s?",
-      shown, text, classes->n, names[0], n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
-      n > 2 ? names[2] : "");
+  if (n == 0) return err_set(err, "\"%.*s\" is not the name or id of any of the %d classes", shown, text, classes->n);
+  return err_set(err, "\"%.*s\" is not the name or id of any of the %d classes; did you mean %.100s%s%.100s%s%.100s?",
+                 shown, text, classes->n, names[0], n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
+                 n > 2 ? names[2] : "");
 }
 
 bool choice_open(ResultChoice *c, const char *list, int top, double above, const ResultClasses *classes, Err *err) {

@@ -117,6 +117,8 @@ bool coco_load(Coco *c, const char *path, Err *err);
 void coco_free(Coco *c);
 // Leaves out the images that are not marked, with their annotations: keep[num_images]. Their masks stay in memory.
 void coco_keep_images(Coco *c, const bool *keep);
+// Leaves out the categories that are not marked, with their annotations: keep[num_categories].
+void coco_keep_categories(Coco *c, const bool *keep);
 // Recomputes CocoImage.labelled; must be called after categories or crowds were changed.
 void coco_digest_labels(Coco *c);
 int coco_find_image(const Coco *c, int64_t id);     // index or -1

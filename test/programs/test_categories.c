@@ -112,3 +112,18 @@ TEST_TIER(program_maps_categories_by_name, 1) {
   free(turned);
   free(renamed);
 }
+
+// Training, its evaluation and infer --eval see the classes of --classes alone.
+TEST_TIER(program_trains_on_some_classes, 1) {
+  const char *said;
+  if (!EXPECT_INT(train_shapes("", "some-classes", "--iters 2 --eval-every end --classes ring,1"), 0)) return;
+  char *run = xstrdup(in_tmp("some-classes"));
+  EXPECT_INT(command(&said, "%s --device cpu --eval --weights %s/model.safetensors --data %s --out %s", tool("infer"),
+                     run, shapes_set(), in_tmp("some-scores")),
+             0);
+  EXPECT(strstr(said, "instances_val.json: 2 of 6 categories are used; "));
+  EXPECT(strstr(said, "  disc  ") && strstr(said, "  ring  ") && !strstr(said, "  cross  "));
+  EXPECT_INT(command(&said, "grep -c '\"category_id\":[2-5]' %s/detections.json", in_tmp("some-scores")), 1);
+  EXPECT_INT(train_shapes("", "some-classes", "--iters 2 --resume --classes ring"), 2);
+  free(run);
+}

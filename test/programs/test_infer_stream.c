@@ -144,7 +144,7 @@ TEST_TIER(infer_of_some_classes, 1) {
   size_t size;
   char *image = xasprintf("%s/val/000001.png", shapes_set()), *out = xstrdup(in_tmp("some"));
   const char *line = infer_line("some");
-  expect_refused("\"no-such-class\" is not the name or id of any of the model's ", infer_weights(), "some",
+  expect_refused("\"no-such-class\" is not the name or id of any of the ", infer_weights(), "some",
                  "--classes no-such-class %s", image);
   expect_refused("--labels works on named images only: instead of --data, name the folder with its images",
                  infer_weights(), "some", "--labels x --data %s", shapes_set());

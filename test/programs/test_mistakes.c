@@ -66,6 +66,8 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--anchors 0,8,16,32,64: expected 5 sizes", "%s --data %s --model tiny --anchors 0,8,16,32,64", train,
                  d);
 
+  expect_mistake("--classes: \"rin\" is not the name or id of ", "%s --data %s --classes disc,rin", train, d);
+
   // Masks in a form that nobody knows: nothing would be learnt of them.
   char copy[1024];
   snprintf(copy, sizeof copy,

@@ -46,10 +46,10 @@ TEST(choice_of_classes) {
 
 TEST(choice_says_what_is_near) {
   static const char *const cases[][2] = {
-      {"dgo", "\"dgo\" is not the name or id of any of the model's 7 classes; did you mean dog?"},
-      {"person,dol", "\"dol\" is not the name or id of any of the model's 7 classes; did you mean dog, doll?"},
-      {"traffic", "\"traffic\" is not the name or id of any of the model's 7 classes; did you mean traffic light?"},
-      {"19", "\"19\" is not the name or id of any of the model's 7 classes"},
+      {"dgo", "\"dgo\" is not the name or id of any of the 7 classes; did you mean dog?"},
+      {"person,dol", "\"dol\" is not the name or id of any of the 7 classes; did you mean dog, doll?"},
+      {"traffic", "\"traffic\" is not the name or id of any of the 7 classes; did you mean traffic light?"},
+      {"19", "\"19\" is not the name or id of any of the 7 classes"},
       {"dog,", "\"dog,\" has an empty name between commas"},
       {",", "\",\" has an empty name between commas"},
   };
