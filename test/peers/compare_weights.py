@@ -133,7 +133,7 @@ def check_refusals(state, folder, image):
                                "64"], capture_output=True, text=True)
         return done.returncode == 2 and all(w in done.stderr for w in why), done.stderr.splitlines()[-1]
 
-    check("a pickled module is refused", *refused(torchvision.models.resnet18(), ["refuses to run"]))
+    check("a pickled module is refused", *refused(torchvision.models.resnet18(), ["which is not executed"]))
     other = torchvision.models.detection.retinanet_resnet50_fpn(weights=None, weights_backbone=None)
     check("RetinaNet is refused", *refused(other.state_dict(), ["roi_heads.box_head.fc6.weight is missing"]))
     state = dict(state)
@@ -141,7 +141,7 @@ def check_refusals(state, folder, image):
     state["rpn.head.bbox_pred.bias"] = torch.zeros(7)
     state["odd.weight"] = torch.zeros(1)
     check("what does not fit is named", *refused(state, ["missing rpn.head.cls_logits.bias;", "unexpected odd.weight;",
-                                                         "misshaped rpn.head.bbox_pred.bias (F32 [7], not [12])"]))
+                                                         "misshaped rpn.head.bbox_pred.bias (F32 [7] instead of [12])"]))
 
 
 # ---- out ----------------------------------------------------------------------------------------------------------

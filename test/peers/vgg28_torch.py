@@ -1,7 +1,8 @@
 """vgg-28 in PyTorch, trained as ./train --model vgg-28 trains it on IDX files of 28 × 28 pixels: net, split,
 augmentation, schedule, batches. One JSON line, with the members of our run.json.
 
-    B=build python3 test/peers/vgg28_torch.py --data DIR --phases 10@1e-3,10@1e-4,25@1e-4+augment --seed 1
+    B=build python3 test/peers/vgg28_torch.py --data DIR --held-out out/model.safetensors
+      --phases 10@1e-3,10@1e-4,25@1e-4+augment --seed 1
 
 Images stay on the device; a step gathers its batch there, turns it in one bilinear sampling where the phase says
 +augment (exact/affine.h), and is, on a GPU, a CUDA graph. --way eager: op by op; compile: the network by
@@ -23,8 +24,6 @@ from bench_nets import vgg_28
 from origin import origin
 
 SIDE, WARM_STEPS = 28, 3
-RNG_SPLIT = 11  # of base/rng.h
-WORD = (1 << 64) - 1
 ROTATE, SHIFT, SHEAR, ZOOM = 8.0, 0.08, 0.3, 0.08  # degrees, shares: ./train's of IDX files
 
 
@@ -52,26 +51,19 @@ def read_part(folder, name):
     return images, labels
 
 
-def mix(x):
-    """rng_mix of base/rng.h, of 64-bit words."""
-    x = x + numpy.uint64(0x9e3779b97f4a7c15)
-    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
-    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
-    return x ^ (x >> numpy.uint64(31))
-
-
-def key(k, word):
-    return mix(k ^ mix(word))
-
-
-def held_out(images, seed, fraction):
-    """About this fraction of the images, drawn by the hash of their pixels (FNV-1a); ./train holds out others."""
-    word = lambda n: numpy.full(1, n, numpy.uint64)
-    of = numpy.full(len(images), 0xcbf29ce484222325, numpy.uint64)
-    for column in images.reshape(len(images), -1).T:
-        of = (of ^ column) * numpy.uint64(0x100000001b3)
-    uniform = key(key(key(word(seed), word(RNG_SPLIT)), mix(of)), word(0)) >> numpy.uint64(40)
-    return uniform.astype(numpy.float32) * numpy.float32(2**-24) < numpy.float32(fraction)
+def held_out(path, n):
+    """Which of n training images ./train held out: by the weights' "held_out", in which image i ends in #i."""
+    try:
+        with open(path, "rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{path}: {error}; --held-out needs weights of ./train")
+    text = header.get("__metadata__", {}).get("held_out")
+    if not text:
+        sys.exit(f"{path}: these weights were trained without --val-fraction and --fold")
+    out = numpy.zeros(n, bool)
+    out[[int(name.rsplit("#", 1)[1]) for name in json.loads(text)["val"]]] = True
+    return out
 
 
 # ---- a step ---------------------------------------------------------------------------------------------------------
@@ -220,10 +212,9 @@ def read_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
     parser.add_argument("--data", required=True)
     parser.add_argument("--phases", type=phases, default="10@1e-3,10@1e-4")
-    parser.add_argument("--val-fraction", type=float, default=0.2)
+    parser.add_argument("--held-out", metavar="FILE", help="weights of ./train, whose held-out images are left out")
     parser.add_argument("--val-split", choices=("val", "test"), default="test", help="val: what is held out")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--split-seed", type=int)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--limit", type=int, default=0, help="the first N images of training; 0: all")
     parser.add_argument("--val-limit", type=int, default=0)
@@ -233,6 +224,8 @@ def read_options():
     options = parser.parse_args()
     if options.device == "cpu" and options.way not in (None, "eager"):
         parser.error(f"--way {options.way}: a CPU records no graph")
+    if options.val_split == "val" and not options.held_out:
+        parser.error("--val-split val needs --held-out FILE")
     return options
 
 
@@ -241,7 +234,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = o.dtype != "fp32"
     images, labels = read_part(o.data, "train")
-    out = held_out(images, o.seed if o.split_seed is None else o.split_seed, o.val_fraction)
+    out = held_out(o.held_out, len(images)) if o.held_out else numpy.zeros(len(images), bool)
     val = read_part(o.data, "t10k") if o.val_split == "test" else (images[out], labels[out])
     classes = int(labels.max()) + 1
     images, labels = (part[~out][:o.limit or None] for part in (images, labels))
