@@ -47,6 +47,7 @@ typedef struct Variant {
 typedef struct Learning {
   int batch, epochs;
   int eval_epochs;           // between evaluations; 0: one at the end
+  int eval_steps;            // between evaluations, at least, and these take at most a tenth of the time; 0: no matter
   bool adam;                 // by Adam rather than SGD
   double rate;               // of SGD, for …
   int rate_images;           // … so many images a step

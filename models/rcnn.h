@@ -61,6 +61,8 @@ extern const struct Source source_of_objects; // data/batches/coco_source.c
   .learning = {.batch = 2,                                                                                             \
                .epochs = 12,                                                                                           \
                .rate = 0.02,                                                                                           \
+               .eval_epochs = 1,                                                                                       \
+               .eval_steps = 200,                                                                                      \
                .rate_images = 16,                                                                                      \
                .decay = DECAY_STEP,                                                                                    \
                .clip = 10,                                                                                             \

@@ -139,6 +139,12 @@ class Run {
             diverges: this.state.diverged ? (points[i + 1] ? points[i + 1].x : points[i].x + 1) : null};
   }
 
+  // The mean training loss of the steps that end with this one: a quarter of them, 50 at most.
+  meanLoss(step) {
+    const points = this.points("loss").filter(p => p.x <= step), part = points.slice(-Math.min(50, Math.max(1, Math.floor(points.length / 4))));
+    return part.reduce((s, p) => s + p.y, 0) / part.length;
+  }
+
   readMetrics() {
     const list = [], sets = new Map(this.evaluations.map(e => [e.step, e.scored_set])), first = [...sets.values()].find(s => s);
     for (const panel of this.panels)

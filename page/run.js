@@ -26,7 +26,9 @@ function verdict(run) {
         parts.push(`${m.label[0].toUpperCase()}${m.label.slice(1)} stayed about the same: ${score(first.y)} at ${step(first.x)}, best ${score(m.best.y)} at ${step(m.best.x)}.`);
       else parts.push(first.y < m.best.y ? `The model learned: ${m.label} rose from ${score(first.y)} (${step(first.x)}) to its best, ${score(m.best.y)}, at ${step(m.best.x)}.`
                                     : `The model learned: best ${m.label} ${score(m.best.y)}, at ${step(m.best.x)}.`);
-      if (falls) parts.push(`Since then it has fallen to ${score(m.last.y)}.`);
+      const overfits = overfitting(run);
+      if (overfits) parts.push(`It overfits: ${overfits}.`);
+      if (falls) parts.push(`Since then ${m.label} has fallen to ${score(m.last.y)}.`);
       else if (m.points.length > 2 && m.last.y > 1.01 * before) parts.push(run.state.running ? "It is still rising." : "It was still rising at the end.");
     }
   } else if (loss && !run.state.diverged) {
@@ -34,6 +36,16 @@ function verdict(run) {
     parts.push(`The training loss ${fell ? "fell" : "went"} from ${formatShort(loss.first, 3)} to ${formatShort(loss.last, 3)}; ${worthOf(run)}.`);
   }
   return parts.join(" ");
+}
+
+// A loss on validation that is more than 5 % above its minimum at the end, while that of training has gone on falling.
+function overfitting(run) {
+  const validation = run.points("val_loss"), n = validation.length;
+  if (n < 3) return "";
+  const best = validation.reduce((a, b) => (b.y <= a.y ? b : a)), last = validation[n - 1];
+  const before = run.meanLoss(best.x), after = run.meanLoss(last.x);
+  if (!(last.y > 1.05 * best.y && after < before)) return "";
+  return `since step ${best.x.toLocaleString("en")} the loss on validation has risen from ${formatShort(best.y, 3)} to ${formatShort(last.y, 3)}, while that of training fell from ${formatShort(before, 3)} to ${formatShort(after, 3)}; stop earlier, augment more, or add images`;
 }
 
 // Results of an evaluation other than scores.

@@ -207,7 +207,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .settle = settle_eval_epochs)                                                                                      \
   X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \
     "evaluate every STEPS steps, only at the end, or never; the best weights are kept as best-*.safetensors",          \
-    .words = word_evals, .usual = "every epoch", .first = true, .settle = settle_eval_every)                           \
+    .words = word_evals, .usual = "every epoch, or less often if that takes a tenth of the time", .first = true,       \
+    .settle = settle_eval_every)                                                                                       \
   X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
     "minimum score of detections in the report's per-category precision and recall and in its choice of images",       \
     .needs = MODEL_DETECTOR)                                                                                           \
@@ -284,6 +285,7 @@ typedef struct TrainSpec {
   OPTION_FIELDS(TRAIN_OPTIONS)
   ModelConfig config;      // the model's; its classes are those of the weights, or 0 from scratch or with a backbone
   bool upright;            // images are rotated by their EXIF orientation
+  double val_share;        // images of an evaluation for each of an epoch
   OptionSource range_from; // of `range`, if it was not given
   HoldoutOptions holdout;  // from `val_fraction`, `fold`, `group` and `split_seed`
   Sizes shorter_sides;     // from `sizes`; none: one size

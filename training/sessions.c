@@ -34,6 +34,7 @@ typedef struct TrainingData {
 
 static void open_data(TrainSpec *o, const Job *job, TrainingData *d) {
   d->has_val = train_open_data(o, &o->config, &d->train, &d->val);
+  o->val_share = d->has_val ? (double)d->val.num_images / d->train.num_images : 0;
   train_fit_anchors(o, &d->train);
   if (o->repeat_threshold > 0) repeat_images(&d->train, float_decimal(o->repeat_threshold));
   if (!o->benchmark && !o->benchmark_loader)

@@ -446,7 +446,12 @@ def judged(scene):
     sudden = Run(loss=lambda step: 3 + 0.1 * (step % 2))
     sudden.run.update(state="diverged", complete=False)
     sudden.log = [*sudden.records(), {"step": 121, "kind": "train", "loss": None}]
-    for name, run, words in (("worse", Run(ap=lambda step: 0.3 - 0.002 * step), "It got worse: box AP was best at the first"),
+    over, fits = Run(ap=lambda step: 0.3 + 0.001 * step), Run(ap=lambda step: 0.3 + 0.001 * step)
+    for made, rise in ((over, 0.02), (fits, 0)):
+        made.log = [{**r, "val_loss": 1 + rise * max(0, r["step"] - 40)} if "bbox_AP" in r else r for r in made.records()]
+    for name, run, words in (("overfits", over, "It overfits: since step 40 the loss on validation has risen from 1 to 2.6, while"),
+                             ("fits", fits, "It was still rising at the end."),
+                             ("worse", Run(ap=lambda step: 0.3 - 0.002 * step), "It got worse: box AP was best at the first"),
                              ("once", Run(steps=20), "One evaluation so far: box AP 0.313, at step 20"),
                              ("undefined", undefined, "6 evaluations have no score"),
                              ("no set", no_set, "no evaluation shows how good the model is"),
@@ -454,6 +459,7 @@ def judged(scene):
         page = scene.open(scene.drawn(run, name))
         said = text(page, "p.verdict")
         expect(words in said, f"{page.file}: {said!r} lacks {words!r}")
+        expect(run is not fits or "overfits" not in said, f"{page.file}: {said!r}")
         if run is sudden:
             marks = page.js('document.querySelectorAll("svg.plot .mark").length')
             expect(marks > 0, f"{page.file}: no mark at a step behind the last that is recorded")

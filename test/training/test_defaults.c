@@ -41,9 +41,30 @@ static Schedule schedule_of(const TrainSpec *o, int epochs, int64_t per_epoch) {
 
 TEST(defaults_of_a_detector_are_its_own) {
   TrainSpec o = options("nowhere", "tiny", NULL);
-  EXPECT(o.batch == 2 && o.epochs == 12 && o.eval_epochs == 0 && o.optimizer == OPTIMIZER_SGD);
+  EXPECT(o.batch == 2 && o.epochs == 12 && o.eval_epochs == 1 && o.from.eval_epochs == FROM_LATER &&
+         o.optimizer == OPTIMIZER_SGD);
   EXPECT(o.schedule == DECAY_STEP && o.flip == 0.5f && o.clip_grad == 10 && o.weight_decay == 1e-4f);
   train_spec_free(&o);
+}
+
+// Evaluations of a detector are at least 200 steps apart and take at most a tenth of the time; a classifier's are not
+// thinned.
+TEST(defaults_of_evaluations) {
+  static const struct {
+    double val_share;
+    int64_t per_epoch, epochs;
+  } cases[] = {{0, 1000, 1}, {0.2, 200, 1}, {0.2, 199, 2}, {0.2, 1, 200}, {0.21, 1000, 2}, {3, 1000, 15}, {3, 10, 20}};
+  TrainSpec o = options("nowhere", "tiny", NULL), of_classes = options("nowhere", "resnet18", NULL);
+  for (int i = 0; i < COUNT(cases); i++) {
+    o.val_share = of_classes.val_share = cases[i].val_share;
+    const TrainSpec run = train_spec_complete(&o, 1, cases[i].per_epoch);
+    EXPECT(run.from.eval_epochs == FROM_DATA && run.from.eval_every == FROM_DATA);
+    EXPECT_INT(run.eval_epochs, cases[i].epochs);
+    EXPECT_INT(run.eval_every, cases[i].epochs * cases[i].per_epoch);
+    EXPECT_INT(train_spec_complete(&of_classes, 1, cases[i].per_epoch).eval_epochs, 1);
+  }
+  train_spec_free(&o);
+  train_spec_free(&of_classes);
 }
 
 // A preset names all strengths; single ones override it, whichever comes first.
