@@ -49,6 +49,9 @@ static void draw_box(Image *im, Rect r, Colour c, float line) {
 
 static bool is_filled(const DrawItem *d, Rect box) { return d->mask && 2 * (float)rle_area(d->mask) >= rect_area(box); }
 
+// Small objects have thinner lines, which hide at most about a quarter of them.
+static float line_of(float area, float line) { return fmaxf(fminf(line, sqrtf(area) / 16), 1); }
+
 typedef struct ItemOrder {
   int item;
   float area;
@@ -74,6 +77,7 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
   for (int i = 0; i < n; i++) {
     const DrawItem *d = &items[order[i].item];
     masks[i].colour = colour_of(d->colour);
+    masks[i].line = line_of(d->mask ? (float)rle_area(d->mask) : 0, 1.5f * line);
     if (d->mask && d->mask->h == im->h && d->mask->w == im->w) masks[i].spans = spans_of(d->mask, 0, 0);
     objects[order[i].item] = (LabelledObject){.box = item_box(im, d),
                                               .mask = &masks[i].spans,
@@ -81,10 +85,11 @@ void draw_overlay(Image *im, const DrawItem *items, int n) {
                                               .score = d->score,
                                               .colour = masks[i].colour};
   }
-  draw_masks(im, masks, n, 1.5f * line);
+  draw_masks(im, masks, n);
   for (int i = 0; i < n; i++) {
     const int k = order[i].item;
-    if (!is_filled(&items[k], objects[k].box)) draw_box(im, objects[k].box, objects[k].colour, line);
+    if (!is_filled(&items[k], objects[k].box))
+      draw_box(im, objects[k].box, objects[k].colour, line_of(rect_area(objects[k].box), line));
   }
   draw_labels(im, objects, n, size, line);
   for (int i = 0; i < n; i++) spans_free(&masks[i].spans);

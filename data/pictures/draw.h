@@ -14,6 +14,7 @@ typedef struct DrawItem {
   int colour;           // its number, from 0; items of one number have the same colour
 } DrawItem;
 
-// Draws n items. Lines and letters are in proportion to the image, large objects are below small ones, and a box that
-// is at least half filled by its mask is not drawn. Labels: data/pictures/draw_labels.h.
+// Draws n items. Lines and letters are in proportion to the image, lines of small objects to these. Large objects are
+// below small ones, and a box that is at least half filled by its mask is not drawn. Labels:
+// data/pictures/draw_labels.h.
 void draw_overlay(Image *im, const DrawItem *items, int n);

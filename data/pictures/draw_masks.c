@@ -114,10 +114,13 @@ static void draw_row(Image *im, const Part *p, int y, Colour c, uint8_t fill[3][
   }
 }
 
+static int reach_of(const DrawMask *m) { return MIN((int)ceilf(m->line), MOST_REACH); }
+
 // Rows [from, to) of a mask, whose extent is known.
-static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, int to, float line, Part *p) {
+static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, int to, Part *p) {
   uint8_t fill[3][256];
   const uint8_t rgb[3] = {m->colour.r, m->colour.g, m->colour.b};
+  p->reach = reach_of(m);
   const PixelRect context = {0, from - p->reach - 1, im->w, to + p->reach + 1}, image = {0, 0, im->w, im->h};
   p->rect = (PixelRect){extent.x1 - 1, extent.y1 - 1, extent.x2 + 1, extent.y2 + 1};
   p->rect = rect_common(rect_common(p->rect, image), context);
@@ -130,7 +133,7 @@ static void draw_rows(Image *im, const DrawMask *m, PixelRect extent, int from, 
   for (int k = 0; k < 3; k++)
     for (int v = 0; v < 256; v++) fill[k][v] = (uint8_t)((float)v + FILL * ((float)rgb[k] - (float)v) + 0.5f);
   for (int y = MAX(from, p->rect.y1); y < MIN(to, p->rect.y2); y++)
-    draw_row(im, p, y - p->rect.y1, m->colour, fill, line);
+    draw_row(im, p, y - p->rect.y1, m->colour, fill, m->line);
 }
 
 size_t draw_masks_bytes(const Image *im) {
@@ -138,14 +141,16 @@ size_t draw_masks_bytes(const Image *im) {
   return (size_t)omp_get_max_threads() * (2 * rows * w + 3 * (w + 2 * MOST_REACH));
 }
 
-void draw_masks(Image *im, const DrawMask *masks, int n, float line) {
-  const int reach = MIN((int)ceilf(line), MOST_REACH), rows = BAND + 2 * (reach + 1);
+void draw_masks(Image *im, const DrawMask *masks, int n) {
+  int reach = 0;
+  for (int i = 0; i < n; i++) reach = MAX(reach, reach_of(&masks[i]));
+  const int rows = BAND + 2 * (reach + 1);
   const size_t pixels = (size_t)MIN(rows, im->h) * (size_t)im->w;
   PixelRect *extent = xmalloc((size_t)n * sizeof *extent);
   for (int i = 0; i < n; i++) extent[i] = spans_extent(&masks[i].spans);
 #pragma omp parallel for schedule(dynamic)
   for (int from = 0; from < im->h; from += BAND) {
-    Part p = {.reach = reach};
+    Part p = {0};
     const int to = MIN(from + BAND, im->h);
     p.mask = xmalloc(2 * pixels + (size_t)im->w + 2);
     p.square = xmalloc(((size_t)im->w + 2 * (size_t)reach) * sizeof *p.square);
@@ -153,7 +158,7 @@ void draw_masks(Image *im, const DrawMask *masks, int n, float line) {
     p.around = p.distance + pixels;
     for (int i = 0; i < n; i++)
       if (masks[i].spans.n && extent[i].y1 <= to && extent[i].y2 >= from)
-        draw_rows(im, &masks[i], extent[i], from, to, line, &p);
+        draw_rows(im, &masks[i], extent[i], from, to, &p);
     free(p.mask);
     free(p.square);
   }

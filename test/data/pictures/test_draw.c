@@ -88,6 +88,28 @@ TEST(overlay_fills_mask_and_leaves_the_rest) {
   image_free(&im);
 }
 
+// In a large picture lines are several pixels wide, which would hide a small object.
+TEST(overlay_lines_leave_small_objects_visible) {
+  enum { SIDE = 1440, A = 700, SMALL = 24, LARGE = 400 };
+  for (int with_mask = 0; with_mask < 2; with_mask++)
+    for (int size = SMALL; size <= LARGE; size += LARGE - SMALL) {
+      uint8_t *bytes = xcalloc(SIDE, SIDE);
+      for (int y = A; y < A + size; y++) memset(bytes + y * SIDE + A, 1, (size_t)size);
+      Rle mask = rle_from_bytes(bytes, SIDE, SIDE);
+      Image im = gray_image(SIDE, SIDE, 100);
+      const float end = A + (float)size;
+      DrawItem item = {A, A, end, end, NULL, -1, with_mask ? &mask : NULL, 0};
+      draw_overlay(&im, &item, 1);
+      int line = 0;
+      const uint8_t *row = im.rgb + 3 * ((A + size / 2) * SIDE + A), *middle = row + 3 * (size / 2);
+      while (line < size / 2 && memcmp(row + 3 * line, middle, 3) != 0) line++;
+      EXPECT(size == SMALL ? line >= 1 && line <= 3 : line >= 4);
+      free(bytes);
+      rle_free(&mask);
+      image_free(&im);
+    }
+}
+
 TEST(overlay_label_changes_pixels_inside_only) {
   Image plain = gray_image(480, 480, 50), labelled = gray_image(480, 480, 50);
   DrawItem item = {470, 0, 480, 8, "fire hydrant", 0.875f, NULL, 0}; // in the corner, where a label fits only by moving
@@ -168,8 +190,8 @@ TEST(overlay_masks_do_not_depend_on_bands) {
   for (int k = 0; k < 2; k++) {
     im[k] = gray_image(H, W, 120);
     const Rle mask = rle_from_bytes(bytes[k], H, W);
-    DrawMask m = {spans_of(&mask, 0, 0), {250, 20, 90}};
-    draw_masks(&im[k], &m, 1, 6.5f);
+    DrawMask m = {spans_of(&mask, 0, 0), {250, 20, 90}, 6.5f};
+    draw_masks(&im[k], &m, 1);
     spans_free(&m.spans);
     rle_free((Rle *)&mask);
   }
