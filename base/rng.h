@@ -24,7 +24,8 @@ enum RngUse {
   RNG_TEST,
   RNG_AUGMENT,
   RNG_SPLIT,
-  RNG_DROPOUT
+  RNG_DROPOUT,
+  RNG_PASTE
 };
 
 static inline HD uint64_t rng_mix(uint64_t x) {

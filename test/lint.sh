@@ -31,7 +31,7 @@ allowed() {
     data/images/*) echo 'data/images/|base/' ;;
     data/coco/*) echo 'data/(coco|images)/|exact/polygon\.h|base/' ;;
     data/shapes/*) echo 'data/(shapes|coco|images)/|base/' ;;
-    data/batches/*) echo 'data/(batches|coco|images)/|nn/batch\.h|base/' ;;
+    data/batches/*) echo 'data/(batches|coco|images)/|exact/view\.h|nn/batch\.h|base/' ;;
     data/pictures/*) echo 'data/(pictures|batches|coco|images)/|exact/view\.h|base/' ;;
     data/survey/*) echo 'data/(survey|batches|coco|images)/|nn/batch\.h|base/' ;;
     classification/nets/*) echo 'classification/nets/|models/|weights/|nn/|base/' ;;

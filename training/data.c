@@ -64,6 +64,7 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
               .box_extra = c->box_extra,
               .polygons = c->mask_source == MASK_POLYGON,
               .moved_boxes = c->moved_boxes,
+              .paste = o->paste > 0,
               .exif = (ExifChoice)o->exif,
               .boxes = (MeasureChoice)o->boxes,
               .areas = (MeasureChoice)o->areas,
@@ -81,6 +82,15 @@ static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
       .view = train_view(o, c)};
 }
 
+// Copy-paste cuts objects out by their masks.
+static void refuse_paste(const TrainSpec *o, const Dataset *d) {
+  if (!(o->paste > 0)) return;
+  for (int i = 0; i < d->num_images; i++)
+    for (int k = d->first_object[i]; k < d->first_object[i + 1]; k++)
+      if (dataset_has_mask(d, i, &d->object[k])) return;
+  die(EXIT_USAGE, "--paste needs masks, but no object of %s has one: leave it out", d->coco.path);
+}
+
 bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, Dataset *val) {
   const Source *source = source_of(c);
   SourceOptions options = source_options(o, c);
@@ -91,6 +101,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   if (!source->open(train, o->data, o->train_split, &options, &err) || !mask_forms_check(&train->coco, &err))
     die(EXIT_USAGE, "%s", err.msg);
   refuse_boxes(o, c, train);
+  refuse_paste(o, train);
   if (!evaluates(o)) return false;
   options.set.holdout = (HoldoutUse){0};
   const bool held_out = train->holdout && !strcmp(o->val_split, "val");
@@ -112,6 +123,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   }
   options.train = train;
   options.set.sizes.n = 0;
+  options.set.paste = false;
   options.set.keep_empty = true;
   options.set.limit = o->val_limit;
   if (!source->open(val, o->data, held_out ? o->train_split : o->val_split, &options, &err) ||

@@ -33,8 +33,12 @@ enum { DIVERGENCE_STOP, DIVERGENCE_ROLLBACK };
 enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
 
 // A strength of augmentation: data/batches/augment.h.
-#define AUGMENT_OPTION(field, unit, lowest, highest, sentence, X)                                                      \
-  X(FLOAT, field, 0, lowest, highest, unit, sentence, .settle = settle_##field, .key = #field)
+#define AUGMENT_NEEDS_GEOMETRIC 0
+#define AUGMENT_NEEDS_COLOUR 0
+#define AUGMENT_NEEDS_PASTE MODEL_DETECTOR
+#define AUGMENT_OPTION(field, kind, unit, lowest, highest, sentence, X)                                                \
+  X(FLOAT, field, 0, lowest, highest, unit, sentence, .needs = AUGMENT_NEEDS_##kind, .settle = settle_##field,         \
+    .key = #field)
 
 // clang-format off
 #define TRAIN_OPTIONS(X)                                                                                               \

@@ -9,23 +9,27 @@
 #include <stdint.h>
 #include "data/batches/canvas.h"
 
-// The list: X(field and option, unit, lowest, highest strength, sentence, …), 0 turning each off; what follows X is
-// handed to it. training/options.h makes an option of each, AUGMENT_PRESETS names whole sets of strengths.
+// The list: X(field and option, kind, unit, lowest, highest strength, sentence, …), 0 turning each off; what follows X
+// is handed to it. GEOMETRIC and COLOUR ones are applied on the device, PASTE (paste.h) by the decoder threads, for
+// detectors alone. training/options.h makes an option of each; presets name whole sets of strengths.
 // clang-format off
 #define EACH_AUGMENT(X, ...)                                                                                           \
-  X(flip, "P", 0, 1, "probability of a horizontal flip", __VA_ARGS__)                                                  \
-  X(flip_vertical, "P", 0, 1, "probability of a vertical flip", __VA_ARGS__)                                           \
-  X(turn, "P", 0, 1, "probability of a turn by a random multiple of 90 degrees", __VA_ARGS__)                          \
-  X(rotate, "DEGREES", 0, 359, "largest random rotation", __VA_ARGS__)                                                 \
-  X(shear, "DEGREES", 0, 79, "largest random shear", __VA_ARGS__)                                                      \
-  X(scale_down, "P", 0, 0.9, "scale jitter: shrink by at most this fraction, and pad", __VA_ARGS__)                    \
-  X(scale_up, "P", 0, 9, "scale jitter: enlarge by at most this fraction, and crop at random", __VA_ARGS__)            \
-  X(zoom, "P", 0, 0.99, "largest random change of scale, width and height by themselves, as a fraction", __VA_ARGS__)  \
-  X(shift, "P", 0, 0.99, "largest random shift, as a fraction of the side", __VA_ARGS__)                               \
-  X(crop, "P", 0, 0.99, "smallest random crop, as a fraction of the image's area", __VA_ARGS__)                        \
-  X(brightness, "P", 0, 1, "largest random change of brightness, as a fraction", __VA_ARGS__)                          \
-  X(contrast, "P", 0, 1, "largest random change of contrast, as a fraction", __VA_ARGS__)                              \
-  X(saturation, "P", 0, 1, "largest random change of saturation, as a fraction", __VA_ARGS__)
+  X(flip, GEOMETRIC, "P", 0, 1, "probability of a horizontal flip", __VA_ARGS__)                                       \
+  X(flip_vertical, GEOMETRIC, "P", 0, 1, "probability of a vertical flip", __VA_ARGS__)                                \
+  X(turn, GEOMETRIC, "P", 0, 1, "probability of a turn by a random multiple of 90 degrees", __VA_ARGS__)               \
+  X(rotate, GEOMETRIC, "DEGREES", 0, 359, "largest random rotation", __VA_ARGS__)                                      \
+  X(shear, GEOMETRIC, "DEGREES", 0, 79, "largest random shear", __VA_ARGS__)                                           \
+  X(scale_down, GEOMETRIC, "P", 0, 0.9, "scale jitter: shrink by at most this fraction, and pad", __VA_ARGS__)         \
+  X(scale_up, GEOMETRIC, "P", 0, 9, "scale jitter: enlarge by at most this fraction, and crop at random", __VA_ARGS__) \
+  X(zoom, GEOMETRIC, "P", 0, 0.99, "largest random change of scale, width and height by themselves, as a fraction",    \
+    __VA_ARGS__)                                                                                                       \
+  X(shift, GEOMETRIC, "P", 0, 0.99, "largest random shift, as a fraction of the side", __VA_ARGS__)                    \
+  X(crop, GEOMETRIC, "P", 0, 0.99, "smallest random crop, as a fraction of the image's area", __VA_ARGS__)             \
+  X(brightness, COLOUR, "P", 0, 1, "largest random change of brightness, as a fraction", __VA_ARGS__)                  \
+  X(contrast, COLOUR, "P", 0, 1, "largest random change of contrast, as a fraction", __VA_ARGS__)                      \
+  X(saturation, COLOUR, "P", 0, 1, "largest random change of saturation, as a fraction", __VA_ARGS__)                  \
+  X(paste, PASTE, "P", 0, 1, "copy-paste: probability that objects of another image are pasted over an image",         \
+    __VA_ARGS__)
 // clang-format on
 
 #define AUGMENT_FIELD(field, ...) float field;

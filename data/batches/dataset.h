@@ -32,6 +32,7 @@ typedef struct Dataset {
   float box_extra; // as in the options, and below
   bool polygons;
   MovedBoxes moved_boxes;
+  bool paste;
   bool upright;      // apply the EXIF orientation
   SampleRange range; // of 16-bit samples
   int num_canvases;
@@ -88,6 +89,7 @@ typedef struct DatasetOptions {
   MeasureChoice boxes, areas; // of annotations that have a mask
   float box_extra;            // x2 = x + width - box_extra: 1 if corners are pixels
   bool polygons;              // keep masks as polygons, if they are given as polygons
+  bool paste;                 // leave room in batches for objects that copy-paste adds
   MovedBoxes moved_boxes;     // where boxes come from once augmentation has moved an image
   int max_canvases;           // 1 … MAX_CANVASES
   bool strict;       // a missing file, one of unknown size, or an annotation that has to be left out is an error;

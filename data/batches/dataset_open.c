@@ -10,6 +10,7 @@
 #include "data/batches/dataset_holdout.h"
 #include "data/batches/image_files.h"
 #include "data/batches/objects.h"
+#include "data/batches/paste.h"
 #include "data/batches/upright.h"
 #include "data/coco/choice.h"
 #include "data/coco/coco_index.h"
@@ -280,6 +281,21 @@ static void measure(Dataset *d) {
   }
 }
 
+// Room for pasted objects; data/batches/paste.h leaves out those for which it is not enough.
+static void add_room(Dataset *d) {
+  int64_t bits = 0, largest = 0;
+  for (int i = 0; i < d->num_images; i++) {
+    const CocoImage *im = &d->coco.images[d->image[i]];
+    int64_t words = 0; // even of polygons: a mask that is partly covered is no polygon
+    for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) words += most_words(&d->coco, im, &d->object[o]);
+    bits = MAX(bits, words);
+    largest = MAX(largest, bitmap_words(im->h, im->w));
+  }
+  d->max_objects += MIN(d->max_objects, MOST_PASTED);
+  d->max_words = MAX(d->max_words, 2 * bits + largest);
+  d->max_whole = MAX(d->max_whole, 2 * d->max_bytes); // a decoder thread keeps the source beside the image
+}
+
 static void choose_canvases(Dataset *d, int max) {
   Size *size = xmalloc((size_t)d->num_images * sizeof *size);
   for (int i = 0; i < d->num_images; i++) {
@@ -363,6 +379,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
                  .box_extra = options->box_extra,
                  .polygons = options->polygons,
                  .moved_boxes = options->moved_boxes,
+                 .paste = options->paste,
                  .patience = options->patience};
   if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   CocoLayout layout;
@@ -382,6 +399,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   categories_examine(&categories, &d->notes);
   d->classes = d->coco.num_categories + 1;
   measure(d);
+  if (d->paste) add_room(d);
   choose_canvases(d, options->max_canvases);
   d->reported = xcalloc((size_t)d->num_images, sizeof *d->reported);
   return true;

@@ -55,6 +55,7 @@ typedef struct Worker { // a decoder thread
   Loader *loader;
   pthread_t thread;
   Scratch scratch;               // for the image being decoded
+  uint8_t *pasted;               // another image, whose objects are pasted over it; NULL: none ever is
   double seconds[LOADER_STAGES]; // not added to the loader's yet
   double mark;                   // when the current stage began
 } Worker;
@@ -151,34 +152,7 @@ static bool is_augmented(const LoaderOptions *o, int64_t epoch) {
   return o->train && epoch >= o->augment_from && (!o->augment_until || epoch < o->augment_until);
 }
 
-static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
-  const Loader *l = w->loader;
-  const LoaderOptions *o = &l->options;
-  const Dataset *d = l->data;
-  Batch *b = &slot->batch;
-  const Canvas *canvas = &d->canvas[b->canvas];
-  const Size size = dataset_size(d, i);
-  const bool augmented = is_augmented(o, slot->epoch);
-  ImageInfo info = {.offset = position * d->max_bytes, .h = size.h, .w = size.w};
-  if (!read_image(w, i, b->bytes + info.offset, err)) return false;
-  info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
-  if (slot->copy[position]) info.key = rng_key(info.key, (uint64_t)slot->copy[position]);
-  b->index[position] = i;
-  b->info[position] = info;
-  slot->words[position] = d->type->write(d, &(ImageSlot){.batch = b,
-                                                         .position = position,
-                                                         .image = i,
-                                                         .canvas_h = canvas->h,
-                                                         .canvas_w = canvas->w,
-                                                         .resize = draw_resize(l, info.key),
-                                                         .augment = augmented ? &o->augment : NULL,
-                                                         .masks = o->masks,
-                                                         .scratch = &w->scratch});
-  lap(w, LOADER_MASKS);
-  return true;
-}
-
-// Bad images
+// Bad images, and images
 
 // Records what is wrong with a batch: the first slot's error, but out-of-memory has precedence.
 static void keep_bad(Loader *l, Slot *slot, int position, bool lacking, const Err *err) {
@@ -197,6 +171,50 @@ static void report_bad(Loader *l, Slot *slot, int position, int i, const Err *er
   if (atomic_exchange(&l->bad[i], 1)) return;
   atomic_fetch_add(&l->bad_images, 1);
   if (!l->options.strict) dataset_tell_bad(l->data, i, l->options.train ? "replaced" : "left out", err->msg);
+}
+
+// Draws another image whose objects are pasted over image i, and decodes it; -1: none is, or it cannot be read.
+static int read_pasted(Worker *w, Slot *slot, int position, uint64_t key) {
+  Loader *l = w->loader;
+  const Dataset *d = l->data;
+  const uint64_t k = rng_key(key, RNG_PASTE);
+  Err err;
+  if (!w->pasted || !(rng_uniform(k, 0) < l->options.augment.paste)) return -1;
+  const int source = (int)(rng_u32(k, 1) % (uint32_t)d->num_images);
+  if (read_image(w, source, w->pasted, &err)) return source;
+  if (!w->scratch.lacking && !outage_lasts(&l->outage)) report_bad(l, slot, position, source, &err);
+  return -1;
+}
+
+static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
+  const Loader *l = w->loader;
+  const LoaderOptions *o = &l->options;
+  const Dataset *d = l->data;
+  Batch *b = &slot->batch;
+  const Canvas *canvas = &d->canvas[b->canvas];
+  const Size size = dataset_size(d, i);
+  const bool augmented = is_augmented(o, slot->epoch);
+  ImageInfo info = {.offset = position * d->max_bytes, .h = size.h, .w = size.w};
+  if (!read_image(w, i, b->bytes + info.offset, err)) return false;
+  info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
+  if (slot->copy[position]) info.key = rng_key(info.key, (uint64_t)slot->copy[position]);
+  const int source = augmented ? read_pasted(w, slot, position, info.key) : -1;
+  if (w->scratch.lacking) return false;
+  b->index[position] = i;
+  b->info[position] = info;
+  slot->words[position] = d->type->write(d, &(ImageSlot){.batch = b,
+                                                         .position = position,
+                                                         .image = i,
+                                                         .canvas_h = canvas->h,
+                                                         .canvas_w = canvas->w,
+                                                         .resize = draw_resize(l, info.key),
+                                                         .augment = augmented ? &o->augment : NULL,
+                                                         .source = source,
+                                                         .pasted = source < 0 ? NULL : w->pasted,
+                                                         .masks = o->masks,
+                                                         .scratch = &w->scratch});
+  lap(w, LOADER_MASKS);
+  return !w->scratch.lacking;
 }
 
 // The image to try after `attempt` failures in a slot meant for image i: another one with the same canvas.
@@ -429,6 +447,7 @@ Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err) {
   for (; l->num_workers < threads; l->num_workers++) {
     Worker *w = &l->worker[l->num_workers];
     w->loader = l;
+    if (options->train && options->augment.paste > 0) w->pasted = xmalloc((size_t)d->max_bytes);
     int failed = pthread_create(&w->thread, NULL, decode_positions, w);
     if (failed) {
       err_set(err,
@@ -498,6 +517,7 @@ void loader_close(Loader *l) {
   for (int i = 0; i < l->num_workers; i++) {
     pthread_join(l->worker[i].thread, NULL);
     scratch_free(&l->worker[i].scratch);
+    free(l->worker[i].pasted);
   }
   pthread_mutex_destroy(&l->lock);
   outage_close(&l->outage);

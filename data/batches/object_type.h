@@ -14,6 +14,8 @@ typedef struct ImageSlot {
   int position, image, canvas_h, canvas_w;
   Resize resize;          // for this image in this epoch
   const Augment *augment; // NULL: not in this epoch
+  int source;             // copy-paste: the image whose objects are pasted over it, and …
+  const uint8_t *pasted;  // … its bytes; NULL: none is
   bool masks;             // write masks
   Scratch *scratch;       // for temporary memory; reset by the call
 } ImageSlot;

@@ -23,6 +23,10 @@ void outline_point(const Outline *o, const double xy[2], double at[2]) {
   at[1] = m[3] * xy[0] + m[4] * xy[1] + m[5];
 }
 
+double outline_scale(const Outline *o) {
+  return fabs(o->to_canvas[0] * o->to_canvas[4] - o->to_canvas[1] * o->to_canvas[3]);
+}
+
 // ---- cutting off ----------------------------------------------------------------------------------------------------
 
 // Sutherland and Hodgman, "Reentrant polygon clipping", 1974: a stage for each side of the canvas hands what is left of

@@ -15,6 +15,8 @@ typedef struct Outline {
 Outline outline_begin(const float map[6], double w, double h);
 // Where the image's point xy is on the canvas.
 void outline_point(const Outline *o, const double xy[2], double at[2]);
+// Pixels of the canvas for each of the image.
+double outline_scale(const Outline *o);
 // Adds a polygon of so many points in image pixels; it need not be convex.
 void outline_polygon(Outline *o, const double *xy, int points);
 // Adds all pixels of a mask.

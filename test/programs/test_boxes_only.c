@@ -43,6 +43,8 @@ TEST_TIER(boxes_only_choose_their_model, 1) {
                  "%s --data %s --model fasterrcnn-tiny --target-segm 0.5", tool("train"), dir);
   EXPECT_INT(command(&said, "%s --data %s --size 64 --device cpu --plan | grep -e --model=", tool("train"), dir), 0);
   EXPECT(strstr(said, "--model=fasterrcnn-r50-fpn  (data)"));
+  expect_mistake("_train.json has one: leave it out", "%s --data %s --size 64 --device cpu --paste 0.5 --plan",
+                 tool("train"), dir);
   EXPECT_INT(command(&said, "%s --data %s --model tiny --size 64", tool("doctor"), dir), 0);
   EXPECT(strstr(said, " --model fasterrcnn-tiny ") && !strstr(said, "objects without a mask"));
 }
