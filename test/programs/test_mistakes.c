@@ -52,7 +52,7 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--device cuda:99: ", "%s --data %s --model tiny --device cuda:99 --out %s", train, d, in_tmp("m"));
   expect_mistake("--device cpu:1: ", "%s --data %s --model tiny --device cpu:1 --out %s", train, d, in_tmp("m"));
   expect_mistake("no-such-file", "%s --data %s --weights no-such-file --out %s", train, d, in_tmp("m"));
-  expect_mistake("--patience counts", "%s --data %s --patience 2 --out %s", train, d, in_tmp("m"));
+  expect_mistake("--patience counts", "%s --data %s --eval-every end --patience 2 --out %s", train, d, in_tmp("m"));
   expect_mistake("--val-loss needs evaluations, but --eval-every never turns them off: leave one of them out",
                  "%s --data %s --val-loss --eval-every never --out %s", train, d, in_tmp("m"));
   expect_mistake("--reset-heads needs --weights", "%s --data %s --reset-heads --out %s", train, d, in_tmp("m"));
