@@ -1,21 +1,12 @@
-// The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
+// The optimiser's step over flat buffers: the gradient's L2 norm and finiteness, by parts, SGD with
 // momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
 #include "cpu/reference.h"
 #include "cpu/shadow.h"
 #include "exact/sgd_slots.h"
 
-enum {
-  BLOCK = 1 << 14, // elements reduced by one thread; fixed, so that the order of sums does not depend on the threads
-  LANES = 16,      // independent partial sums within a block, so that they vectorise without reordering
-};
+enum { LANES = 16 }; // independent partial sums within a part, so that they vectorise without reordering
 
-typedef struct BlockStats {
-  double squares; // Σ g²
-  bool finite;
-} BlockStats;
-
-// First pass: one block.
-static BlockStats block_stats(const real *restrict g, size_t n) {
+static GradSum sum_of(const real *restrict g, size_t n) {
   double squares[LANES] = {0};
   real zeros[LANES] = {0}; // g · 0 is NaN for NaN and infinity, and NaN stays
   size_t whole = n / LANES * LANES;
@@ -28,7 +19,7 @@ static BlockStats block_stats(const real *restrict g, size_t n) {
     squares[i - whole] += (double)g[i] * g[i];
     zeros[i - whole] += g[i] * 0;
   }
-  BlockStats s = {.finite = true};
+  GradSum s = {.finite = true};
   for (int l = 0; l < LANES; l++) {
     s.squares += squares[l];
     s.finite &= zeros[l] == 0;
@@ -36,21 +27,26 @@ static BlockStats block_stats(const real *restrict g, size_t n) {
   return s;
 }
 
-void OP(grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
-                    void *stats) {
-  size_t blocks = (n + BLOCK - 1) / BLOCK;
-  BlockStats *parts = device_workspace(dev, (blocks + 1) * sizeof *parts);
-  if (!parts) return;
+void OP(grad_sums)(Device *dev, size_t n, const void *g, int first, int end, GradSum *sums) {
+  if (dev->measuring) return;
 #pragma omp parallel for schedule(static)
-  for (size_t b = 0; b < blocks; b++) parts[b] = block_stats((const real *)g + b * BLOCK, MIN(BLOCK, n - b * BLOCK));
-  BlockStats all = block_stats(loss, losses);
+  for (int i = first; i < end; i++) {
+    const size_t at = (size_t)i * GRAD_PART;
+    sums[i] = sum_of((const real *)g + at, MIN(GRAD_PART, n - at));
+  }
+}
+
+void OP(grad_stats)(Device *dev, int parts, const GradSum *sums, int losses, const void *loss, const void *hyper,
+                    void *stats) {
+  if (dev->measuring) return;
+  GradSum all = sum_of(loss, (size_t)losses);
   all.squares = 0;
-  for (size_t b = 0; b < blocks; b++) {
-    all.squares += parts[b].squares;
-    all.finite &= parts[b].finite;
+  for (int i = 0; i < parts; i++) {
+    all.squares += sums[i].squares;
+    all.finite &= sums[i].finite;
   }
   ((real *)stats)[NORM] = (real)(sqrt(all.squares) * ((const real *)hyper)[INV_SCALE]);
-  ((real *)stats)[FINITE] = all.finite;
+  ((real *)stats)[FINITE] = (real)all.finite;
 }
 
 void OP(sgd)(Device *dev, const Sgd *p, void *w, const void *g, void *v) {

@@ -54,17 +54,22 @@ static void side_stream_open(Device *dev) {
   CUDA_CHECK(cudaStreamCreateWithPriority(&side_stream, cudaStreamNonBlocking, highest));
   CUDA_CHECK(cudaEventCreateWithFlags(&t->fork, cudaEventDisableTiming));
   CUDA_CHECK(cudaEventCreateWithFlags(&t->join, cudaEventDisableTiming));
-  dev->side_stream = side_stream;
+  dev->side_stream = dev->queue_stream[QUEUE_SIDE] = side_stream;
   dev->turns = t;
 }
 
-// The second queue of ops.
-static void other_stream_open(Device *dev) {
+// Threadblocks of small kernels, for which others wait, take the next multiprocessors that are free, and those of
+// parameters' gradients what no other kernel takes.
+static void queues_open(Device *dev) {
   int lowest, highest;
-  cudaStream_t stream;
-  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
-  CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest));
-  dev->other_stream = stream;
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest)); // the highest is the least
+  const int priority[QUEUE_SIDE] = {MAX(lowest - 1, highest), highest, lowest};
+  for (int i = 0; i < QUEUE_SIDE; i++) {
+    cudaStream_t stream;
+    CUDA_CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority[i]));
+    dev->queue_stream[i] = stream;
+  }
+  dev->stream = dev->queue_stream[QUEUE_OPS];
 }
 
 static cudaStream_t side_stream_of(const Device *dev) { return (cudaStream_t)dev->side_stream; }
@@ -129,13 +134,10 @@ static bool cuda_open(Device *dev, Err *err) {
   cudaGetLastError(); // the caller reports it
   if (error != cudaSuccess || dev->index >= offer.count)
     return fault_opening(&offer, cudaGetErrorName(error), cudaGetErrorString(error), err);
-  cudaStream_t stream;
-  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  dev->stream = stream;
+  queues_open(dev);
   dev->stage = stage_open();
   dev->save = stage_open();
   side_stream_open(dev);
-  other_stream_open(dev);
   dev->conv_rungs = conv_rungs;
   return true;
 }
@@ -158,8 +160,7 @@ static void cuda_close(Device *dev) {
   stage_close(stage_of(dev));
   stage_close(save_of(dev));
   side_stream_close(dev);
-  CUDA_CHECK(cudaStreamDestroy((cudaStream_t)dev->other_stream));
-  CUDA_CHECK(cudaStreamDestroy(stream_of(dev)));
+  for (int i = 0; i < QUEUE_SIDE; i++) CUDA_CHECK(cudaStreamDestroy((cudaStream_t)dev->queue_stream[i]));
 }
 
 // What an allocation gave: NULL where memory is out, which the caller reports. Any other error is one of what was

@@ -1,59 +1,57 @@
-// The optimiser's step over flat buffers: the gradient's L2 norm and finiteness (a two-pass reduction), SGD with
+// The optimiser's step over flat buffers: the gradient's L2 norm and finiteness, whose sums are made
+// part by part while others are still missing, SGD with
 // momentum, weight decay and clipping by global norm (PyTorch's), and dynamic loss scaling (Micikevicius et al., 2018).
 // Every hyper-parameter is read on the device, so that a captured CUDA graph follows the schedule. The floor is memory
-// traffic, in accesses of 16 bytes: the statistics are a grid-stride loop, the update a threadblock for each part.
+// traffic, in accesses of 16 bytes; sums and update have a threadblock for each part.
 #include <float.h>
 #include "cuda/update.cuh"
 extern "C" {
 #include "exact/sgd_slots.h"
 }
 
-enum { THREADS = 256, BLOCKS = 132 * 8 }; // fills an H100's 132 SMs; fixed, and so the order of sums
-
-struct PartStats {
-  double squares; // Σ g²
-  bool finite;
-};
+enum { THREADS = 256, VECTOR = 4 };
 
 // Accumulates one element.
-static __device__ __forceinline__ void add(PartStats &s, float g) {
+static __device__ __forceinline__ void add(GradSum &s, float g) {
   s.squares += (double)g * g; // in float 1e20² would overflow
   s.finite &= fabsf(g) <= FLT_MAX;
 }
 
 // Reduction over the threadblock, the same result in every thread.
-static __device__ __forceinline__ PartStats block_stats(PartStats s) {
-  return {block_sum(s.squares), (bool)__syncthreads_and(s.finite)};
+static __device__ __forceinline__ GradSum block_stats(GradSum s) {
+  return {block_sum(s.squares), __syncthreads_and((int)s.finite) != 0};
 }
 
-// First pass: parts [gridDim.x], the statistics of each threadblock's share of g [n]. Grid-stride loop over vectors of
-// four; one read of g.
-__global__ void grad_parts_kernel(size_t n, const float *g, PartStats *parts) {
-  PartStats s = {0, true};
-  size_t first = thread_index(), step = gridDim.x * blockDim.x;
+// sums [first …] of g [n]: a threadblock for each part; one read of g, in vectors of four.
+__global__ void grad_sums_kernel(size_t n, const float *g, int first, GradSum *sums) {
+  GradSum s = {0, true};
+  const size_t begin = (size_t)(first + blockIdx.x) * GRAD_PART;
+  const int own = (int)min((size_t)GRAD_PART, n - begin), whole = own / VECTOR;
+  const float4 *v = (const float4 *)(g + begin);
 #pragma unroll 4
-  for (size_t i = first; i < n / 4; i += step) {
-    float4 v = ((const float4 *)g)[i];
-    add(s, v.x);
-    add(s, v.y);
-    add(s, v.z);
-    add(s, v.w);
+  for (int i = threadIdx.x; i < whole; i += THREADS) {
+    float4 four = v[i];
+    add(s, four.x);
+    add(s, four.y);
+    add(s, four.z);
+    add(s, four.w);
   }
-  if (first < n % 4) add(s, g[n / 4 * 4 + first]);
+  if ((int)threadIdx.x < own % VECTOR) add(s, g[begin + whole * VECTOR + threadIdx.x]);
   s = block_stats(s);
-  if (threadIdx.x == 0) parts[blockIdx.x] = s;
+  if (threadIdx.x == 0) sums[first + blockIdx.x] = s;
 }
 
-// Second pass: stats [2] = the norm of the unscaled gradient, and 1 if it and all losses are finite. One threadblock,
-// in a fixed order, so that the norm has the same bits in every run.
-__global__ void grad_stats_kernel(const PartStats *parts, int count, const float *loss, int losses, const float *hyper,
+// stats [2] = the norm of the unscaled gradient, and 1 if it and all losses are finite. One threadblock, in a fixed
+// order, so that the norm has the same bits in every run.
+__global__ void grad_stats_kernel(const GradSum *sums, int parts, const float *loss, int losses, const float *hyper,
                                   float *stats) {
-  PartStats s = {0, true}, of_losses = {0, true};
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    s.squares += parts[i].squares;
-    s.finite &= parts[i].finite;
+  GradSum s = {0, true}, of_losses = {0, true};
+#pragma unroll 4
+  for (int i = threadIdx.x; i < parts; i += THREADS) {
+    s.squares += sums[i].squares;
+    s.finite &= sums[i].finite;
   }
-  for (int i = threadIdx.x; i < losses; i += blockDim.x) add(of_losses, loss[i]);
+  for (int i = threadIdx.x; i < losses; i += THREADS) add(of_losses, loss[i]);
   s.finite &= of_losses.finite;
   s = block_stats(s);
   if (threadIdx.x) return;
@@ -106,19 +104,19 @@ __global__ void loss_scale_update_kernel(int interval, const float *stats, float
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
-// Threadblocks for n elements, a vector of four per thread and turn.
-static int blocks_of(size_t n) { return MIN(MAX(blocks_for(n, 4 * THREADS), 1), BLOCKS); }
 static bool aligned(const void *p) { return (uintptr_t)p % sizeof(float4) == 0; }
 
-extern "C" void cuda_grad_stats(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
-                                void *stats) {
-  int blocks = blocks_of(n);
-  PartStats *parts = (PartStats *)device_workspace(dev, blocks * sizeof *parts);
-  if (!parts) return;
+extern "C" void cuda_grad_sums(Device *dev, size_t n, const void *g, int first, int end, GradSum *sums) {
+  if (dev->measuring || first == end) return;
   CHECK(aligned(g));
-  grad_parts_kernel<<<blocks, THREADS, 0, stream_of(dev)>>>(n, (const float *)g, parts);
+  grad_sums_kernel<<<end - first, THREADS, 0, stream_of(dev)>>>(n, (const float *)g, first, sums);
   LAUNCH_CHECK();
-  grad_stats_kernel<<<1, THREADS, 0, stream_of(dev)>>>(parts, blocks, (const float *)loss, losses, (const float *)hyper,
+}
+
+extern "C" void cuda_grad_stats(Device *dev, int parts, const GradSum *sums, int losses, const void *loss,
+                                const void *hyper, void *stats) {
+  if (dev->measuring) return;
+  grad_stats_kernel<<<1, THREADS, 0, stream_of(dev)>>>(sums, parts, (const float *)loss, losses, (const float *)hyper,
                                                        (float *)stats);
   LAUNCH_CHECK();
 }

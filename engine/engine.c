@@ -34,7 +34,7 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   if (!s->images) return;
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
   p->sync = xcalloc((size_t)s->canvases, sizeof *p->sync);
-  p->buckets = xcalloc((size_t)s->canvases, sizeof *p->buckets);
+  p->gradients = xcalloc((size_t)s->canvases, sizeof *p->gradients);
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network); // allocated last: if it is not NULL, all arrays exist
   for (int i = 0; i < s->canvases; i++) {
     network_build(&p->network[i], e->model, &e->config, e->dev, &e->params, collective_group(e->comm), purpose,
@@ -102,7 +102,7 @@ size_t engine_room(const Engine *e) { return e->infer.inputs.array[BATCH_BYTES].
 
 static void program_free(Engine *e, Program *p) {
   for (int i = 0; i < program_graphs(p); i++) {
-    bucket_watch_free(&p->buckets[i]);
+    gradient_watch_free(&p->gradients[i]);
     profile_free(&p->profile[i], &p->network[i].graph);
     network_free(&p->network[i]);
     device_forget(e->dev, p->recorded[i]);
@@ -112,7 +112,7 @@ static void program_free(Engine *e, Program *p) {
   free(p->network);
   free(p->profile);
   free(p->sync);
-  free(p->buckets);
+  free(p->gradients);
 }
 
 static void program_time_nodes(Program *p, bool on, Trace *trace) {
@@ -144,13 +144,6 @@ static void print_plans(const Program *p, const char *purpose) {
   }
 }
 
-// Measures the workspace of the parts of a step outside its graph.
-static void measure_update(Engine *e) {
-  e->dev->measuring = true;
-  e->dev->ops->grad_stats(e->dev, e->params.trainable, NULL, model_losses(e->model), NULL, NULL, NULL);
-  e->dev->measuring = false;
-}
-
 static const char *smaller_images(const Engine *e) {
   const bool detects = e->config.detections > USUAL_DETECTIONS,
              samples = e->train.shapes.images > 0 && e->config.roi_batch > USUAL_ROIS;
@@ -180,14 +173,16 @@ static void plan_memory(Engine *e) {
   inputs += program_plan(e, &e->validate, e->model->inputs | e->model->targets);
   e->infer.ring.bytes = MAX(e->infer.ring.bytes, e->validate.ring.bytes); // one loader at a time
   e->validate.ring.bytes = 0;
-  measure_update(e);
   memory_add(m, "parameters, gradients, momentum", ON_DEVICE, e->params.bytes, "--model");
   if (trains) memory_add(m, "gradients being exchanged", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
   const size_t beside = beside_bytes(e);
   memory_add(m, "activations", ON_DEVICE, e->arena_bytes - beside, smaller_images(e));
   memory_add(m, "activations of nodes that run beside others", ON_DEVICE, beside, smaller_images(e));
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images(e));
-  memory_add(m, "workspace of nodes that run beside others", ON_DEVICE, e->dev->beside_bytes, smaller_images(e));
+  memory_add(m, "workspace of nodes that run beside others", ON_DEVICE, e->dev->queue_bytes[QUEUE_BESIDE],
+             smaller_images(e));
+  memory_add(m, "workspace of the gradients of parameters", ON_DEVICE, e->dev->queue_bytes[QUEUE_GRADIENTS],
+             smaller_images(e));
   memory_add(m, e->dev->gpu ? "inputs, two batches" : "inputs, one batch", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");
@@ -327,7 +322,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   program_bind(e, &e->infer, NULL);
   program_bind(e, &e->validate, NULL);
   for (int i = 0; i < program_graphs(&e->train); i++)
-    reduction_watch(&e->reduction, &e->train.buckets[i], &e->train.network[i]);
+    reduction_watch(&e->reduction, &e->train.gradients[i], &e->train.network[i]);
   return true;
 }
 

@@ -49,10 +49,10 @@ enum { BATCHES_UNDER_WAY = 3 };
 // The graphs of all canvases, for training or for inference.
 typedef struct Program {
   Shapes shapes;
-  Network *network;     // [shapes.canvases]; NULL = none
-  Profile *profile;     // [shapes.canvases] of timed walks
-  Observer *sync;       // [shapes.canvases] for --sync-nodes
-  BucketWatch *buckets; // [shapes.canvases] training with several ranks
+  Network *network;         // [shapes.canvases]; NULL = none
+  Profile *profile;         // [shapes.canvases] of timed walks
+  Observer *sync;           // [shapes.canvases] for --sync-nodes
+  GradientWatch *gradients; // [shapes.canvases] training
   Inputs inputs;
   Ring ring;                    // memory for the loader's batches
   void *recorded[MAX_CANVASES]; // recorded at the second run, if the device can

@@ -5,7 +5,8 @@
 
 const char *const reduce_names[] = {[REDUCE_F32] = "fp32", [REDUCE_BF16] = "bf16", [REDUCE_NONE] = "none", NULL};
 
-enum { NCCL_CTAS = 24 }; // approximately NCCL's default
+enum { NCCL_CTAS = 24 };           // approximately NCCL's default
+static const double SUMMED_MB = 8; // of gradients that are summed at a time, where no rank waits for them
 
 // ---- memory -----------------------------------------------------------------------------------------------------
 
@@ -29,13 +30,16 @@ size_t reduction_bytes(const Reduction *r) { return narrow_bytes(r); }
 
 bool reduction_allocate(Reduction *r, Err *err) {
   _Static_assert((int)AGREED <= (int)PARAM_ALIGN, "what is agreed on stands in front of the gradients");
+  const size_t sums = (size_t)MAX(grad_parts(r->params), 1) * sizeof *r->sums;
   if (r->o.comm) r->agreed = r->params->agreed;
+  if (!(r->sums = device_alloc(r->dev, sums))) return err_memory(err, sums, "the norm of the gradients", NULL);
   if (!narrows(r) || (r->narrow = device_alloc(r->dev, narrow_bytes(r)))) return true;
   return err_memory(err, narrow_bytes(r), "gradients being exchanged", "--model");
 }
 
 void reduction_free(Reduction *r) {
   if (r->narrow) device_free(r->dev, r->narrow);
+  if (r->sums) device_free(r->dev, r->sums);
   *r = (Reduction){0};
 }
 
@@ -47,7 +51,7 @@ const void *reduction_losses(const Reduction *r, const Network *n, int *count) {
 // ---- buckets ----------------------------------------------------------------------------------------------------
 
 static bool bucket_is_full(const Reduction *r, size_t gradients) {
-  return (double)(gradients * dtype_size(r->dev->real)) >= 1e6 * r->o.bucket_mb;
+  return (double)(gradients * dtype_size(r->dev->real)) >= 1e6 * (r->o.comm ? r->o.bucket_mb : SUMMED_MB);
 }
 
 static void *element(void *base, size_t i, DType dtype) { return (char *)base + i * dtype_size(dtype); }
@@ -56,6 +60,26 @@ static void *element(void *base, size_t i, DType dtype) { return (char *)base + 
 static void mean_on_side_stream(const Reduction *r, void *p, size_t n, DType dtype) {
   device_fork(r->dev);
   collective_mean(r->o.comm, r->dev, COMM_SIDE_STREAM, p, n, dtype);
+}
+
+// Queues the sums of squares of gradients before `end`, as far as whole parts are complete.
+static void sum_to(Reduction *r, size_t end) {
+  const Params *p = r->params;
+  const int parts = end == p->trainable ? grad_parts(p) : (int)(end / GRAD_PART);
+  r->dev->ops->grad_sums(r->dev, p->trainable, p->grad, r->summed, parts, r->sums);
+  r->summed = parts;
+}
+
+// The same of gradients from `first` on, behind their reduction.
+static void sum_reduced(Reduction *r, size_t first, size_t end) {
+  Device *dev = r->dev;
+  void *gradients = element(r->params->grad, first, dev->real);
+  const Queue queue = dev->queue;
+  if (r->o.type != REDUCE_NONE) device_queue(dev, QUEUE_SIDE);
+  if (narrows(r) && end > first)
+    dev->ops->cast(dev, end - first, element(r->narrow, first, BF16), BF16, gradients, dev->real);
+  sum_to(r, end);
+  device_queue(dev, queue);
 }
 
 // Queues the reduction of gradients up to `end`. The first one includes the losses and the other AGREED_… values, which
@@ -77,15 +101,25 @@ static void reduce_to(Reduction *r, size_t end) {
     dev->ops->cast(dev, n, element(p->grad, first, dev->real), dev->real, narrow, BF16);
     mean_on_side_stream(r, narrow, n, BF16);
   }
-  r->reduced = end;
+  sum_reduced(r, first, end);
   r->buckets++;
+}
+
+// Gradients before `end` are complete, or will be by the ops that are queued.
+static void finish_to(Reduction *r, Graph *g, size_t end) {
+  const bool entered = graph_gradients_begin(g);
+  if (r->o.comm)
+    reduce_to(r, end);
+  else
+    sum_to(r, end);
+  r->reduced = end;
+  if (entered) graph_gradients_end(g);
 }
 
 // Starts with the losses and running statistics, which are known at the end of the forward walk.
 static void begin_reduction(Reduction *r, const Network *n) {
   Device *dev = r->dev;
   const Params *p = r->params;
-  r->reduced = 0;
   r->begun = true;
   r->buckets = 0;
   device_copy(dev, r->agreed, n->losses->x.data, (size_t)model_losses(n->model) * dtype_size(dev->real));
@@ -93,42 +127,43 @@ static void begin_reduction(Reduction *r, const Network *n) {
     mean_on_side_stream(r, element(p->master, p->trainable, dev->real), p->moving, dev->real);
 }
 
-static void end_reduction(Reduction *r) {
-  const Params *p = r->params;
-  reduce_to(r, p->trainable);
-  r->begun = false;
-  device_join(r->dev);
-  if (narrows(r)) r->dev->ops->cast(r->dev, p->trainable, r->narrow, BF16, p->grad, r->dev->real);
-}
-
 static void begin_walk(Observer *o, Graph *g, Pass pass) {
-  const BucketWatch *w = (BucketWatch *)o;
+  const GradientWatch *w = (GradientWatch *)o;
+  Reduction *r = w->reduction;
   (void)g;
-  if (pass == PASS_BACKWARD && w->reduction->o.comm) begin_reduction(w->reduction, w->network);
+  if (pass == PASS_FORWARD) {
+    r->reduced = 0;
+    r->summed = 0;
+    r->begun = !r->o.comm;
+  } else if (r->o.comm) {
+    begin_reduction(r, w->network);
+  }
 }
 
 static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
-  const BucketWatch *w = (BucketWatch *)o;
+  const GradientWatch *w = (GradientWatch *)o;
   (void)g;
   reserve(w->reduction, pass == PASS_BACKWARD && w->overlaps[n->id]);
 }
 
 static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
-  const BucketWatch *w = (BucketWatch *)o;
+  const GradientWatch *w = (GradientWatch *)o;
   Reduction *r = w->reduction;
-  (void)g;
   if (pass == PASS_BACKWARD && r->begun && bucket_is_full(r, w->complete[n->id] - r->reduced))
-    reduce_to(r, w->complete[n->id]);
+    finish_to(r, g, w->complete[n->id]);
 }
 
 static void end_walk(Observer *o, Graph *g, Pass pass) {
-  const BucketWatch *w = (BucketWatch *)o;
-  (void)g;
-  reserve(w->reduction, false);
-  if (pass == PASS_BACKWARD && w->reduction->o.comm) end_reduction(w->reduction);
+  const GradientWatch *w = (GradientWatch *)o;
+  Reduction *r = w->reduction;
+  reserve(r, false);
+  if (pass == PASS_FORWARD) return;
+  finish_to(r, g, r->params->trainable);
+  r->begun = false;
+  if (r->o.comm) device_join(r->dev);
 }
 
-// How many gradients, from the first on, are complete after this step of the backward walk.
+// How many gradients, from the first on, are complete after this step of the walk.
 static size_t complete_after(const Params *p, int step) {
   size_t n = p->trainable;
   for (int i = p->n - 1; i >= 0; i--) {
@@ -166,7 +201,7 @@ static double reduce_seconds(const Reduction *r, size_t gradients) {
 }
 
 // Simulates the part of the walk after the losses, and the reductions that it starts.
-static void find_overlaps(const Reduction *r, BucketWatch *w, const Graph *g) {
+static void find_overlaps(const Reduction *r, GradientWatch *w, const Graph *g) {
   double now = 0, busy_until = 0;
   size_t reduced = 0;
   for (int i = 0; i < g->steps; i++) {
@@ -190,10 +225,9 @@ void reduction_measure(const Reduction *r, Graph *g) {
   reserve(r, false);
 }
 
-void reduction_watch(Reduction *r, BucketWatch *w, Network *n) {
+void reduction_watch(Reduction *r, GradientWatch *w, Network *n) {
   const Graph *g = &n->graph;
-  if (!r->o.comm && !r->reserved) return;
-  *w = (BucketWatch){
+  *w = (GradientWatch){
       .observer = {.begin = begin_walk, .before = before_node, .after = after_node, .end = end_walk, .queues = true},
       .reduction = r,
       .network = n,
@@ -205,7 +239,7 @@ void reduction_watch(Reduction *r, BucketWatch *w, Network *n) {
   graph_observe(&n->graph, &w->observer);
 }
 
-void bucket_watch_free(BucketWatch *w) {
+void gradient_watch_free(GradientWatch *w) {
   free(w->complete);
   free(w->overlaps);
 }

@@ -1,8 +1,10 @@
-// Reduction: what ranks exchange in a training step. It is queued and recorded with the step. Gradients become their
-// means over ranks in buckets, in the order in which the backward walk completes them, each overlapping with the rest
-// of the walk (Li et al., "PyTorch Distributed", 2020). So do the losses and what ranks decide together: whether one is
-// asked to stop, and whether one has no batch, which makes the step void. Whether the step is finite, the gradient norm
-// and the update follow from these, and are the same on every rank.
+// Reduction: what happens to gradients once they are complete, while the walk goes on; queued and recorded with the
+// step. Their squares are summed for the norm, part by part (GradSum), so that the norm does not depend on buckets or
+// ranks. Before that, several ranks exchange them: gradients become their means over ranks in buckets, in the order in
+// which the backward walk completes them, each overlapping with the rest of the walk (Li et al., "PyTorch Distributed",
+// 2020). So do the losses and what ranks decide together: whether one is asked to stop, and whether one has no batch,
+// which makes the step void. Whether the step is finite, the gradient norm and the update follow from these, and are
+// the same on every rank.
 #pragma once
 #include "comm/collective.h"
 #include "models/model.h"
@@ -38,19 +40,21 @@ typedef struct Reduction {
   int reserved;   // multiprocessors left by nodes that leave any
   void *agreed;   // device, real [AGREED]; NULL: a single rank
   void *narrow;   // device, BF16 [params->trainable]
-  size_t reduced; // gradients reduced so far in the walk being queued
-  bool begun;     // the losses are known: gradients that are complete before wait for the first bucket behind
+  GradSum *sums;  // device [grad_parts]
+  int summed;     // of them, so far in the walk being queued
+  size_t reduced; // gradients reduced so far in it
+  bool begun;     // with ranks, the losses are known: gradients complete before that wait for the first bucket behind
   int buckets;    // buckets of a walk
 } Reduction;
 
 // Watches the walks of a network.
-typedef struct BucketWatch {
+typedef struct GradientWatch {
   Observer observer;
   Reduction *reduction;
   const Network *network;
   size_t *complete; // [nodes]: how many gradients, from the first on, are complete after a node's backward
   bool *overlaps;   // [nodes]: reductions are expected to overlap with the node's backward
-} BucketWatch;
+} GradientWatch;
 
 void reduction_init(Reduction *r, const ReductionOptions *o, Device *dev, Params *params);
 size_t reduction_bytes(const Reduction *r);      // on the device; call once parameters are laid out
@@ -59,9 +63,10 @@ void reduction_free(Reduction *r);
 
 // Measures a graph's workspace both with and without multiprocessors left to collectives: graph_measure for each.
 void reduction_measure(const Reduction *r, Graph *g);
-// Makes a training network's walks reduce. `w` must not move; call once parameters are allocated.
-void reduction_watch(Reduction *r, BucketWatch *w, Network *n);
-void bucket_watch_free(BucketWatch *w);
+// Makes a training network's walks reduce gradients, and sum their squares. `w` must not move; call once parameters are
+// allocated.
+void reduction_watch(Reduction *r, GradientWatch *w, Network *n);
+void gradient_watch_free(GradientWatch *w);
 
 // The losses that decide whether a step is finite: `count` reals.
 const void *reduction_losses(const Reduction *r, const Network *n, int *count);

@@ -53,7 +53,7 @@ static void queue_update(Engine *e, const Network *n) {
   Params *p = &e->params;
   int losses;
   const void *loss = reduction_losses(&e->reduction, n, &losses);
-  dev->ops->grad_stats(dev, p->trainable, p->grad, losses, loss, e->hyper, e->stats);
+  dev->ops->grad_stats(dev, grad_parts(p), e->reduction.sums, losses, loss, e->hyper, e->stats);
   if (p->adam)
     queue_adam(e);
   else

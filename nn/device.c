@@ -181,7 +181,7 @@ void device_close(Device *dev) {
     if ((*rung)->close) (*rung)->close(dev);
   free(dev->conv_kept);
   device_free(dev, dev->workspace);
-  device_free(dev, dev->beside_workspace);
+  for (Queue q = QUEUE_BESIDE; q < QUEUES; q++) device_free(dev, dev->queue_workspace[q]);
   dev->memory->close(dev);
   free(dev);
 }
@@ -262,13 +262,10 @@ void device_mark_follow(Device *dev, void *mark) {
   if (mark) dev->memory->mark_follow(dev, mark);
 }
 
-bool device_has_beside(const Device *dev) { return dev->other_stream != NULL; }
-void device_beside(Device *dev, bool beside) {
-  CHECK(dev->other_stream && dev->is_beside != beside);
-  void *stream = dev->stream;
-  dev->stream = dev->other_stream;
-  dev->other_stream = stream;
-  dev->is_beside = beside;
+bool device_has_queues(const Device *dev) { return dev->queue_stream[QUEUE_BESIDE] != NULL; }
+void device_queue(Device *dev, Queue queue) {
+  dev->queue = queue;
+  if (device_has_queues(dev)) dev->stream = dev->queue_stream[queue];
 }
 
 void device_fork(Device *dev) {
@@ -288,18 +285,25 @@ void device_forget(Device *dev, void *program) {
 void *device_workspace(Device *dev, size_t bytes) {
   if (dev->measuring) {
     dev->workspace_bytes = MAX(dev->workspace_bytes, bytes);
-    if (dev->is_beside && device_has_beside(dev)) dev->beside_bytes = MAX(dev->beside_bytes, bytes);
+    size_t *own = &dev->queue_bytes[dev->queue];
+    if (dev->queue != QUEUE_OPS && device_has_queues(dev)) *own = MAX(*own, bytes);
     return NULL;
   }
-  CHECK(bytes <= (dev->is_beside ? dev->beside_bytes : dev->workspace_bytes));
-  return dev->is_beside ? dev->beside_workspace : dev->workspace;
+  const bool own = dev->queue != QUEUE_OPS && device_has_queues(dev);
+  CHECK(bytes <= (own ? dev->queue_bytes[dev->queue] : dev->workspace_bytes));
+  return own ? dev->queue_workspace[dev->queue] : dev->workspace;
 }
 
 bool device_reserve_workspace(Device *dev, Err *err) {
+  size_t all = dev->workspace_bytes;
   device_free(dev, dev->workspace);
-  device_free(dev, dev->beside_workspace);
-  dev->workspace = device_alloc(dev, dev->workspace_bytes);
-  dev->beside_workspace = dev->beside_bytes ? device_alloc(dev, dev->beside_bytes) : NULL;
-  if (dev->workspace && (dev->beside_workspace || !dev->beside_bytes)) return true;
-  return err_memory(err, dev->workspace_bytes + dev->beside_bytes, "the workspace", "--batch or --size");
+  bool ok = (dev->workspace = device_alloc(dev, dev->workspace_bytes));
+  for (Queue q = QUEUE_BESIDE; q < QUEUES; q++) {
+    const size_t bytes = dev->queue_bytes[q];
+    device_free(dev, dev->queue_workspace[q]);
+    dev->queue_workspace[q] = bytes ? device_alloc(dev, bytes) : NULL;
+    ok &= dev->queue_workspace[q] || !bytes;
+    all += bytes;
+  }
+  return ok || err_memory(err, all, "the workspace", "--batch or --size");
 }

@@ -18,6 +18,15 @@ typedef struct Timing Timing; // how it is measured; nn/timing.h
 typedef struct Record Record;
 typedef struct GpuFacts GpuFacts;
 
+// Queues of ops, which a GPU runs beside each other; elsewhere they are one.
+typedef enum Queue {
+  QUEUE_OPS,
+  QUEUE_BESIDE,    // small kernels that products wait for: before all others
+  QUEUE_GRADIENTS, // gradients of parameters, for which only the update waits: behind all others
+  QUEUE_SIDE,      // of `side_stream`, for what follows a collective
+  QUEUES
+} Queue;
+
 typedef struct Device {
   const Ops *ops;
   const Memory *memory;
@@ -27,20 +36,23 @@ typedef struct Device {
   bool wgmma; // CUDA: the code that was loaded has Hopper's products, which only code for sm_90a has
   bool waits; // for every kernel where it is launched, so that an error is that kernel's; slow
   char description[128];
-  char why_cpu[256];   // "auto" found no GPU that it can use; "": it did, or was not asked, or knows none
-  void *stream;        // CUDA: every op and copy is queued here, in order …
-  void *stage;         // … but for copies of what the next step will read, which have a queue of their own
-  void *save;          // … and so have copies of what is to be saved
-  void *side_stream;   // … and so have collectives that overlap with the ops, at a high priority: device_fork
-  void *turns;         // the events by which this queue and the ops' wait for each other
-  void *other_stream;  // a second queue of ops, NULL: there is none; device_beside puts it in the place of `stream`
-  int multiprocessors; // GPU: how many there are
+  char why_cpu[256];          // "auto" found no GPU that it can use; "": it did, or was not asked, or knows none
+  void *stream;               // CUDA: every op and copy is queued here, in order: the stream of `queue`, …
+  void *stage;                // … but for copies of what the next step will read, which have a queue of their own
+  void *save;                 // … and so have copies of what is to be saved
+  void *side_stream;          // … and so have collectives that overlap with the ops, at a high priority: device_fork
+  void *turns;                // the events by which this queue and the ops' wait for each other
+  Queue queue;                // the current one: device_queue
+  void *queue_stream[QUEUES]; // CUDA; NULL: there is one queue
+  int multiprocessors;        // GPU: how many there are
   int granted; // GPU: how many of them kernels that stay on theirs for all tiles (persistent) may take; the others are
                // left to collectives. All, unless set before workspace is measured. How many are missing decides how
                // wgrad's sums are split, and no other bits
   int lent;    // GPU: how many of those granted products of forward and dgrad leave to ops in the second queue. No bits
                // depend on it
-  bool tf32;   // CUDA: fp32 convolutions may round their operands to TF32
+  bool
+      contended; // GPU: ops of other queues run beside: no grid begins early, whose blocks would wait on multiprocessors
+  bool tf32;     // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
   const char *conv_tile; // one of Rung.tiles: forward takes it where it can, for measurements and tests; NULL: the rung
@@ -48,11 +60,10 @@ typedef struct Device {
   void **conv_kept;      // what each of conv_rungs keeps on this device, in their order: device_kept
   void *workspace;
   size_t workspace_bytes;
-  bool is_beside;         // ops are queued in the second queue …
-  void *beside_workspace; // … where they have a workspace of their own
-  size_t beside_bytes;
-  // While true, ops only state what workspace they would take: workspace_bytes (also beside_bytes, if is_beside, for
-  // these may have to run in the first queue as well) grows to the largest, nothing is
+  void *queue_workspace[QUEUES]; // of the other queues, each its own
+  size_t queue_bytes[QUEUES];
+  // While true, ops only state what workspace they would take: workspace_bytes (also queue_bytes of another queue, whose
+  // ops may have to run in the first one as well) grows to the largest, nothing is
   // computed, no data is touched. The graph walks its list once like this before the memory plan is made.
   bool measuring;
 } Device;
@@ -122,10 +133,10 @@ bool device_mark_reached(Device *dev, void *mark);
 void device_mark_wait(Device *dev, void *mark);   // until it is reached
 void device_mark_follow(Device *dev, void *mark); // ops queued from here on wait until it is reached
 
-// A second queue of ops, with a workspace of its own, where the device has one: ops queued between device_beside(true)
-// and device_beside(false) run beside those of the first, but for marks that one of them follows. It has priority.
-bool device_has_beside(const Device *dev);
-void device_beside(Device *dev, bool beside);
+// Ops queued from here on are in that queue, with its workspace, beside those of the others but for marks that they
+// follow. Where the device has one queue, only the workspace is another.
+bool device_has_queues(const Device *dev);
+void device_queue(Device *dev, Queue queue);
 
 // A side stream for collectives: from device_fork on, dev->side_stream waits for all ops queued so far; ops queued
 // after device_join wait for all that it holds. On the CPU there is none, and both do nothing. They may be recorded;

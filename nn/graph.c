@@ -20,7 +20,7 @@ void graph_free(Graph *g) {
   free(g->array);
   free(g->names);
   free(g->blocks);
-  for (int i = 0; g->mark && i <= g->steps; i++) device_mark_close(g->dev, g->mark[i]);
+  for (int i = 0; g->mark && i < g->steps + MARKS; i++) device_mark_close(g->dev, g->mark[i]);
   free(g->mark);
   free(g->walk);
   *g = (Graph){0};

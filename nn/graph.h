@@ -122,6 +122,7 @@ typedef struct NodeType {
   size_t attr_size; // of the type's own struct, NODE_ATTR
   void (*forward)(Graph *g, Node *n);
   void (*backward)(Graph *g, Node *n);       // NULL: nothing flows back
+  void (*gradients)(Graph *g, Node *n);      // of parameters, where backward leaves them to this; NULL: it does not
   bool source;                               // starts the backward walk (a loss)
   bool reads_in;                             // backward reads x of its FLOW_DENSE inputs
   double (*flops)(const Node *n, Pass pass); // of its matrix products, every row holding data; NULL = none
@@ -159,17 +160,19 @@ struct Node {
 void *node_attr(const Node *n, size_t size);
 #define NODE_ATTR(node, type) ((type *)node_attr(node, sizeof(type)))
 
-// One node in one pass. A GPU has two queues: a step waits for what it depends on in the other one (nn/walk.c).
+// One node in one pass. A GPU has queues: a step waits for what it depends on in another one (nn/walk.c).
 typedef struct Step {
   Node *node;
   Pass pass;
-  bool beside;     // in the second queue
-  int lent;        // multiprocessors that its products leave to steps beside it
-  int after;       // the step of the other queue that it waits for, WALK_BEGIN, or NO_STEP
-  bool awaited;    // a step of the other queue waits for it
-  int first, last; // steps at whose time it may run: its own, but for one beside
+  bool beside;  // in QUEUE_BESIDE
+  bool splits;  // its parameters' gradients are in QUEUE_GRADIENTS, and done before the step behind the next such one
+  int lent;     // multiprocessors that its products leave to steps beside it
+  int after;    // the step of the other queue that it waits for, WALK_BEGIN, or NO_STEP
+  bool awaited; // a step of the other queue waits for it
+  int first, last; // steps at whose time it may run: its own, but for one beside, or one that splits
 } Step;
 enum { NO_STEP = -1, WALK_BEGIN = -2 };
+enum { MARK_BEGIN, MARK_OPS, MARK_GRADIENTS, MARKS }; // of the walk's begin, and of both queues in turn
 
 // An array of a record: memory that the plan places, whose address it stores in the pointer at `owner`.
 typedef struct RecordArray {
@@ -200,7 +203,8 @@ struct Graph {
   int forward_steps;   // … so many, and of graph_backward
   int last_beside;     // that no step waits for; NO_STEP
   size_t beside_bytes; // of the arena, that steps cost which run beside others
-  void **mark;         // [steps + 1] GPU: of those awaited, and of the walk's begin
+  void **mark;         // [steps + MARKS] GPU: of those awaited, then of more
+  bool gradients_run;  // in QUEUE_GRADIENTS, for which QUEUE_OPS has not waited
   ArenaBlock *blocks;
   int num_blocks;
   size_t bytes; // of the arena, once planned
@@ -277,6 +281,14 @@ bool graph_watched(const Graph *g);
 void graph_forward(Graph *g);
 void graph_backward(Graph *g);
 void graph_run_step(Graph *g, int step); // one of them, at once
+// The same in two parts, of a step that splits: all but the gradients of its parameters, and these. Observers are called
+// before the first and after the second.
+void graph_run_backward(Graph *g, int step);
+void graph_run_gradients(Graph *g, int step);
+// Between the two calls ops are queued behind all that the walk has queued so far, in QUEUE_GRADIENTS, where the walk
+// uses queues. For observers.
+bool graph_gradients_begin(Graph *g); // false: it does not, or they are already
+void graph_gradients_end(Graph *g);   // after true
 // Whether a node has a value among what it reads or writes in a pass.
 bool node_has(const Node *n, Pass pass, const Value *v);
 Dest value_dest(const Value *v);          // plain destination for a forward result

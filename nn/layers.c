@@ -85,15 +85,19 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
   return wanted;
 }
 
-static void conv_node_backward(Graph *g, Node *n) {
+static void conv_node_gradients(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Tensor x[MAX_LEVELS], dy[MAX_LEVELS];
-  if (filter_of(n)->trainable) {
-    FilterGrad out = filter_grad(n);
-    conv_inputs(n, x);
-    conv_output_grads(n, dy);
-    g->dev->ops->conv_wgrad(g->dev, &a->conv, a->pairs, x, dy, &out);
-  }
+  if (!filter_of(n)->trainable) return;
+  const FilterGrad out = filter_grad(n);
+  conv_inputs(n, x);
+  conv_output_grads(n, dy);
+  g->dev->ops->conv_wgrad(g->dev, &a->conv, a->pairs, x, dy, &out);
+}
+
+static void conv_node_backward(Graph *g, Node *n) {
+  const ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  Tensor dy[MAX_LEVELS];
   Dest dx[MAX_LEVELS];
   int wanted = wanted_pairs(n, dy, dx);
   const Tensor w = conv_filter(n);
@@ -120,6 +124,7 @@ static const NodeType conv_node = {.name = "conv",
                                    .attr_size = sizeof(ConvAttr),
                                    .forward = conv_node_forward,
                                    .backward = conv_node_backward,
+                                   .gradients = conv_node_gradients,
                                    .reads_in = true,
                                    .flops = conv_flops,
                                    .window = conv_window};
@@ -133,19 +138,21 @@ static void transposed_forward(Graph *g, Node *n) {
   g->dev->ops->conv_dgrad(g->dev, &a->conv, 1, &n->in[0].v->x, &w, y);
 }
 
+static void transposed_gradients(Graph *g, Node *n) {
+  const ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  if (!filter_of(n)->trainable) return;
+  FilterGrad out = filter_grad(n);
+  out.db = NULL;
+  g->dev->ops->conv_wgrad(g->dev, &a->conv, 1, &n->out[0]->dx, &n->in[0].v->x, &out);
+  g->dev->ops->bias_grad(g->dev, &n->out[0]->dx, bias_of(n)->grad.data, n->use[CONV_BIAS].accumulate);
+}
+
 static void transposed_backward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
-  if (filter_of(n)->trainable) {
-    FilterGrad out = filter_grad(n);
-    out.db = NULL;
-    g->dev->ops->conv_wgrad(g->dev, &a->conv, 1, &n->out[0]->dx, &n->in[0].v->x, &out);
-    g->dev->ops->bias_grad(g->dev, &n->out[0]->dx, bias_of(n)->grad.data, n->use[CONV_BIAS].accumulate);
-  }
-  if (n->in[0].wanted) {
-    Dest dx = node_dest(n, 0);
-    const Tensor w = conv_filter(n);
-    g->dev->ops->conv_forward(g->dev, &a->conv, 1, &n->out[0]->dx, &w, &dx);
-  }
+  if (!n->in[0].wanted) return;
+  Dest dx = node_dest(n, 0);
+  const Tensor w = conv_filter(n);
+  g->dev->ops->conv_forward(g->dev, &a->conv, 1, &n->out[0]->dx, &w, &dx);
 }
 
 static double transposed_flops(const Node *n, Pass pass) {
@@ -156,6 +163,7 @@ static const NodeType transposed_node = {.name = "conv_t",
                                          .attr_size = sizeof(ConvAttr),
                                          .forward = transposed_forward,
                                          .backward = transposed_backward,
+                                         .gradients = transposed_gradients,
                                          .reads_in = true,
                                          .flops = transposed_flops};
 

@@ -275,6 +275,12 @@ typedef struct Hits { // rows whose class is the one, or among the five, of larg
   int *top1, *top5;   // [1] each
 } Hits;
 
+enum { GRAD_PART = 1 << 14 }; // elements
+typedef struct GradSum {      // of a part of the gradients, in an order that depends on nothing but its size
+  double squares;             // Σ g²
+  int64_t finite;             // whether all of them are
+} GradSum;
+
 enum { UPDATE_PART = 4096 }; // elements at most
 // A piece of one parameter that a threadblock of the optimiser's step works on, with its shadow: what convolutions read
 // of it in training. Pointers to the device.
@@ -500,8 +506,11 @@ struct Ops {
   void (*detections_write)(Device *dev, const MaskPaste *p, const ImageInfo *images, const Boxes *detections,
                            const Tensor *probs, const MaskRuns *runs, const DetectionRows *to);
 
-  // stats [2] real: L2 norm of g (times 1 / loss scale, hyper[4]); 1 if g and loss[0 … losses) are all finite, else 0.
-  void (*grad_stats)(Device *dev, size_t n, const void *g, int losses, const void *loss, const void *hyper,
+  // sums[first … end) of g [n], cut into parts of GRAD_PART elements, of which the last may have fewer.
+  void (*grad_sums)(Device *dev, size_t n, const void *g, int first, int end, GradSum *sums);
+  // stats [2] real: L2 norm of the gradients that sums [parts] are of (times 1 / loss scale, hyper[4]); 1 if they and
+  // loss[0 … losses) are all finite, else 0.
+  void (*grad_stats)(Device *dev, int parts, const GradSum *sums, int losses, const void *loss, const void *hyper,
                      void *stats);
   // v = momentum·v + (g·clip + decay·w), w -= lr·v, with clip = min(1, limit / (norm + 1e-6)) / loss scale, as
   // PyTorch's SGD after clip_grad_norm_; lr and decay times the factors of the parameter's role. w, g and v are flat

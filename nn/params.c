@@ -184,6 +184,8 @@ static void assign_buffers(Params *p, char *master, char *grad, char *momentum, 
   }
 }
 
+int grad_parts(const Params *p) { return (int)((p->trainable + GRAD_PART - 1) / GRAD_PART); }
+
 size_t params_second_bytes(const Params *p) {
   return p->adam ? (p->trainable + PARAM_ALIGN) * dtype_size(p->dev->real) : 0;
 }

@@ -29,6 +29,9 @@ bool params_allocate(Params *p, Err *err);
 // Of `second`, with Adam's state behind the moments; 0 where the optimiser is not Adam. Once they are laid out.
 size_t params_second_bytes(const Params *p);
 
+// Parts of the gradients as grad_sums cuts them.
+int grad_parts(const Params *p);
+
 // Fills every parameter by its Init from (seed, name): independent of the order of declaration.
 void params_randomise(Params *p, uint64_t seed);
 // Recomputes the folds and every shadow: after loading, and after updates before inference. An update itself leaves the

@@ -7,6 +7,11 @@
 // what nodes declare follows for which step of the other queue a step has to wait, and so at whose time one beside may
 // run: between the last step that it depends on and the first that depends on it. For so long its memory is its own.
 // Products stay on their multiprocessors until their tiles are done: beside steps with NodeType.lent they take fewer.
+//
+// Gradients of parameters (NodeType.gradients), for which the update alone waits, have a third queue. It fills what the
+// products of the walk leave idle, mostly when their last tiles end. A step that splits so may not be ahead of these by
+// more than another such step, which bounds the memory that they keep.
+//
 // All is fixed with the plan, and no sum's order depends on it: the same bits, whichever queue is ahead. A watched walk
 // runs step by step in one queue.
 #include <stdlib.h>
@@ -148,6 +153,27 @@ static void find_lent(Graph *g) {
     }
 }
 
+static bool trains(const Node *n) {
+  bool any = false;
+  for (int i = 0; i < n->uses; i++) any |= n->use[i].p && n->use[i].p->trainable;
+  return any;
+}
+
+// Not beside steps with NodeType.lent: the multiprocessors are those steps'. A step beside has no means to wait for the
+// gradients.
+static void find_splits(Graph *g) {
+  Step *before = NULL;
+  for (int i = 0; i < g->steps; i++) {
+    Step *s = &g->walk[i];
+    for (int j = 0; j < i && s->beside; j++) CHECK(!g->walk[j].splits || !depend(s->node, &g->walk[j]));
+    s->splits = s->pass == PASS_BACKWARD && s->node->type->gradients && trains(s->node) && !s->lent;
+    if (!s->splits) continue;
+    if (before) before->last = i;
+    before = s;
+  }
+  if (before) before->last = g->steps - 1;
+}
+
 void walk_beside(Graph *g) {
   for (int i = 0; i < g->steps; i++) {
     const Node *n = g->walk[i].node;
@@ -157,6 +183,7 @@ void walk_beside(Graph *g) {
   find_waits(g);
   find_times(g);
   find_lent(g);
+  find_splits(g);
 }
 
 // ---- observers --------------------------------------------------------------------------------------------------
@@ -206,8 +233,7 @@ Dest node_dest(const Node *n, int input) {
       .t = in->v->dx, .accumulate = in->accumulate, .addend = gradient_of(in->addend), .mask = activation_of(in->mask)};
 }
 
-static void node_backward(Graph *g, Node *n) {
-  if (n->recompute) n->recompute->type->forward(g, n->recompute);
+static void run_backward(Graph *g, Node *n) {
   n->type->backward(g, n);
   for (int i = 0; i < n->copies; i++) {
     const GradCopy *c = &n->copy[i];
@@ -217,50 +243,121 @@ static void node_backward(Graph *g, Node *n) {
   }
 }
 
+static void recompute(Graph *g, const Node *n) {
+  if (n->recompute) n->recompute->type->forward(g, n->recompute);
+}
+
+static void call_before(Graph *g, const Step *s) {
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->before) o->before(o, g, s->node, s->pass);
+}
+
+static void call_after(Graph *g, const Step *s) {
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->after) o->after(o, g, s->node, s->pass);
+}
+
 void graph_run_step(Graph *g, int step) {
-  Node *n = g->walk[step].node;
-  const Pass pass = g->walk[step].pass;
-  for (Observer *o = g->observers; o; o = o->next)
-    if (o->before) o->before(o, g, n, pass);
-  if (pass == PASS_FORWARD)
+  const Step *s = &g->walk[step];
+  Node *n = s->node;
+  call_before(g, s);
+  if (s->pass == PASS_FORWARD) {
     n->type->forward(g, n);
-  else
-    node_backward(g, n);
-  for (Observer *o = g->observers; o; o = o->next)
-    if (o->after) o->after(o, g, n, pass);
+  } else {
+    recompute(g, n);
+    if (n->type->gradients) n->type->gradients(g, n);
+    run_backward(g, n);
+  }
+  call_after(g, s);
 }
 
-// Marks, by step; that of the walk's begin is the last.
-static void *mark_of(Graph *g, int step) {
-  void **mark = &g->mark[step == WALK_BEGIN ? g->steps : step];
-  if (!*mark) *mark = device_mark_open(g->dev);
-  return *mark;
+void graph_run_backward(Graph *g, int step) {
+  const Step *s = &g->walk[step];
+  call_before(g, s);
+  run_backward(g, s->node);
 }
 
-static void run_beside(Graph *g, int i) {
+void graph_run_gradients(Graph *g, int step) {
+  const Step *s = &g->walk[step];
+  s->node->type->gradients(g, s->node);
+  call_after(g, s);
+}
+
+static void *open_mark(Graph *g, int i) {
+  if (!g->mark[i]) g->mark[i] = device_mark_open(g->dev);
+  return g->mark[i];
+}
+static void *mark_of(Graph *g, int step) { return open_mark(g, step == WALK_BEGIN ? g->steps + MARK_BEGIN : step); }
+static void *mark_ops(Graph *g) { return open_mark(g, g->steps + MARK_OPS); }
+static void *mark_gradients(Graph *g) { return open_mark(g, g->steps + MARK_GRADIENTS); }
+
+// QUEUE_OPS waits for QUEUE_GRADIENTS.
+static void follow_gradients(Graph *g) {
+  if (g->gradients_run) device_mark_follow(g->dev, mark_gradients(g));
+  g->gradients_run = false;
+}
+
+// From mark_ops on.
+static void enter_gradients(Graph *g) {
+  device_queue(g->dev, QUEUE_GRADIENTS);
+  device_mark_follow(g->dev, mark_ops(g));
+}
+
+static void leave_gradients(Graph *g) {
+  device_mark_set(g->dev, mark_gradients(g));
+  device_queue(g->dev, QUEUE_OPS);
+  g->gradients_run = true;
+}
+
+static void run_split(Graph *g, int i) {
+  recompute(g, g->walk[i].node);
+  device_mark_set(g->dev, mark_ops(g));
+  g->dev->contended = true; // until the walk ends
+  graph_run_backward(g, i);
+  follow_gradients(g);
+  enter_gradients(g);
+  graph_run_gradients(g, i);
+  leave_gradients(g);
+}
+
+static void run_in_queues(Graph *g, int i) {
   const Step *s = &g->walk[i];
   Device *dev = g->dev;
-  if (s->beside) device_beside(dev, true);
+  if (s->beside) device_queue(dev, QUEUE_BESIDE);
   if (s->after != NO_STEP) device_mark_follow(dev, mark_of(g, s->after));
   dev->lent = s->lent;
-  graph_run_step(g, i);
+  if (s->splits) {
+    run_split(g, i);
+  } else {
+    if (s->pass == PASS_BACKWARD && s->node->type->gradients) follow_gradients(g); // may have begun the same sums
+    graph_run_step(g, i);
+  }
   dev->lent = 0;
   if (s->awaited) device_mark_set(dev, mark_of(g, i));
-  if (s->beside) device_beside(dev, false);
+  if (s->beside) device_queue(dev, QUEUE_OPS);
 }
 
-// Whether the device is to use both queues. Only queued work is measured and watched as it is.
+// Whether the device is to use all queues. Only queued work is measured and watched as it is.
 static bool uses_queues(const Graph *g) {
-  return g->training && device_has_beside(g->dev) && !g->dev->measuring && !graph_watched(g);
+  return g->training && device_has_queues(g->dev) && !g->dev->measuring && !graph_watched(g);
 }
+
+bool graph_gradients_begin(Graph *g) {
+  if (!uses_queues(g) || g->dev->queue == QUEUE_GRADIENTS) return false;
+  device_mark_set(g->dev, mark_ops(g));
+  enter_gradients(g);
+  return true;
+}
+
+void graph_gradients_end(Graph *g) { leave_gradients(g); }
 
 static void run_steps(Graph *g, int begin, int end) {
   const bool queues = uses_queues(g);
-  if (queues && !g->mark) g->mark = xcalloc((size_t)g->steps + 1, sizeof *g->mark);
+  if (queues && !g->mark) g->mark = xcalloc((size_t)g->steps + MARKS, sizeof *g->mark);
   if (queues && begin == 0) device_mark_set(g->dev, mark_of(g, WALK_BEGIN));
   for (int i = begin; i < end; i++)
     if (queues)
-      run_beside(g, i);
+      run_in_queues(g, i);
     else
       graph_run_step(g, i);
 }
@@ -276,6 +373,8 @@ void graph_backward(Graph *g) {
   walk_begins(g, PASS_BACKWARD);
   run_steps(g, g->forward_steps, g->steps);
   walk_ends(g, PASS_BACKWARD);
+  follow_gradients(g);
+  g->dev->contended = false;
 }
 
 void graph_measure(Graph *g) {
@@ -283,9 +382,12 @@ void graph_measure(Graph *g) {
   unobserved.observers = NULL;
   g->dev->measuring = true;
   for (int i = 0; i < g->steps; i++) {
-    g->dev->is_beside = g->walk[i].beside; // its workspace is its own
+    const Step *s = &g->walk[i];
+    device_queue(g->dev, s->beside ? QUEUE_BESIDE : QUEUE_OPS); // each has a workspace of its own
     graph_run_step(&unobserved, i);
+    device_queue(g->dev, QUEUE_GRADIENTS);
+    if (s->splits) graph_run_gradients(&unobserved, i);
   }
-  g->dev->is_beside = false;
+  device_queue(g->dev, QUEUE_OPS);
   g->dev->measuring = false;
 }

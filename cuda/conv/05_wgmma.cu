@@ -408,7 +408,7 @@ template <class Tile> static void launch_tiles(Device *dev, WgmmaParams &p, cons
   config.attrs = attributes;
   // Sets itself up while the launch before it ends; but not while collectives run, or ops beside it, whose
   // multiprocessors it would occupy early.
-  if (begin > 0 || granted_to_products(dev) == dev->multiprocessors)
+  if (begin > 0 || (granted_to_products(dev) == dev->multiprocessors && !dev->contended))
     attributes[config.numAttrs++] = dependent_launch_attribute();
   if (Tile::CLUSTER > 1) attributes[config.numAttrs++] = cluster_attribute(Tile::CLUSTER);
   CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, p));

@@ -270,22 +270,36 @@ typedef struct Delays {
   Observer observer;
   void *scratch;
   uint64_t key, drawn;
-  int beside, others; // of 16 steps, how many are held up
+  int beside, others, gradients; // of 16 steps, how many are held up
 } Delays;
 
 enum { DELAY_BYTES = 64 << 20, DELAYS = 8 }; // a hundredth of a millisecond to some tenths
+
+static void delay(Delays *d, Graph *g, int of_16) {
+  const uint32_t bits = rng_u32(d->key, d->drawn++);
+  const bool held = (int)(bits % 16) < of_16;
+  for (uint32_t i = 0; held && i <= bits / 16 % DELAYS; i++) device_zero(g->dev, d->scratch, DELAY_BYTES);
+}
 
 static void delay_step(Observer *o, Graph *g, Node *n, Pass pass) {
   Delays *d = (Delays *)o;
   (void)n;
   (void)pass;
-  const uint32_t bits = rng_u32(d->key, d->drawn++);
-  const bool held = (int)(bits % 16) < (g->dev->is_beside ? d->beside : d->others);
-  for (uint32_t i = 0; held && i <= bits / 16 % DELAYS; i++) device_zero(g->dev, d->scratch, DELAY_BYTES);
+  delay(d, g, g->dev->queue == QUEUE_BESIDE ? d->beside : d->others);
+}
+
+// Behind the gradients of parameters, that of the walk then waits for.
+static void delay_gradients(Observer *o, Graph *g, Node *n, Pass pass) {
+  Delays *d = (Delays *)o;
+  (void)n;
+  (void)pass;
+  if (g->dev->queue == QUEUE_GRADIENTS) delay(d, g, d->gradients);
 }
 
 TEST_TIER(cuda_steps_beside_same_bits, 1) {
-  static const struct { int beside, others; } rounds[] = {{0, 0}, {16, 0}, {0, 16}, {8, 8}, {4, 12}};
+  static const struct {
+    int beside, others, gradients;
+  } rounds[] = {{0, 0, 0}, {16, 0, 0}, {0, 16, 0}, {0, 0, 16}, {16, 0, 16}, {8, 8, 8}, {4, 12, 4}};
   Device *gpu = gpu_device();
   if (!gpu) return;
   Trial m = model_tiny();
@@ -297,14 +311,19 @@ TEST_TIER(cuda_steps_beside_same_bits, 1) {
     StepResult result;
     open_engine(&e, "cuda", BF16, &m.config, &batch);
     Graph *g = &e.train.network->graph;
-    Delays delays = {.observer = {.before = delay_step, .queues = true},
+    Delays delays = {.observer = {.before = delay_step, .after = delay_gradients, .queues = true},
                      .scratch = scratch,
                      .key = rng_key(RNG_TEST, (uint64_t)r),
                      .beside = rounds[r].beside,
-                     .others = rounds[r].others};
-    int beside = 0;
-    for (int i = 0; i < g->steps; i++) beside += g->walk[i].beside;
-    EXPECT(beside >= 6 && e.dev->beside_bytes > 0);
+                     .others = rounds[r].others,
+                     .gradients = rounds[r].gradients};
+    int beside = 0, splits = 0;
+    for (int i = 0; i < g->steps; i++) {
+      beside += g->walk[i].beside;
+      splits += g->walk[i].splits;
+    }
+    EXPECT(beside >= 6 && e.dev->queue_bytes[QUEUE_BESIDE] > 0);
+    EXPECT(splits >= 20 && e.dev->queue_bytes[QUEUE_GRADIENTS] > 0);
     graph_observe(g, &delays.observer);
     const size_t bytes = e.params.trainable * sizeof(float);
     for (int run = 0; run < 4; run++) {

@@ -6,6 +6,7 @@
 typedef struct StatsArgs {
   int n, losses;
   Tensor g, loss, hyper, stats;
+  GradSum *sums;
 } StatsArgs;
 static StatsArgs make(Fixture *f, int n, double largest, double inv_scale) {
   StatsArgs a = {.n = n, .losses = 5, .g = update_random(f, n, (uint64_t)n, largest)};
@@ -13,12 +14,16 @@ static StatsArgs make(Fixture *f, int n, double largest, double inv_scale) {
   a.hyper = update_vector(f, HYPERS, (const double[]){NAN, NAN, NAN, NAN, inv_scale});
   fixture_freeze(f);
   a.stats = fixture_packed(f, 1, 2);
+  a.sums = fixture_alloc(f, (size_t)(n / GRAD_PART + 1) * sizeof *a.sums);
   return a;
 }
 static void run_stats(Fixture *f, const StatsArgs *a) {
   put(&a->stats, 0, 0, 0, 0, NAN);
   put(&a->stats, 0, 0, 0, 1, NAN);
-  RUN(f, grad_stats, (size_t)a->n, a->g.data, a->losses, a->loss.data, a->hyper.data, a->stats.data);
+  const int parts = (a->n + GRAD_PART - 1) / GRAD_PART, first = parts / 2;
+  RUN(f, grad_sums, (size_t)a->n, a->g.data, first, parts, a->sums); // in any order
+  RUN(f, grad_sums, (size_t)a->n, a->g.data, 0, first, a->sums);
+  RUN(f, grad_stats, parts, a->sums, a->losses, a->loss.data, a->hyper.data, a->stats.data);
 }
 
 // With one to three threads, for the same bits.
@@ -51,8 +56,8 @@ TEST_OP(grad_stats_equals_definition) {
   check_norm(f, 1000, 1e-30, 1);
 }
 
-// More than the grid takes at once.
-TEST_GPU(cuda_grad_stats_of_many_gradients) { check_norm(f, 132 * 8 * 1024 + 7, 1, 0x1p-4); }
+// More parts than one threadblock adds up at once.
+TEST_GPU(cuda_grad_stats_of_many_gradients) { check_norm(f, 257 * GRAD_PART + 7, 1, 0x1p-4); }
 
 static bool is_finite(Fixture *f, const StatsArgs *a) {
   run_stats(f, a);
