@@ -13,7 +13,11 @@ static void mark(Device *dev, Mark *m) {
     CUDA_CHECK(cudaEventCreate(&event));
     m->event = event;
   }
-  CUDA_CHECK(cudaEventRecord((cudaEvent_t)m->event, stream_of(dev)));
+  cudaStreamCaptureStatus status;
+  CUDA_CHECK(cudaStreamIsCapturing(stream_of(dev), &status));
+  const bool recorded = status == cudaStreamCaptureStatusActive; // then every replay stamps
+  CUDA_CHECK(cudaEventRecordWithFlags((cudaEvent_t)m->event, stream_of(dev),
+                                      recorded ? cudaEventRecordExternal : cudaEventRecordDefault));
 }
 
 static double elapsed(Device *dev, const Mark *from, const Mark *to) {

@@ -12,6 +12,15 @@
 
 // ---- nodes --------------------------------------------------------------------------------------------------------
 
+static void print_timelines(const Program *p) {
+  for (int i = 0; p->network && i < p->shapes.canvases; i++) {
+    if (!p->timeline[i].walks) continue;
+    const Canvas *c = &p->shapes.canvas[i];
+    printf("training as it is recorded, canvas %d x %d (h x w), batch %d\n", c->h, c->w, p->shapes.images);
+    timeline_print(&p->timeline[i], stdout);
+  }
+}
+
 static void print_nodes(const Program *p, const char *purpose) {
   for (int i = 0; p->network && i < p->shapes.canvases; i++) {
     if (!p->profile[i].walks) continue;
@@ -24,6 +33,7 @@ static void print_nodes(const Program *p, const char *purpose) {
 void benchmark_print_nodes(const Engine *e) {
   print_nodes(&e->train, "training");
   print_nodes(&e->infer, "inference");
+  print_timelines(&e->train);
 }
 
 // The graphs whose steps are measured.
@@ -183,6 +193,16 @@ static bool time_nodes(const Stepper *stepper, Engine *e, bool on, Trace *trace,
   return on_engine(stepper, e, set_timing, &t, err);
 }
 
+static void set_stamping(Engine *e, void *argument) { engine_stamp_steps(e, *(const bool *)argument); }
+
+// Stamps some recorded steps; the record does not have them.
+static bool stamp_steps(const Stepper *stepper, Engine *e, int64_t first, int steps, Err *err) {
+  Sums sums;
+  bool on = true, off = false;
+  return on_engine(stepper, e, set_stamping, &on, err) && run_steps(stepper, first, steps, true, &sums, err) &&
+         on_engine(stepper, e, set_stamping, &off, err);
+}
+
 // ---- energy -------------------------------------------------------------------------------------------------------
 
 typedef struct Metering {
@@ -233,6 +253,7 @@ bool benchmark_run(Engine *e, const BenchSetting *s, const Stepper *stepper, Err
       !run_steps(stepper, steps, MAX(s->steps / 10, 2), true, &timed, err) || !time_nodes(stepper, e, false, NULL, err))
     return false;
   if (s->energy > 0 && !measure_energy(e, s, stepper, steps + timed.steps, err)) return false;
+  if (s->profile && e->train.network && !stamp_steps(stepper, e, steps + timed.steps, timed.steps, err)) return false;
   if (comm_rank(stepper->comm) > 0) return true;
   Record j = {0};
   record_begin(&j);

@@ -33,6 +33,7 @@ static void program_build(Engine *e, Program *p, const Shapes *s, Purpose purpos
   *p = (Program){.shapes = *s};
   if (!s->images) return;
   p->profile = xcalloc((size_t)s->canvases, sizeof *p->profile);
+  p->timeline = xcalloc((size_t)s->canvases, sizeof *p->timeline);
   p->sync = xcalloc((size_t)s->canvases, sizeof *p->sync);
   p->gradients = xcalloc((size_t)s->canvases, sizeof *p->gradients);
   p->network = xcalloc((size_t)s->canvases, sizeof *p->network); // allocated last: if it is not NULL, all arrays exist
@@ -104,6 +105,7 @@ static void program_free(Engine *e, Program *p) {
   for (int i = 0; i < program_graphs(p); i++) {
     gradient_watch_free(&p->gradients[i]);
     profile_free(&p->profile[i], &p->network[i].graph);
+    timeline_free(&p->timeline[i], &p->network[i].graph);
     network_free(&p->network[i]);
     device_forget(e->dev, p->recorded[i]);
   }
@@ -111,6 +113,7 @@ static void program_free(Engine *e, Program *p) {
   ring_free(&p->ring, e->dev);
   free(p->network);
   free(p->profile);
+  free(p->timeline);
   free(p->sync);
   free(p->gradients);
 }
@@ -128,6 +131,20 @@ void engine_time_nodes(Engine *e, bool on, Trace *trace) {
   program_time_nodes(&e->train, on, trace);
   program_time_nodes(&e->infer, on, trace);
   program_time_nodes(&e->validate, on, trace);
+}
+
+void engine_stamp_steps(Engine *e, bool on) {
+  Program *p = &e->train;
+  device_sync(e->dev);
+  e->stamping = on;
+  for (int i = 0; i < program_graphs(p); i++) {
+    if (on)
+      timeline_start(&p->timeline[i], &p->network[i].graph);
+    else
+      timeline_stop(&p->timeline[i], &p->network[i].graph);
+    device_forget(e->dev, p->recorded[i]);
+    p->recorded[i] = NULL;
+  }
 }
 
 // ---- memory -----------------------------------------------------------------------------------------------------

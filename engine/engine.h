@@ -16,6 +16,7 @@
 #include "nn/optim.h"
 #include "nn/params.h"
 #include "nn/profile.h"
+#include "nn/timeline.h"
 
 typedef struct Category {
   int64_t id;     // id in the data set's files
@@ -51,6 +52,7 @@ typedef struct Program {
   Shapes shapes;
   Network *network;         // [shapes.canvases]; NULL = none
   Profile *profile;         // [shapes.canvases] of timed walks
+  Timeline *timeline;       // [shapes.canvases] training: of recorded steps
   Observer *sync;           // [shapes.canvases] for --sync-nodes
   GradientWatch *gradients; // [shapes.canvases] training
   Inputs inputs;
@@ -70,6 +72,7 @@ typedef struct Engine {
   Snapshot snapshot;              // for checkpoints; in training, on rank 0
   Program train, infer, validate; // validate: losses with the shapes of inference
   bool timing;                    // walks are timed node by node
+  bool stamping;                  // recorded steps are stamped
   uint64_t seed;                  // from Compute
   float mask_threshold;
   void *arena;
@@ -157,6 +160,9 @@ void engine_step(Engine *e, const Batch *batch, const StepOptions *options, Step
 // Starts or stops timing every walk node by node. Timed steps are queued by the host, not replayed. `trace` receives
 // every node as an event; NULL = none.
 void engine_time_nodes(Engine *e, bool on, Trace *trace);
+
+// Starts or stops stamping training steps, which are recorded anew; the host then waits for each.
+void engine_stamp_steps(Engine *e, bool on);
 
 // The state of fp16's loss scaling: scale, clean steps since it changed, steps skipped. Part of a checkpoint.
 void engine_get_scale(Engine *e, double scale[3]);

@@ -87,6 +87,7 @@ void queue_step(Engine *e, Network *n) {
   graph_backward(&n->graph);
   tell_computing(e, false);
   queue_update(e, n);
+  if (e->stamping) timeline_note(&e->train.timeline[n - e->train.network], "update");
 }
 
 static void timed_step(Engine *e, Network *n, StepSlot *slot) {
@@ -157,6 +158,10 @@ void engine_start(Engine *e, const StepOptions *o) {
     timed_step(e, n, s);
   else
     run(e, &e->train, canvas, queue_step);
+  if (e->stamping) {
+    device_sync(dev);
+    timeline_read(&e->train.timeline[canvas]);
+  }
   int losses;
   const void *loss = reduction_losses(&e->reduction, n, &losses);
   device_fetch(dev, slot_at(e->dev, s, REAL_AGREED), loss, (size_t)losses * real);

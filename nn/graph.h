@@ -281,8 +281,8 @@ bool graph_watched(const Graph *g);
 void graph_forward(Graph *g);
 void graph_backward(Graph *g);
 void graph_run_step(Graph *g, int step); // one of them, at once
-// The same in two parts, of a step that splits: all but the gradients of its parameters, and these. Observers are called
-// before the first and after the second.
+// The same in two parts, of a step that splits: all but the gradients of its parameters, and these. Observers' `before`
+// and `between` enclose the first, and `after` follows the second.
 void graph_run_backward(Graph *g, int step);
 void graph_run_gradients(Graph *g, int step);
 // Between the two calls ops are queued behind all that the walk has queued so far, in QUEUE_GRADIENTS, where the walk

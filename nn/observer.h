@@ -12,10 +12,11 @@ typedef enum Pass { PASS_FORWARD, PASS_BACKWARD, PASSES } Pass;
 
 // Embedded as the first member of the observer's own struct. Functions that are NULL are not called.
 struct Observer {
-  void (*begin)(Observer *o, Graph *g, Pass pass);                  // before the first node of a part of the walk
-  void (*before)(Observer *o, Graph *g, struct Node *n, Pass pass); // before a node runs
-  void (*after)(Observer *o, Graph *g, struct Node *n, Pass pass);  // after it ran
-  void (*end)(Observer *o, Graph *g, Pass pass);                    // after its last node
+  void (*begin)(Observer *o, Graph *g, Pass pass);                   // before the first node of a part of the walk
+  void (*before)(Observer *o, Graph *g, struct Node *n, Pass pass);  // before a node runs
+  void (*between)(Observer *o, Graph *g, struct Node *n, Pass pass); // before its parameters' gradients, if elsewhere
+  void (*after)(Observer *o, Graph *g, struct Node *n, Pass pass);   // after it ran
+  void (*end)(Observer *o, Graph *g, Pass pass);                     // after its last node
   bool queues; // its functions only queue work on the device, if anything: it may be recorded with a step
   Observer *next;
 };

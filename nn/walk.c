@@ -275,6 +275,8 @@ void graph_run_backward(Graph *g, int step) {
   const Step *s = &g->walk[step];
   call_before(g, s);
   run_backward(g, s->node);
+  for (Observer *o = g->observers; o; o = o->next)
+    if (o->between) o->between(o, g, s->node, s->pass);
 }
 
 void graph_run_gradients(Graph *g, int step) {
