@@ -6,10 +6,13 @@
 extern "C" {
 #endif
 
-// A time stamp in the device's queue. Zero-initialise; used again and again.
+// A time stamp in the device's queue; one that is recorded is taken anew with every replay. Zero-initialise; used again
+// and again.
 typedef struct Mark {
   double seconds; // CPU
-  void *event;    // CUDA
+  void *event;    // CUDA, of one that is not recorded
+  void *ticks;    // CUDA, device, of one that is: uint64_t nanoseconds
+  bool recorded;
 } Mark;
 
 typedef struct Ceiling {

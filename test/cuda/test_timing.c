@@ -21,6 +21,19 @@ TEST(cuda_timing_marks) {
     double seconds = timing->elapsed(gpu, &from, &to), host = now_seconds() - start;
     EXPECT(seconds > 0 && seconds < host + 1e-6); // the clock's resolution is half a microsecond
   }
+  device_record(gpu); // the same in a program, of which every replay is timed
+  timing->mark(gpu, &from);
+  device_zero(gpu, p, bytes);
+  timing->mark(gpu, &to);
+  void *program = device_record_end(gpu);
+  for (int i = 0; i < 3; i++) {
+    device_sync(gpu);
+    const double start = now_seconds();
+    device_replay(gpu, program);
+    const double seconds = timing->elapsed(gpu, &from, &to), host = now_seconds() - start;
+    EXPECT(seconds > 0.1 * host && seconds < host + 1e-6);
+  }
+  device_forget(gpu, program);
   timing->forget(gpu, &from);
   timing->forget(gpu, &to);
   device_free(gpu, p);
