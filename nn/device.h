@@ -50,9 +50,8 @@ typedef struct Device {
                // wgrad's sums are split, and no other bits
   int lent;    // GPU: how many of those granted products of forward and dgrad leave to ops in the second queue. No bits
                // depend on it
-  bool
-      contended; // GPU: ops of other queues run beside: no grid begins early, whose blocks would wait on multiprocessors
-  bool tf32;     // CUDA: fp32 convolutions may round their operands to TF32
+  bool contended; // GPU: ops of other queues run beside: no grid begins early, to wait on multiprocessors
+  bool tf32;      // CUDA: fp32 convolutions may round their operands to TF32
   const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
   const char *conv_tile; // one of Rung.tiles: forward takes it where it can, for measurements and tests; NULL: the rung
@@ -62,9 +61,9 @@ typedef struct Device {
   size_t workspace_bytes;
   void *queue_workspace[QUEUES]; // of the other queues, each its own
   size_t queue_bytes[QUEUES];
-  // While true, ops only state what workspace they would take: workspace_bytes (also queue_bytes of another queue, whose
-  // ops may have to run in the first one as well) grows to the largest, nothing is
-  // computed, no data is touched. The graph walks its list once like this before the memory plan is made.
+  // While true, ops only state what workspace they would take: workspace_bytes (also queue_bytes of another queue,
+  // whose ops may have to run in the first one as well) grows to the largest, nothing is computed, no data is touched.
+  // The graph walks its list once like this before the memory plan is made.
   bool measuring;
 } Device;
 
