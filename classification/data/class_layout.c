@@ -1,6 +1,7 @@
 #include "classification/data/class_layout.h"
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "base/alloc.h"
 #include "base/file.h"
 #include "classification/data/class_folders.h"
@@ -46,7 +47,7 @@ static bool holds_classes(const char *dir) {
   if (!class_folders_in(dir) || !class_folders_list(&f, dir, NULL)) return class_folders_in(dir);
   bool any = false;
   for (int i = 0; i < f.classes; i++)
-    any |= strncmp(f.name[i], "train", 5) && strncmp(f.name[i], "val", 3) && strncmp(f.name[i], "test", 4);
+    any |= strncasecmp(f.name[i], "train", 5) && strncasecmp(f.name[i], "val", 3) && strncasecmp(f.name[i], "test", 4);
   class_folders_free(&f);
   return any;
 }

@@ -126,6 +126,9 @@ static bool check_annotations(const Dataset *d, const CocoImage *im, Err *err) {
 static bool nothing_usable(const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
   if (!coco_has_categories(c, err)) return false;
+  if (c->num_images == 0) return err_set(err, "%s: no images; its list \"images\" is missing or empty", c->path);
+  if (c->num_anns == 0 && c->num_broken == 0 && d->bad_images == 0)
+    return err_set(err, "%s: no annotations; its list \"annotations\" is missing or empty", c->path);
   return err_set(err,
                  "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds%s, %d "
                  "have an empty box, %d an unknown category, %d an invalid mask or value",
@@ -193,7 +196,7 @@ static bool check_complete(const Dataset *d, Err *err) {
 
 // A few missing files are bad images like others; if most are missing, the copy was interrupted or this is the wrong
 // folder, which must be reported before the first step.
-static bool check_files(Dataset *d, bool strict, Err *err) {
+static bool check_files(Dataset *d, const char *split, bool strict, Err *err) {
   int first = d->num_images;
   for (int i = d->num_images - 1; i >= 0; i--) {
     if (!d->absent[d->image[i]]) continue;
@@ -203,10 +206,13 @@ static bool check_files(Dataset *d, bool strict, Err *err) {
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
-  char *another = d->another ? xasprintf("; %s is not taken for it: it is another split's", d->another) : xstrdup("");
-  err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path,
-          another);
-  free(another);
+  const char *option = !strncmp(split, "train", 5) ? "train" : "val";
+  char *more = d->another                    ? xasprintf("; %s is not taken for it: it is another split's", d->another)
+               : d->missing == d->num_images ? xasprintf("; if they are elsewhere, give --%s-json %s --%s-images DIR",
+                                                         option, d->coco.path, option)
+                                             : xstrdup("");
+  err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path, more);
+  free(more);
   free(path);
   return false;
 }
@@ -388,7 +394,7 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
             find_files(d, &layout, split, options, err);
   if (ok) judge_crowds(d, options);
   ok = ok && dataset_hold_out(d, options, split, err) && list_images(d, options, err) &&
-       check_files(d, options->strict, err) && check_largest(d, options->strict, err) &&
+       check_files(d, split, options->strict, err) && check_largest(d, options->strict, err) &&
        (!options->strict || check_complete(d, err));
   coco_layout_free(&layout);
   if (!ok) {

@@ -12,10 +12,11 @@
 
 static int hex_digit(char c) { return isdigit((unsigned char)c) ? c - '0' : (c | 32) - 'a' + 10; }
 
-// The name with %XX decoded; NUL stays encoded. Caller frees.
+// The name with %XX decoded, of an address without its query; NUL stays encoded. Caller frees.
 static char *decoded_name(const char *name) {
   char *out = xstrdup(name), *to = out;
-  for (const char *at = name; *at; at++) {
+  const char *end = strstr(name, "://") ? name + strcspn(name, "?") : name + strlen(name);
+  for (const char *at = name; at < end; at++) {
     const bool encoded = *at == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]);
     const int code = encoded ? 16 * hex_digit(at[1]) + hex_digit(at[2]) : 0;
     *to++ = code ? (char)code : *at;
@@ -35,6 +36,11 @@ static char *turned_name(const char *name) {
 static const char *last_part(const char *name) {
   const char *slash = strrchr(name, '/');
   return slash ? slash + 1 : name;
+}
+
+// The part behind a prefix as in 3f2a91bc-photo.png; NULL: it has none.
+static const char *uploaded_name(const char *last) {
+  return strspn(last, "0123456789abcdef") == 8 && last[8] == '-' && last[9] ? last + 9 : NULL;
 }
 
 // The name as it is compared with files: decoded, with slashes. Caller frees.
@@ -207,6 +213,25 @@ static bool differs_in_marks(const char *name, const char *file) {
   return marks[0] != marks[1];
 }
 
+// By the last part of the name, or what is behind its prefix; -1: there is none, or it is not certain.
+static int find_last(const FileSearch *s, const char *last, FileNaming *how) {
+  const char *uploaded = uploaded_name(last);
+  char *key = name_key(last, true), *behind = uploaded ? name_key(uploaded, true) : NULL;
+  int file = s->times[text_table_find(&s->names, key)] == 1 ? index_find(&s->last, xstrdup(key)) : -1;
+  *how = NAMED_LAST;
+  if (file < 0 && behind && text_table_find(&s->names, behind) < 0) {
+    file = index_find(&s->last, xstrdup(behind));
+    *how = NAMED_UPLOAD;
+  }
+  if (file >= 0 && s->files.another[file]) {
+    if (!s->d->another) s->d->another = xstrdup(s->files.path[file]);
+    file = -1;
+  }
+  free(key);
+  free(behind);
+  return file;
+}
+
 // The path of an image's file where its name is not exact; NULL: it is missing or not certain.
 static char *find_other(const FileSearch *s, const char *name, FileNaming *how) {
   char *decoded = decoded_name(name), *plain = turned_name(decoded), *found = NULL;
@@ -226,14 +251,7 @@ static char *find_other(const FileSearch *s, const char *name, FileNaming *how) 
            : differs_in_marks(plain, path + tail) ? NAMED_COMPOSED
                                                   : NAMED_CASE;
   } else if (!found) {
-    char *key = name_key(last_part(plain), true);
-    if (s->times[text_table_find(&s->names, key)] == 1) file = index_find(&s->last, xstrdup(key));
-    free(key);
-    *how = NAMED_LAST;
-    if (file >= 0 && s->files.another[file]) {
-      if (!s->d->another) s->d->another = xstrdup(s->files.path[file]);
-      file = -1;
-    }
+    file = find_last(s, last_part(plain), how);
   }
   if (file >= 0) found = xstrdup(s->files.path[file]);
   free(decoded);
@@ -257,7 +275,8 @@ static void note_names(FileSearch *s) {
                                                  [NAMED_SLASHES] = "with other slashes or folders",
                                                  [NAMED_CASE] = "differing in case",
                                                  [NAMED_COMPOSED] = "differing in how letters are composed",
-                                                 [NAMED_LAST] = "found by the last part of the name"};
+                                                 [NAMED_LAST] = "found by the last part of the name",
+                                                 [NAMED_UPLOAD] = "found without the prefix of an upload"};
   char text[512];
   int first = -1, used = 0;
   for (int k = NAMED_ENCODED; k < FILE_NAMINGS; k++) {
@@ -297,7 +316,7 @@ static void find_others(Dataset *d, const CocoLayout *l, const char *root) {
     }
     d->file_bytes[i] = MAX(file_length(d->file[i]), 0);
     d->absent[i] = false;
-    d->by_last[i] = how[i] == NAMED_LAST;
+    d->by_last[i] = how[i] == NAMED_LAST || how[i] == NAMED_UPLOAD;
     if (s.count[how[i]]++ == 0) s.first[how[i]] = i;
   }
   note_names(&s);

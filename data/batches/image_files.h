@@ -11,6 +11,7 @@ typedef enum FileNaming {
   NAMED_CASE,     // ignoring case
   NAMED_COMPOSED, // ignoring how letters with marks are composed, too
   NAMED_LAST,     // by the last part of its name, which no other image or file has
+  NAMED_UPLOAD,   // by that without the eight digits that Label Studio puts before the names of uploads
   FILE_NAMINGS
 } FileNaming;
 

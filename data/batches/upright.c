@@ -107,7 +107,7 @@ bool upright_settle(Dataset *d, ExifChoice choice, bool otherwise, Err *err) {
   const int n = d->coco.num_images;
   FileHeaders all = {.d = d, .of = xcalloc((size_t)n, sizeof *all.of)};
   int count[POINTS_STORED + 1] = {0}, turned = 0;
-  read_headers(&all, (n + SAMPLE - 1) / SAMPLE);
+  read_headers(&all, MAX((n + SAMPLE - 1) / SAMPLE, 1));
   for (int i = 0; i < n; i++) {
     turned += all.of[i].orientation > 1;
     count[evidence_of(&d->coco, &d->coco.images[i], &all.of[i])]++;

@@ -54,9 +54,9 @@ static void read_image(CocoReader *r, const char *key_of) {
       } else if (strcmp(key, "coco_url") == 0) {
         free(address);
         address = coco_read_string(j);
-      } else if (strcmp(key, "height") == 0 && json_peek(j) != JSON_NULL) {
+      } else if (strcmp(key, "height") == 0 && json_peek(j) == JSON_NUMBER) { // else the file tells
         image.h = coco_read_extent(j);
-      } else if (strcmp(key, "width") == 0 && json_peek(j) != JSON_NULL) {
+      } else if (strcmp(key, "width") == 0 && json_peek(j) == JSON_NUMBER) {
         image.w = coco_read_extent(j);
       } else {
         json_skip(j);

@@ -135,6 +135,12 @@ static int names_of(const char *split, const char *names[3]) {
   return 1;
 }
 
+static bool is_name_of(const char *folder, const char *const names[3]) {
+  bool is = false;
+  for (int i = 0; i < 3 && names[i]; i++) is |= !strcasecmp(folder, names[i]);
+  return is;
+}
+
 // The annotation file of a row; *found is NULL if there is none. False if several files match, or on an error.
 static bool find_row(const LayoutRow *row, const char *dir, const char *split, char **found, Err *err) {
   const char *names[3];
@@ -227,7 +233,25 @@ char *coco_elsewhere(const char *dir) {
   static const char *const below[] = {"annotations", "", "train"};
   char *found = NULL;
   for (int i = 0; !found && i < COUNT(below); i++) found = json_in(dir, below[i]);
-  return found;
+  return found ? found : coco_in_subfolder(dir);
+}
+
+char *coco_in_subfolder(const char *dir) {
+  static const char *const names[] = {"_annotations.coco.json", "annotations.json", "result.json"};
+  char *first = NULL;
+  DIR *d = opendir(dir);
+  for (struct dirent *entry; d && (entry = readdir(d));) {
+    const char *folder = entry->d_name;
+    if (folder[0] == '.' || !strcasecmp(folder, "annotations") || is_name_of(folder, aliases[0])) continue;
+    for (int i = 0; i < COUNT(names); i++) {
+      char *path = xasprintf("%s/%s/%s", dir, folder, names[i]);
+      const bool takes = path_is_file(path) && (!first || strcmp(path, first) < 0);
+      free(takes ? first : path);
+      if (takes) first = path;
+    }
+  }
+  if (d) closedir(d);
+  return first;
 }
 
 // Whether DIR/masks or DIR/train/masks is a folder, presumably with masks as images.
@@ -242,22 +266,36 @@ static bool has_pictures_of_masks(const char *dir) {
 // "train" for the split to train on, else "val": the options that name a split's files.
 static const char *option_of(const char *split) { return !strncmp(split, "train", 5) ? "train" : "val"; }
 
+// "if you mean FILE, give --val-json FILE --val-images DIR". Caller frees.
+static char *option_for(const char *dir, const char *json, const char *option) {
+  char *own = folder_of(json), *above = folder_of(own), *images = xasprintf("%s/images", dir);
+  const char *last = strrchr(own, '/');
+  const bool in_subfolder = !strcmp(above, dir) && last && strcasecmp(last + 1, "annotations") &&
+                            !is_name_of(last + 1, aliases[0]); // else the images are elsewhere, too
+  const char *folder = in_subfolder ? own : path_is_dir(images) ? images : dir;
+  char *text = xasprintf("if you mean %s, give --%s-json %s --%s-images %s", json, option, json, option, folder);
+  free(own);
+  free(above);
+  free(images);
+  return text;
+}
+
 static bool nothing_found(const char *dir, const char *split, Err *err) {
   const char *option = option_of(split);
-  char *one = NULL, *other = NULL, *images = xasprintf("%s/images", dir);
+  char *one = NULL;
   Err ignored;
   for (int i = 0; !one && strcmp(split, "train") && i < COUNT(rows); i++)
     if (!find_row(&rows[i], dir, "train", &one, &ignored)) one = NULL;
-  if (!one) other = coco_elsewhere(dir);
-  const char *folder = path_is_dir(images) ? images : dir;
-  if (one)
+  char *other = one ? coco_in_subfolder(dir) : coco_elsewhere(dir),
+       *give = other ? option_for(dir, other, option) : NULL;
+  if (one && other)
+    err_set(err, "%s has no annotations of a split %s; %s", dir, split, give);
+  else if (one)
     err_set(err, "%s has no annotations of a split %s, only %s; give --%s-json FILE --%s-images DIR for it", dir, split,
             one, option, option);
   else if (other)
-    err_set(err,
-            "%s: no annotations of a split %s where COCO, Roboflow, CVAT, Label Studio or LVIS put them; if you mean "
-            "%s, give --%s-json %s --%s-images %s",
-            dir, split, other, option, other, option, folder);
+    err_set(err, "%s: no annotations of a split %s where COCO, Roboflow, CVAT, Label Studio or LVIS put them; %s", dir,
+            split, give);
   else
     err_set(err, "no annotations in %s, such as %s/annotations/instances_%s.json%s", dir, dir, split,
             has_pictures_of_masks(dir) ? "; they need masks as polygons or run-length codes: mask images are not "
@@ -265,7 +303,7 @@ static bool nothing_found(const char *dir, const char *split, Err *err) {
                                        : "");
   free(one);
   free(other);
-  free(images);
+  free(give);
   return false;
 }
 

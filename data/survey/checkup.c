@@ -87,6 +87,10 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
   }
   if (c->train.data.holdout && !o->train_json && is_split(o, o->val_split) && !strcmp(o->val_split, "val"))
     notes_add(&c->train.data.notes, "the images of split val are not used: training images are held out instead");
+  char *other = c->val.name || !c->train.open || o->train_json ? NULL : coco_in_subfolder(o->data);
+  if (other)
+    notes_add(&c->train.data.notes, "%s may be a split to evaluate on: --val-json FILE --val-images DIR", other);
+  free(other);
   char *holdout = holdout_text_of(c, o);
   if (c->train.open)
     advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, o->sampled, holdout);

@@ -24,6 +24,13 @@ TEST(classes_know_layouts) {
   CHECK(dirs_make(join(flat, "annotations").s, NULL));
   EXPECT_INT(classes_layout(flat), CLASSES_NONE);
   EXPECT_INT(classes_layout("/nowhere"), CLASSES_NONE);
+  char *roboflow = xasprintf("%s/Roboflow", test_tmp()), *train = xasprintf("%s/Train", roboflow),
+       *valid = xasprintf("%s/Valid", roboflow);
+  CHECK(dirs_make(train, NULL) && dirs_make(valid, NULL));
+  EXPECT_INT(classes_layout(roboflow), CLASSES_NONE); // without its annotations
+  free(roboflow);
+  free(train);
+  free(valid);
   const Path exported = scratch_folder("layout-exported"), drawn = scratch_folder("layout-drawn");
   write_class(exported.s, "images", 0, 1);
   write_text(join(exported.s, "names.json").s, "{}");

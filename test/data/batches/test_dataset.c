@@ -200,7 +200,7 @@ TEST(dataset_explains_failures) {
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,\"width\":60}],"
                   "\"annotations\":[]}");
   EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) &&
-         strstr(err.msg, ": none of the 1 images is usable; "));
+         strstr(err.msg, ": no annotations; its list \"annotations\" is missing or empty"));
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"height\":41,\"width\":60}],\"annotations\":[]}");
   EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "image 5 has no file_name"));
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"1.png\",\"height\":99999,\"width\":99999}],"

@@ -133,8 +133,11 @@ TEST(exports_files_are_found_under_other_names) {
       {"CASE.PNG", "case.png"},
       {"zelle_\\u00fc.png", "zelle_u\xcc\x88.png"},
       {"gone/by/LAST.png", "deep/last.png"},
-      {"other/exact.png", NULL}, // another image has it
-      {"x/twice.png", NULL},     // two files
+      {"images/3f2a91bc-upload.png", "upload.png"},
+      {"https://host/a/query.png?key=a%2Fb", "query.png"},
+      {"3f2a91bc-exact.png", NULL}, // another image has exact.png
+      {"other/exact.png", NULL},    // another image has it
+      {"x/twice.png", NULL},        // two files
       {"%2", NULL},
   };
   char *dir = xasprintf("%s/other-names", test_tmp()), *json = xasprintf("%s/annotations/instances_train.json", dir);
@@ -142,7 +145,7 @@ TEST(exports_files_are_found_under_other_names) {
   CHECK(!command(&output,
                  "mkdir -p %s/annotations %s/train/sub %s/train/deep %s/train/one %s/train/two && cd %s/train && for f "
                  "in exact.png 'my image.png' sub/a.png case.png zelle_u\xcc\x88.png deep/last.png one/twice.png "
-                 "two/twice.png; do cp \"$OLDPWD/test/exports/layout-flat/p1.png\" \"$f\"; done",
+                 "two/twice.png upload.png query.png; do cp \"$OLDPWD/test/exports/layout-flat/p1.png\" \"$f\"; done",
                  dir, dir, dir, dir, dir, dir));
   FILE *f = fopen(json, "w");
   CHECK(f);
@@ -159,7 +162,7 @@ TEST(exports_files_are_found_under_other_names) {
   CHECK(!fclose(f));
   Dataset d;
   if (!open_set(&d, dir, &small_options)) return;
-  EXPECT_INT(d.missing, 3);
+  EXPECT_INT(d.missing, 4);
   for (int i = 0; i < COUNT(cases) && EXPECT_INT(d.num_images, COUNT(cases)); i++) {
     char *path = dataset_path(&d, i), *want = xasprintf("%s/train/%s", dir, cases[i].file ? cases[i].file : "");
     if (!EXPECT(d.absent[i] == !cases[i].file && (d.absent[i] || !strcmp(path, want)))) printf("  %s\n", path);
@@ -169,8 +172,37 @@ TEST(exports_files_are_found_under_other_names) {
   if (EXPECT_INT(d.notes.n, 1))
     EXPECT(strstr(d.notes.line[0],
                   " percent-encoded: 1, with other slashes or folders: 1, differing in case: 1, "
-                  "differing in how letters are composed: 1, found by the last part of the name: 1; "));
+                  "differing in how letters are composed: 1, found by the last part of the name: 2, found without the "
+                  "prefix of an upload: 1; "));
   dataset_close(&d);
+  free(dir);
+  free(json);
+}
+
+TEST(exports_of_little) {
+  static const char image[] = "{\"id\":1,\"file_name\":\"p1.png\",\"width\":\"64\",\"height\":\"tall\"}",
+                    ann[] = "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,9,9]}";
+  static const struct {
+    const char *images, *annotations, *says; // NULL: it is read
+  } cases[] = {{"", ann, "no images; its list \"images\" is missing or empty"},
+               {image, "", "no annotations; its list \"annotations\" is missing or empty"},
+               {image, ann, NULL}}; // a size that is no number is the file's
+  char *dir = xasprintf("%s/little", test_tmp()), *json = xasprintf("%s/annotations/instances_train.json", dir);
+  CHECK(
+      !command(NULL, "mkdir -p %s/annotations %s/train && cp test/exports/layout-flat/p1.png %s/train", dir, dir, dir));
+  for (int i = 0; i < COUNT(cases); i++) {
+    char *text = xasprintf("{\"categories\":[{\"id\":1,\"name\":\"c\"}],\"images\":[%s],\"annotations\":[%s]}",
+                           cases[i].images, cases[i].annotations);
+    write_text(json, text);
+    Dataset d;
+    Err err = {0};
+    if (EXPECT(dataset_open(&d, dir, "train", &small_options, &err) == !cases[i].says)) {
+      if (!cases[i].says) EXPECT(d.coco.images[0].w == 64 && d.coco.images[0].h == 48);
+      if (!cases[i].says) dataset_close(&d);
+    }
+    if (cases[i].says && !EXPECT(strstr(err.msg, cases[i].says))) printf("  %s\n", err.msg);
+    free(text);
+  }
   free(dir);
   free(json);
 }
