@@ -170,7 +170,7 @@ TEST(engine_refuses_boxes_beyond_counting) {
   Err err;
   EXPECT(!engine_open(&e, &(Compute){.device = "cpu"}, model_of(&config), &config, names, &(Shapes){0}, &shapes, false,
                       &err));
-  EXPECT(strstr(err.msg, " proposals, has too many boxes for 32-bit counters; use a smaller --batch"));
+  EXPECT(strstr(err.msg, " RoIs, has too many boxes for 32-bit counters; use a smaller --batch"));
   engine_close(&e);
   free(names);
 }
