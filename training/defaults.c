@@ -129,7 +129,7 @@ OptionSource settle_augment(void *values, const void *basis) {
   switch (augmented_for(o, basis)) {
   case AUGMENT_DETECTORS: o->augment = AUGMENT_MIRROR; return FROM_DEFAULT;
   case AUGMENT_PHOTOGRAPHS: o->augment = AUGMENT_STANDARD; return FROM_MODEL;
-  default: o->augment = o->phase_list.n ? AUGMENT_STANDARD : AUGMENT_NONE; return FROM_DATA;
+  default: o->augment = AUGMENT_NONE; return FROM_DATA;
   }
 }
 

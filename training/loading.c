@@ -2,14 +2,6 @@
 #include "data/batches/sampler.h"
 #include "training/defaults.h"
 
-// If phases mark augmented epochs, the others are not augmented; a classifier's phases that mark none have none.
-static void choose_augmentation(const TrainSpec *o, bool classifies, LoaderOptions *l) {
-  l->augment = augment_of(o);
-  if (!classifies || !o->phase_list.n) return;
-  phases_augmented(&o->phase_list, &l->augment_from, &l->augment_until);
-  if (!l->augment_until) l->augment = (Augment){0};
-}
-
 LoaderOptions run_loader_options(const TrainingRun *r) {
   const TrainSpec *o = &r->o;
   LoaderOptions l = {.batch = o->batch,
@@ -17,12 +9,13 @@ LoaderOptions run_loader_options(const TrainingRun *r) {
                      .world = o->same_images ? 1 : o->gpus,
                      .seed = (uint64_t)o->seed,
                      .train = true,
+                     .augment = augment_of(o),
+                     .augment_after = o->augment_after,
                      .threads = o->threads,
                      .prefetch = PREFETCH,
                      .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
                      .strict = o->strict,
                      .first_step = r->first};
-  choose_augmentation(o, r->train->type->mapped, &l);
   return l;
 }
 

@@ -94,7 +94,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .first = true, .settle = settle_range)                                                                             \
   X(CHOICE, augment, AUGMENT_MIRROR, augment_presets,                                                                  \
     "random changes of training images; the options from --flip to --saturation override single strengths",           \
-    .note = "standard for classifiers; none for IDX data without --phases", .first = true, .settle = settle_augment)   \
+    .note = "standard for classifiers; none for IDX data", .first = true, .settle = settle_augment)   \
+  X(INT, augment_after, 0, 0, 100000, "EPOCHS", "epochs without random changes at the beginning", .amend = true,       \
+    .key = "augment_after")                                                                                            \
   EACH_AUGMENT(AUGMENT_OPTION, X)                                                                                      \
   X(INT, threads, 0, 1, 256, "N", "number of threads that decode images", .usual = "one per core", .local = true,      \
     .settle = settle_threads)                                                                                          \
@@ -162,7 +164,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(INT, batch, 2, 1, 1024, "N", "images per step and GPU", .first = true, .amend = true, .key = "batch",              \
     .settle = settle_batch)                                                                                            \
   X(STRING, phases, NULL, "LIST",                                                                                      \
-    "epochs and learning rates, such as 10@1e-3,10@1e-4,25@1e-4+augment, instead of --epochs, --lr and --schedule")    \
+    "epochs and learning rates, such as 10@1e-3,35@1e-4, instead of --epochs, --lr and --schedule")                    \
   X(INT, epochs, 12, 1, 100000, "N", "number of epochs", .first = true, .settle = settle_epochs)                       \
   X(INT64, iters, 0, 1, 1e12, "N", "number of steps, instead of --epochs",                                             \
     .usual = "follows from --epochs",                                                                                  \
@@ -202,8 +204,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "previous: from the checkpoint before the last",                                                                   \
     .first = true)                                                                                                     \
   X(FLAG, amend, false,                                                                                                \
-    "with --resume: allow changes of the run's length, batch, GPUs, --phases, --lr, --schedule, --warmup, "            \
-    "--momentum, --weight-decay, --clip-grad or --conventions")                                                        \
+    "with --resume: allow changes of the run's length, batch, GPUs, --phases, --augment-after, --lr, --schedule, "     \
+    "--warmup, --momentum, --weight-decay, --clip-grad or --conventions")                                              \
   X(FLAG, force, false,                                                                                                \
     "overwrite files in --out that this program did not write, and write where symbolic links there lead",             \
     .local = true)                                                                                                     \

@@ -8,7 +8,6 @@ enum { MOST_EPOCHS = 100000 }; // longest phase
 
 // Parses one phase at *at, and advances *at past it.
 static bool parse_phase(const char **at, Phase *p) {
-  static const char augment[] = "+augment";
   char *end;
   const long epochs = strtol(*at, &end, 10);
   if (**at < '0' || **at > '9' || *end != '@' || epochs < 1 || epochs > MOST_EPOCHS) return false;
@@ -16,15 +15,14 @@ static bool parse_phase(const char **at, Phase *p) {
   if (*rate < '0' || *rate > '9') return false; // no sign, no white space, no NaN
   *p = (Phase){.epochs = (int)epochs, .rate = strtod(rate, &end)};
   if (end == rate || !(p->rate > 0 && p->rate <= 1e6)) return false;
-  p->augment = !strncmp(end, augment, strlen(augment));
-  *at = end + (p->augment ? strlen(augment) : 0);
+  *at = end;
   return true;
 }
 
-static bool augmented_in_turn(const Phases *p) {
-  int begins = 0;
-  for (int i = 0; i < p->n; i++) begins += p->phase[i].augment && (i == 0 || !p->phase[i - 1].augment);
-  return begins <= 1;
+// Until 1.2 a phase could say that its images are augmented.
+static bool refuse_augment(const Phases *p, const char *text, Err *err) {
+  const int before = phases_epochs(p) - p->phase[p->n - 1].epochs;
+  return err_set(err, "%.200s: instead of +augment, give --augment standard --augment-after %d", text, before);
 }
 
 bool phases_parse(Phases *p, const char *text, Err *err) {
@@ -32,13 +30,12 @@ bool phases_parse(Phases *p, const char *text, Err *err) {
   for (const char *at = text;; at++) {
     const char *begin = at;
     if (p->n == MAX_PHASES) return err_set(err, "%.200s: more than %d phases", text, MAX_PHASES);
-    if (!parse_phase(&at, &p->phase[p->n++]) || (*at && *at != ','))
-      return err_set(
-          err, "%.200s: expected EPOCHS@RATE or EPOCHS@RATE+augment at \"%.40s\", such as 10@1e-3,25@1e-4+augment",
-          text, begin);
-    if (!*at) break;
+    const bool parsed = parse_phase(&at, &p->phase[p->n++]);
+    if (parsed && !strncmp(at, "+augment", 8) && (!at[8] || at[8] == ',')) return refuse_augment(p, text, err);
+    if (!parsed || (*at && *at != ','))
+      return err_set(err, "%.200s: expected EPOCHS@RATE at \"%.40s\", such as 10@1e-3,25@1e-4", text, begin);
+    if (!*at) return true;
   }
-  return augmented_in_turn(p) || err_set(err, "%.200s: phases with +augment must be consecutive", text);
 }
 
 char *phases_text(const Phases *p, double factor) {
@@ -47,8 +44,7 @@ char *phases_text(const Phases *p, double factor) {
   FILE *f = text_open(&text, &size);
   for (int i = 0; i < p->n; i++) {
     char rate[NUMBER_TEXT];
-    fprintf(f, "%s%d@%s%s", i ? "," : "", p->phase[i].epochs, number_text(p->phase[i].rate * factor, rate),
-            p->phase[i].augment ? "+augment" : "");
+    fprintf(f, "%s%d@%s", i ? "," : "", p->phase[i].epochs, number_text(p->phase[i].rate * factor, rate));
   }
   text_close(f);
   return text;
@@ -58,18 +54,6 @@ int phases_epochs(const Phases *p) {
   int epochs = 0;
   for (int i = 0; i < p->n; i++) epochs += p->phase[i].epochs;
   return epochs;
-}
-
-void phases_augmented(const Phases *p, int64_t *from, int64_t *until) {
-  int64_t epochs = 0;
-  *from = *until = 0;
-  for (int i = 0; i < p->n; i++) {
-    const int64_t begin = epochs;
-    epochs += p->phase[i].epochs;
-    if (!p->phase[i].augment) continue;
-    if (!*until) *from = begin;
-    *until = epochs;
-  }
 }
 
 Schedule phases_schedule(const Phases *p, double base, int64_t per_epoch) {

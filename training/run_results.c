@@ -164,7 +164,7 @@ static void add_phase(RecordList *list, const TrainingRun *r, const RunLog *l, i
   record_num(j, "epochs", (double)(end - first) / (double)r->per_epoch);
   record_num(j, "lr", s->base * (p ? s->phase_factor[i] : 1));
   const Augment augment = augment_of(&r->o);
-  record_bool(j, "augment", p ? p->augment : augment_any(&augment));
+  record_bool(j, "augment", augment_any(&augment) && first / MAX(r->per_epoch, 1) >= r->o.augment_after);
   if (l->amended > first) record_int(j, "amended", l->amended);
   record_int(j, "first_step", first + 1);
   record_int(j, "steps", end - first);

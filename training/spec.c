@@ -164,10 +164,6 @@ static void choose_phases(TrainSpec *o) {
   if (!o->phases) o->from.phases = FROM_NOTHING;
   if (!o->phases && !any && (o->phases = model_of(&o->config)->learning.phases)) o->from.phases = FROM_MODEL;
   if (o->phases && !phases_parse(&o->phase_list, o->phases, &err)) die(EXIT_USAGE, "--phases %s", err.msg);
-  int64_t from, until;
-  phases_augmented(&o->phase_list, &from, &until);
-  exclude(until > 0 && !(model_of(&o->config)->inputs & BATCH_BIT(BATCH_AFFINE)), "--phases: +augment",
-          "is for classifiers, but this model is a detector");
 }
 
 // If two options express the same setting, the other one counts as given. --eval-every end is then the default anyway.

@@ -19,7 +19,7 @@ static char *for_idx(const ClassSurvey *s, int size) {
   if (side > SMALL) return xasprintf("--model resnet18 --size %d", side);
   char other[32] = "";
   if (side != 28) snprintf(other, sizeof other, " --size %d", side);
-  return xasprintf("--model vgg-28%s --phases 10@1e-3,10@1e-4,25@1e-4+augment", other);
+  return xasprintf("--model vgg-28%s --phases 10@1e-3,10@1e-4,25@1e-4 --augment standard --augment-after 20", other);
 }
 
 // Photographs: torchvision's default input size, or less if over half of the images are smaller than that.

@@ -148,9 +148,7 @@ static Resize draw_resize(const Loader *l, uint64_t key) {
 }
 
 // Whether images are augmented in this epoch.
-static bool is_augmented(const LoaderOptions *o, int64_t epoch) {
-  return o->train && epoch >= o->augment_from && (!o->augment_until || epoch < o->augment_until);
-}
+static bool is_augmented(const LoaderOptions *o, int64_t epoch) { return o->train && epoch >= o->augment_after; }
 
 // Bad images, and images
 

@@ -20,12 +20,12 @@ typedef struct LoaderOptions {
   uint64_t seed;
   bool
       train; // shuffled, augmented, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
-  int threads;                         // decoder threads; 0 = one per core
-  int prefetch;                        // batches ahead, ≥ 1
-  int held;                            // number of most recent batches from loader_next that stay valid; 0 = 1
-  bool masks;                          // rasterise instance bitmaps (training)
-  Augment augment;                     // in training
-  int64_t augment_from, augment_until; // epochs with augmentation, from the first to before the second; 0: to the end
+  int threads;           // decoder threads; 0 = one per core
+  int prefetch;          // batches ahead, ≥ 1
+  int held;              // number of most recent batches from loader_next that stay valid; 0 = 1
+  bool masks;            // rasterise instance bitmaps (training)
+  Augment augment;       // in training
+  int64_t augment_after; // epochs without augmentation at the beginning
   bool strict; // a bad image is an error; otherwise it is reported once per program, counted, and in training replaced
   int64_t first_step; // resume
   HostMemory memory;  // all zero: malloc

@@ -1,7 +1,8 @@
 """Compares ./train's steps of vgg-28 with PyTorch's: each is repeated in float64 from the checkpoint before it.
 
     B=build; $B/train --model vgg-28 --data DIR --val-fraction 0.2 --split-seed 1 --limit 300 --val-limit 300 \\
-        --eval-epochs 0 --phases 3@1e-3,1@1e-4,1@1e-4+augment --device cpu --checkpoint-every 1 --keep 99 --out RUN
+        --eval-epochs 0 --phases 3@1e-3,1@1e-4,1@1e-4 --augment standard --augment-after 4 \\
+        --device cpu --checkpoint-every 1 --keep 99 --out RUN
     B=$B python3 test/peers/compare_vgg28.py --run RUN [--first 0] [--steps 99]
 
 Net, Adam and augmentation are vgg28_torch.py's, the images and their order, what dropout leaves out and what is drawn

@@ -51,7 +51,7 @@ static const char *idx_set(void) {
   return dir;
 }
 
-static const char phases[] = "1@1e-2,1@1e-3,1@1e-3+augment";
+static const char phases[] = "1@1e-2,1@1e-3,1@1e-3 --augment standard --augment-after 2";
 
 // The command line of a run of three phases of six steps each, by AdamW; `before` stands in front of it.
 static const char *run_line(const char *before, const char *out, const char *more) {
@@ -314,7 +314,7 @@ TEST_TIER(classes_runs_go_on_as_they_began, 1) {
   EXPECT_INT(run("classes-other", "--phases 1@1e-2,1@1e-3", &said), 2);
   EXPECT(strstr(said, "--amend"));
   EXPECT_INT(run("classes-other", "--phases 1@1e-2,1@1e-4 --amend", &said), 0);
-  EXPECT(strstr(said, "\"schedule\":[\"1@0.01,1@0.001,1@0.001+augment\",\"1@0.01,1@0.0001\"]"));
+  EXPECT(strstr(said, "\"schedule\":[\"1@0.01,1@0.001,1@0.001\",\"1@0.01,1@0.0001\"]"));
   char *text = file_read(in_tmp("classes-other/run.json"), &(size_t){0}, NULL);
   const char *mark = text ? strstr(text, "\"amended\":2,\"first_step\":1,") : NULL; // of the phase that it fell into
   EXPECT(mark && !strstr(mark + 1, "\"amended\""));

@@ -60,7 +60,8 @@ TEST_TIER(cuda_program_trains_classifiers, 1) {
       snprintf(first, sizeof first, "gpu-classes-%s-0/checkpoint.safetensors", precisions[i]);
       for (int part = 0; part < 2 && runs[run][part]; part++)
         if (!EXPECT_INT(command(&said,
-                                "%s --data %s --model vgg-28 --phases 1@1e-3,1@1e-4+augment --batch 64 --seed 3 "
+                                "%s --data %s --model vgg-28 --phases 1@1e-3,1@1e-4 --augment standard --augment-after "
+                                "1 --batch 64 --seed 3 "
                                 "--val-loss --device cuda --amp=%s --out %s %s",
                                 tool("train"), in_tmp("gpu-idx"), precisions[i], in_tmp(out), runs[run][part]),
                         0))

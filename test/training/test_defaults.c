@@ -131,7 +131,8 @@ TEST(defaults_of_a_classifier_by_its_data) {
   EXPECT(o.config.view == 1);
   train_spec_free(&o);
 
-  o = options(idx_folder(), "resnet18", (char *[]){"--phases", "3@0.1,2@0.01+augment", "--zoom", "0.2", NULL});
+  o = options(idx_folder(), "resnet18",
+              (char *[]){"--phases", "3@0.1,2@0.01", "--augment", "standard", "--zoom", "0.2", NULL});
   EXPECT(o.flip == 0 && o.crop == 0 && o.rotate == 8 && o.shift == 0.08f && o.shear == 0.3f && o.zoom == 0.2f);
   EXPECT_INT(o.epochs, 5);
   EXPECT_INT(schedule_of(&o, 5, 100).warmup, 0);
@@ -153,7 +154,7 @@ TEST(defaults_of_a_split) {
 // Its phases where nothing is said of length or rate; otherwise a rate that stays as it is.
 TEST(defaults_of_a_model_with_phases) {
   TrainSpec o = options(idx_folder(), "vgg-28", NULL);
-  EXPECT(o.optimizer == OPTIMIZER_ADAM && o.epochs == 20 && o.batch == 128 && o.weight_decay == 0 && o.zoom == 0.08f);
+  EXPECT(o.optimizer == OPTIMIZER_ADAM && o.epochs == 20 && o.batch == 128 && o.weight_decay == 0 && o.zoom == 0);
   const Schedule phases = schedule_of(&o, 20, 10);
   EXPECT(phases.steps == 200 && schedule_rate(&phases, 99) == 1e-3);
   EXPECT_NEAR(schedule_rate(&phases, 100), 1e-4, 2e-20); // a quotient and a product
@@ -208,7 +209,8 @@ TEST(defaults_refuse_what_does_not_go_together) {
                {{"tiny", "--fold", "1/2", "--group", "("}, "--group ( is not a regular expression: "},
                {{"tiny", "--split-seed", "3"}, "--split-seed needs --val-fraction P or --fold I/N"},
                {{"tiny", "--fold", "1/2", "--val-split", "train"}, "--val-split train and --fold cannot be combined"},
-               {{"tiny", "--phases", "1@1+augment"}, "+augment is for classifiers"}};
+               {{"resnet18", "--phases", "1@1,2@1+augment"},
+                "--phases 1@1,2@1+augment: instead of +augment, give --augment standard --augment-after 1"}};
   for (int i = 0; i < COUNT(cases); i++) {
     const char *said;
     EXPECT_INT(run_in_child(exits, (void *)(uintptr_t)cases[i].more, &said), EXIT_USAGE);

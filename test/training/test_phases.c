@@ -16,38 +16,25 @@ static void expect_text(const Phases *p, double factor, const char *want) {
 }
 
 TEST(phases_of_the_article) {
-  const Phases p = parsed("10@1e-3,10@1e-4,25@1e-4+augment");
-  int64_t from, until;
+  const Phases p = parsed("10@1e-3,10@1e-4,25@1e-4");
   EXPECT_INT(p.n, 3);
   EXPECT_INT(phases_epochs(&p), 45);
-  EXPECT(p.phase[0].rate == 1e-3 && p.phase[1].rate == 1e-4 && p.phase[2].augment && !p.phase[1].augment);
-  phases_augmented(&p, &from, &until);
-  EXPECT(from == 20 && until == 45);
-  expect_text(&p, 1, "10@0.001,10@0.0001,25@0.0001+augment");
-  expect_text(&p, 0.5, "10@0.0005,10@5e-05,25@5e-05+augment");
+  EXPECT(p.phase[0].rate == 1e-3 && p.phase[1].rate == 1e-4);
+  expect_text(&p, 1, "10@0.001,10@0.0001,25@0.0001");
+  expect_text(&p, 0.5, "10@0.0005,10@5e-05,25@5e-05");
 }
 
 // A rate holds from the first step of its phase to the last, whatever a resumed run begins at.
 TEST(phases_keep_a_rate_until_they_end) {
-  const Phases p = parsed("2@0.1,1@0.01+augment,3@0.2");
+  const Phases p = parsed("2@0.1,1@0.01,3@0.2");
   const Schedule s = phases_schedule(&p, 0.1, 7);
   EXPECT_INT(s.steps, 42);
   for (int64_t step = 0; step < 45; step++) {
     const double want = step < 14 ? 0.1 : step < 21 ? 0.01 : 0.2;
     EXPECT_NEAR(schedule_rate(&s, step), want, 1e-16 * 2); // a quotient and a product, each within half an ulp of 0.2
   }
-  int64_t from, until;
-  phases_augmented(&p, &from, &until);
-  EXPECT(from == 2 && until == 3);
   const Schedule half = phases_schedule(&p, 0.05, 7); // after a rollback
   EXPECT_NEAR(schedule_rate(&half, 20), 0.005, 1e-17);
-}
-
-TEST(phases_without_augmentation) {
-  const Phases p = parsed("1@1");
-  int64_t from, until;
-  phases_augmented(&p, &from, &until);
-  EXPECT(from == 0 && until == 0);
 }
 
 TEST(phases_that_cannot_be) {
@@ -68,7 +55,7 @@ TEST(phases_that_cannot_be) {
                {"10@1e-3+augmented", "EPOCHS@RATE"},
                {"10@1e-3+", "EPOCHS@RATE"},
                {"99999999999999999999@1", "EPOCHS@RATE"},
-               {"1@1+augment,1@1,1@1+augment", ": phases with +augment must be consecutive"},
+               {"4@1,1@1,2@1+augment,1@1", ": instead of +augment, give --augment standard --augment-after 5"},
                {"1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1,1@1", "more than 16 phases"}};
   for (int i = 0; i < COUNT(cases); i++) {
     Phases p;

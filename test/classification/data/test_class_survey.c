@@ -126,7 +126,7 @@ TEST(class_advice_by_set) {
   const Dataset digits = {.num_images = 60000, .gray = gray}, other = {.num_images = 1000, .gray = gray},
                 maps = {.num_images = 2559, .gray = gray}, photographs = {.num_images = 19999},
                 many = {.num_images = 20000}, few = {.num_images = 3};
-  const char *phases = "10@1e-3,10@1e-4,25@1e-4+augment";
+  const char *phases = "10@1e-3,10@1e-4,25@1e-4 --augment standard --augment-after 20";
   char want[256];
   snprintf(want, sizeof want, "--model vgg-28 --phases %s --batch 128", phases);
   expect_advice(want, &digits, (Size){28, 28}, 0, "");

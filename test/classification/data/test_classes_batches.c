@@ -22,7 +22,7 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
     }
     Image im;
     const uint64_t key = rng_key(rng_key(o->seed, (uint64_t)epoch), (uint64_t)d->coco.images[d->image[i]].id);
-    const bool augmented = o->train && epoch >= o->augment_from && (o->augment_until == 0 || epoch < o->augment_until);
+    const bool augmented = o->train && epoch >= o->augment_after;
     const bool flip = augmented && rng_uniform(rng_key(key, RNG_FLIP), 0) < o->augment.flip;
     EXPECT(dataset_image(d, i, &im, NULL) && im.h == info->h && im.w == info->w);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)im.h * im.w * 3));
@@ -37,8 +37,7 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
 
 static void check_epochs(const Dataset *d) {
   LoaderOptions o = class_training(5);
-  o.augment_from = 1;
-  o.augment_until = 2;
+  o.augment_after = 1;
   Err err;
   Loader *l = loader_open(d, &o, &err);
   if (!EXPECT(l)) return;
