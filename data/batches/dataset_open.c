@@ -206,13 +206,13 @@ static bool check_files(Dataset *d, const char *split, bool strict, Err *err) {
   if (strict ? d->missing == 0 : d->missing <= d->num_images / 2) return true;
   char *path = dataset_path(d, first);
   const char *why = access(path, F_OK) == 0 ? "not a regular file" : errno == ENOENT ? "no such file" : strerror(errno);
-  const char *option = !strncmp(split, "train", 5) ? "train" : "val";
+  char *options = coco_layout_options(split, d->coco.path);
   char *more = d->another                    ? xasprintf("; %s is not taken for it: it is another split's", d->another)
-               : d->missing == d->num_images ? xasprintf("; if they are elsewhere, give --%s-json %s --%s-images DIR",
-                                                         option, d->coco.path, option)
+               : d->missing == d->num_images ? xasprintf("; if they are elsewhere, give %s", options)
                                              : xstrdup("");
   err_set(err, "%s: %s; %d of %d images of %s are missing%s", path, why, d->missing, d->num_images, d->coco.path, more);
   free(more);
+  free(options);
   free(path);
   return false;
 }

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include "base/alloc.h"
 #include "base/basics.h"
+#include "base/cli.h"
 #include "base/file.h"
 
 // ---- the table ------------------------------------------------------------------------------------------------------
@@ -266,17 +267,29 @@ static bool has_pictures_of_masks(const char *dir) {
 // "train" for the split to train on, else "val": the options that name a split's files.
 static const char *option_of(const char *split) { return !strncmp(split, "train", 5) ? "train" : "val"; }
 
+// "--val-json FILE --val-images FOLDER", as a shell takes it. Caller frees.
+static char *options_of(const char *option, const char *json, const char *folder) {
+  char *file = cli_word(json), *images = folder ? cli_word(folder) : xstrdup("DIR");
+  char *text = xasprintf("--%s-json %s --%s-images %s", option, file, option, images);
+  free(file);
+  free(images);
+  return text;
+}
+
+char *coco_layout_options(const char *split, const char *json) { return options_of(option_of(split), json, NULL); }
+
 // "if you mean FILE, give --val-json FILE --val-images DIR". Caller frees.
 static char *option_for(const char *dir, const char *json, const char *option) {
   char *own = folder_of(json), *above = folder_of(own), *images = xasprintf("%s/images", dir);
   const char *last = strrchr(own, '/');
   const bool in_subfolder = !strcmp(above, dir) && last && strcasecmp(last + 1, "annotations") &&
                             !is_name_of(last + 1, aliases[0]); // else the images are elsewhere, too
-  const char *folder = in_subfolder ? own : path_is_dir(images) ? images : dir;
-  char *text = xasprintf("if you mean %s, give --%s-json %s --%s-images %s", json, option, json, option, folder);
+  char *options = options_of(option, json, in_subfolder ? own : path_is_dir(images) ? images : dir);
+  char *text = xasprintf("if you mean %s, give %s", json, options);
   free(own);
   free(above);
   free(images);
+  free(options);
   return text;
 }
 
@@ -359,9 +372,11 @@ bool coco_layout_find(CocoLayout *l, const char *dir, const char *split, const c
 
 char *coco_layout_note(const CocoLayout *l, const char *split) {
   if (!l->other) return NULL;
-  const char *option = option_of(split);
-  return xasprintf("%s: read %s (%s), not %s (%s); --%s-json %s --%s-images DIR would read that", split, l->annotations,
-                   l->name, l->other, l->other_name, option, l->other, option);
+  char *options = coco_layout_options(split, l->other);
+  char *note = xasprintf("%s: read %s (%s), not %s (%s); %s would read that", split, l->annotations, l->name, l->other,
+                         l->other_name, options);
+  free(options);
+  return note;
 }
 
 bool coco_layout_is_another(const CocoLayout *l, const char *name) {

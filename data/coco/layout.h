@@ -23,6 +23,9 @@ bool coco_layout_find(CocoLayout *l, const char *dir, const char *split, const c
                       Err *err);
 // A note on annotations that were not read, with the options that read them; NULL: there are none. Caller frees.
 char *coco_layout_note(const CocoLayout *l, const char *split);
+// "--val-json FILE --val-images DIR" for this annotation file, quoted for a shell; --train-… for the split to train on.
+// Caller frees.
+char *coco_layout_options(const char *split, const char *json);
 void coco_layout_free(CocoLayout *l);
 // Whether a folder called `name` is another split's: there are annotations of a split of that name, or of that name
 // without the digits at its end, other than those of `l`.

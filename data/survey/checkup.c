@@ -88,8 +88,9 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
   if (c->train.data.holdout && !o->train_json && is_split(o, o->val_split) && !strcmp(o->val_split, "val"))
     notes_add(&c->train.data.notes, "the images of split val are not used: training images are held out instead");
   char *other = c->val.name || !c->train.open || o->train_json ? NULL : coco_in_subfolder(o->data);
-  if (other)
-    notes_add(&c->train.data.notes, "%s may be a split to evaluate on: --val-json FILE --val-images DIR", other);
+  char *options = other ? coco_layout_options("val", other) : NULL;
+  if (other) notes_add(&c->train.data.notes, "%s may be a split to evaluate on: %s", other, options);
+  free(options);
   free(other);
   char *holdout = holdout_text_of(c, o);
   if (c->train.open)

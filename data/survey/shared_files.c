@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "base/text_table.h"
 #include "data/batches/file_key.h"
+#include "data/coco/layout.h"
 
 typedef struct SharedFile {
   int64_t bytes;
@@ -106,11 +107,12 @@ bool shared_files_are_named(const Dataset *a, const Dataset *b, Err *err) {
   }
   text_table_free(&of_b);
   if (n == 0) return true;
-  char *path = dataset_path(a, first);
+  char *path = dataset_path(a, first), *options = coco_layout_options("val", a->coco.path);
   err_set(err,
           "%s: images found only by the last part of their names, in files that are trained on: %d of %d; \"%.100s\" "
-          "would be %s; name the folder of the images by --val-images DIR with --val-json %s",
-          a->coco.path, n, a->num_images, a->coco.images[a->image[first]].file_name, path, a->coco.path);
+          "would be %s; name the folder of the images by %s",
+          a->coco.path, n, a->num_images, a->coco.images[a->image[first]].file_name, path, options);
   free(path);
+  free(options);
   return false;
 }

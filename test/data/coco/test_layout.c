@@ -119,6 +119,7 @@ TEST(layout_messages_name_what_would_do) {
       {{"annotations/default.json"}, "val", NULL, "/annotations/default.json --val-images "},
       {{"result.json"}, "val", NULL, "/result.json; give --val-json FILE --val-images DIR for it"},
       {{"trainset/_annotations.coco.json"}, "train", NULL, "/trainset/_annotations.coco.json --train-images "},
+      {{"my set/_annotations.coco.json"}, "train", NULL, "/my set/_annotations.coco.json' --train-images '"},
       {{"train/_annotations.coco.json", "dev/_annotations.coco.json"},
        "val",
        NULL,

@@ -154,7 +154,7 @@ TEST(examination_refuses_training_images_in_place_of_others) {
   if (!open_set(&train, dir, &small_options) || !EXPECT(dataset_open(&val, dir, "val", &options, &err))) return;
   EXPECT(!shared_files_are_named(&val, &train, &err));
   EXPECT(strstr(err.msg, "in files that are trained on: 1 of 1; \"elsewhere/3.png\" would be ") &&
-         strstr(err.msg, "train/3.png; name the folder of the images by --val-images DIR"));
+         strstr(err.msg, "train/3.png; name the folder of the images by --val-json "));
   EXPECT(shared_files_are_named(&train, &val, &err));
   dataset_close(&train);
   dataset_close(&val);
