@@ -10,10 +10,11 @@
 static void select_side(const Holdout *h, HoldoutSide side) {
   const char *name[] = {"a.png", "b/c.png", "d.png", "\xc3\xa9.png"};
   uint64_t key[] = {1, 2, 3, 4};
+  const uint32_t annotations[] = {1, 2, 3, 4};
   bool keep[4];
   Notes notes = {0};
   Err err = {""};
-  ImageList l = {.of = "set", .n = 4, .name = name, .key = key};
+  ImageList l = {.of = "set", .n = 4, .name = name, .annotations = annotations, .key = key};
   CHECK(holdout_select(h, &l, side, keep, &notes, &err) || (*err.msg && !strchr(err.msg, '\n')));
   notes_free(&notes);
 }
