@@ -228,12 +228,6 @@ static __device__ __forceinline__ void add_roi(const Tensor &t, const T *dy, Roi
   }
 }
 
-// Has what the epilogue will read of memory brought to L2 meanwhile.
-template <class T> static __device__ __forceinline__ void prefetch(const DestArgs &d, size_t offset) {
-  for (const void *p : {d.accumulate ? d.t.data : NULL, d.resized ? NULL : d.addend.data, d.mask.data})
-    if (p) asm volatile("prefetch.global.L2 [%0];" ::"l"((const T *)p + offset));
-}
-
 // dx[l] [n, h, w, c] from dy [rois, size, size, c]. Grid (tiles of all levels and images, 256 channels each). Tiles of
 // the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once, where it is added
 // to only what RoIs reach; a tile reads of dy what its RoIs give to it, and makes their weights: those of the next
