@@ -249,6 +249,8 @@ static void fill_position(Worker *w, Slot *slot, int position) {
   Err err, first;
   bool unknown = false; // whether it is unknown if the first image is bad
   for (int i = image, attempt = 0; attempt <= MAX_REPLACEMENTS; attempt++) {
+    if (attempt > 0) i = replacement(l, slot->batch.canvas, image, attempt - 1);
+    if (attempt > 0 && atomic_load(&l->bad[i])) continue; // once is enough, for finding out may take a while
     if (write_image(w, slot, position, i, &err)) {
       if (unknown) report_bad(l, slot, position, image, &first);
       return;
@@ -265,7 +267,6 @@ static void fill_position(Worker *w, Slot *slot, int position) {
       unknown = true;
     }
     if (!replaced) return;
-    i = replacement(l, slot->batch.canvas, image, attempt);
   }
   if (outage_lasts(&l->outage)) keep_bad(l, slot, position, true, &err);
 }

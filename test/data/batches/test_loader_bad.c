@@ -105,6 +105,43 @@ TEST(loader_replaces_bad_images) {
   dataset_close(&d);
 }
 
+// Calls of read by this process; -1 where the system does not count.
+static int64_t reads(void) {
+  char *text = file_read("/proc/self/io", &(size_t){0}, NULL), *at = text ? strstr(text, "syscr: ") : NULL;
+  const int64_t n = at ? atoll(at + 7) : -1;
+  free(text);
+  return n;
+}
+
+// To find out that a file is bad may take seconds: none is read again in place of another.
+TEST(loader_reads_bad_images_once_as_replacements) {
+  enum { DRAWS = 64 };
+  const char *dir = small_set("all-bad");
+  Dataset d;
+  if (!open_set(&d, dir, &small_options)) return;
+  for (int i = 0; i < d.num_images; i++) {
+    char *path = dataset_path(&d, i);
+    write_text(path, "no image\n");
+    free(path);
+  }
+  Err err;
+  char log[1024];
+  snprintf(log, sizeof log, "%s/all-bad/stderr", test_tmp());
+  const int kept = quiet_begin(log);
+  const int64_t before = reads();
+  LoaderOptions o = training(1);
+  o.threads = o.prefetch = 1;
+  Loader *l = loader_open(&d, &o, &err);
+  EXPECT(!loader_next(l, &err) && strstr(err.msg, "step 1: ") == err.msg);
+  loader_close(l); // after at most two batches
+  quiet_end(kept);
+  if (before < 0)
+    test_skip("this system does not count calls of read");
+  else
+    EXPECT(reads() - before < DRAWS);
+  dataset_close(&d);
+}
+
 TEST(loader_strict_stops_at_bad_images) {
   const char *dir = small_set("strict");
   Dataset d;
