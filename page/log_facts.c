@@ -11,6 +11,7 @@
 
 // Points for several records each, and for one record each: at least RECENT of them, less than twice as many.
 enum { POINTS = 1024, RECENT = 256, MOST_POINTS = POINTS + 3 * RECENT, EVALUATIONS = 2000, REMEMBERED = 64 };
+enum { MOST_COLUMNS = 256 }; // a run has about thirty
 
 typedef struct Column { // the values of one key; points are added as they come, those without the key are NaN
   char *key;
@@ -48,10 +49,12 @@ struct LogFacts {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
+// NULL: there are too many.
 static Column *column_of(LogFacts *l, const char *key, int likely) {
   if (likely < l->columns && !strcmp(l->column[likely].key, key)) return &l->column[likely];
   for (int i = 0; i < l->columns; i++)
     if (!strcmp(l->column[i].key, key)) return &l->column[i];
+  if (l->columns == MOST_COLUMNS) return NULL;
   enum { N = MOST_POINTS };
   array_reserve((void **)&l->column, &l->cap_columns, (size_t)l->columns + 1, sizeof *l->column);
   Column *c = &l->column[l->columns++];
@@ -142,8 +145,10 @@ static bool read_head(Json *j, ClockRecord *clock, RecordType *type) {
   return json_done(j);
 }
 
-static void read_numbers(Json *j, LogFacts *l, int point) {
+// False if some are left out.
+static bool read_numbers(Json *j, LogFacts *l, int point) {
   const char *key;
+  bool all = true;
   if (json_begin_object(j))
     for (int i = 0; (key = json_key(j)); i++) {
       if (!strcmp(key, "step") || json_peek(j) != JSON_NUMBER) {
@@ -152,8 +157,10 @@ static void read_numbers(Json *j, LogFacts *l, int point) {
       }
       Column *c = column_of(l, key, i);
       const double value = json_number(j);
-      if (!j->failed) column_take(c, point, value); // not for values such as 1e400
+      if (c && !j->failed) column_take(c, point, value); // not for values such as 1e400
+      all &= c != NULL;
     }
+  return all;
 }
 
 static void records_add(Records *s, off_t at, size_t size) {
@@ -164,9 +171,9 @@ static void records_add(Records *s, off_t at, size_t size) {
 static void take_step(LogFacts *l, Json *j, const ClockRecord *clock) {
   const int point = point_add(l);
   l->records++;
-  read_numbers(j, l, point);
-  l->x[point] = (double)clock->step;
   column_take(column_of(l, "elapsed", 0), point, run_clock_now(&l->clock));
+  l->unread += !read_numbers(j, l, point);
+  l->x[point] = (double)clock->step;
 }
 
 // False for a last line that is incomplete.

@@ -142,6 +142,21 @@ TEST(log_facts_of_a_growing_log) {
   free(log);
 }
 
+static void write_a_key(FILE *f, int step) {
+  fprintf(f, "{\"step\":%d,\"kind\":\"train\",\"loss_%d\":1}\n", step, step);
+}
+
+// A log of many keys is no log of a run: each would take 50 KB of memory, and a list of 1,500 numbers in the page.
+TEST(log_facts_of_many_keys_are_few) {
+  char *page = page_of_log(3000, write_a_key);
+  int curves = 0;
+  for (const char *at = page; (at = strstr(at, "{\"y\":")); at++) curves++;
+  EXPECT_INT(curves, 256);
+  EXPECT(strstr(page, "\"elapsed\":{\"y\":") && strstr(page, "\"records\":3000,"));
+  EXPECT(strstr(page, "\"unread\":2745,"));
+  free(page);
+}
+
 // A training process reads its log at each evaluation: what that takes does not grow with the log, here of 25 MB.
 TEST(log_facts_of_a_long_log_take_little_memory) {
   if (!allocations_counted()) {
