@@ -1,6 +1,7 @@
 #include "classification/data/classes.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/digest.h"
 #include "base/output.h"
@@ -54,9 +55,11 @@ static bool read_names(Coco *c, const char *dir, Err *err) {
   static const char mark[] = "\xef\xbb\xbf";
   char *path = xasprintf("%s/classes.txt", dir);
   size_t size;
-  char *text = path_is_file(path) ? file_read(path, &size, err) : NULL;
+  struct stat st;
+  const bool there = lstat(path, &st) == 0; // also a pipe, or a link to nothing, which are refused
+  char *text = there ? file_read(path, &size, err) : NULL;
   const bool marked = text && !strncmp(text, mark, strlen(mark)), utf8 = !text || utf8_is(text);
-  bool ok = (text || !path_is_file(path)) && (utf8 || err_set(err, "%s: not UTF-8; save it as UTF-8", path));
+  bool ok = (text || !there) && (utf8 || err_set(err, "%s: not UTF-8; save it as UTF-8", path));
   for (char *line = text ? text + (marked ? strlen(mark) : 0) : NULL, *rest; ok && line && *line; line = rest) {
     const size_t length = strcspn(line, "\r\n");
     rest = line + length + strspn(line + length, "\r\n");

@@ -1,4 +1,5 @@
 // Catches images with the wrong label, and layouts of folders that are misread.
+#include <sys/stat.h>
 #include <unistd.h>
 #include "classification/data/class_objects.h"
 #include "data/batches/data_identity.h"
@@ -78,6 +79,11 @@ TEST(classes_from_idx) {
   expect_refused(dir, "train", &plain, "/classes.txt names only classes 0 to 1; add a line for each class");
   write_text(join(dir, "classes.txt").s, "cat\ndog\nb\xe9te\n");
   expect_refused(dir, "train", &plain, "classes.txt: not UTF-8; save it as UTF-8");
+  CHECK(!unlink(join(dir, "classes.txt").s) && !mkfifo(join(dir, "classes.txt").s, 0600));
+  expect_refused(dir, "train", &plain, "/classes.txt: it is a pipe, not a regular file");
+  CHECK(!unlink(join(dir, "classes.txt").s) && !symlink("nothing", join(dir, "classes.txt").s));
+  expect_refused(dir, "train", &plain, "/classes.txt: No such file");
+  CHECK(!unlink(join(dir, "classes.txt").s));
   write_text(join(dir, "classes.txt").s, "cat\ndog\ncat\n");
   expect_refused(dir, "train", &plain, "classes.txt: classes 0 and 2 have the same name, cat; rename one");
   write_text(join(dir, "classes.txt").s, "\xef\xbb\xbf"
