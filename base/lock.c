@@ -42,9 +42,9 @@ static bool refuse(int file, const char *folder, Err *err) {
 bool folder_lock(const char *folder, Err *err) {
   char *path = xasprintf("%s/lock", folder);
   int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); // of a pipe: not waited for
-  bool ok = file >= 0 || err_set(err, "cannot write %s: %s", path, strerror(errno));
-  ok = ok &&
-       (is_lock(file) || err_set(err, "%s exists and is not a lock file of this program; choose another folder", path));
+  const bool other = file >= 0 ? !is_lock(file) : errno == ELOOP || errno == ENXIO;    // a link; a socket
+  bool ok = file >= 0 || other || err_set(err, "cannot write %s: %s", path, strerror(errno));
+  if (other) ok = err_set(err, "%s exists and is not a lock file of this program; choose another folder", path);
   free(path);
   if (!ok) {
     if (file >= 0) close(file);

@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/durable.h"
+#include "base/file.h"
 #include "data/images/png.h"
 #include "data/pictures/draw_masks.h"
+#include "data/pictures/pictures.h"
 
 // ---- names --------------------------------------------------------------------------------------------------------
 
@@ -64,15 +65,9 @@ void overlays_open(Overlays *o, const char *folder, const char *const *files, in
 
 static const char signed_by[] = "maskrcnn.c overlay";
 
-// False for links and folders.
-static bool is_file(const char *path) {
-  struct stat st;
-  return lstat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
 static bool spares(const char *path, FileSet *files, Err *err) {
   if (!file_set_spares(files, path, err)) return false;
-  if (is_file(path) && !png_is_signed(path, signed_by))
+  if (picture_is_another(path, signed_by) && !path_is_dir(path)) // one folder costs one overlay
     return err_set(
         err, "%s exists and is not an overlay of this program, so it is not overwritten; choose another folder", path);
   return true;

@@ -35,10 +35,10 @@ static bool packing_fits(const Pictures *p, const char *name, const PngPixels *p
   return memory_suffices(png_write_bytes(pixels)) || no_memory(p, name, err);
 }
 
-static bool is_another(const Pictures *p, const char *path) {
+bool picture_is_another(const char *path, const char *type) {
   struct stat st;
   if (lstat(path, &st) != 0 || S_ISLNK(st.st_mode)) return false;
-  return !S_ISREG(st.st_mode) || !png_is_signed(path, p->type);
+  return !S_ISREG(st.st_mode) || !png_is_signed(path, type);
 }
 
 static bool replace(const Pictures *p, const char *path, const PngPixels *pixels, int level, Err *err) {
@@ -57,7 +57,7 @@ bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels
   if (!packing_fits(p, name, pixels, err)) return false;
   char *path = xasprintf("%s/%s.png", p->folder, name);
   const bool ok =
-      !is_another(p, path)
+      !picture_is_another(path, p->type)
           ? replace(p, path, pixels, level, err)
           : err_set(err, "%s exists and was not written by this program (%s); choose another folder", path, p->type);
   free(path);

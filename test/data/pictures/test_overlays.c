@@ -1,4 +1,5 @@
 // Catches overlays that overwrite each other or a file of the user's.
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/file.h"
@@ -54,6 +55,10 @@ TEST(overlays_replace_whole_files) {
   EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png exists and is not an overlay"));
   CHECK(!truncate(at, 0));
   EXPECT(!overlays_spare(&o, &inputs, &err));
+  CHECK(!unlink(at) && !mkfifo(at, 0600));
+  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png exists and is not an overlay"));
+  CHECK(!unlink(at) && !symlink("nowhere", at));
+  EXPECT(overlays_spare(&o, &inputs, &err));
   overlays_close(&o);
   overlays_open(&o, "/nowhere", files, 1);
   EXPECT(!overlays_write(&o, 0, &image, NULL, 0, &err) && strstr(err.msg, "/nowhere/"));
