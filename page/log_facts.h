@@ -12,7 +12,8 @@
 //                which are one record each, have none, nor do logs that are not thinned
 //   evaluations  their records from the log; if more than 2000, every second, or fourth, …, and the last
 //   amendments   the records of --amend and of rollbacks
-//   unread       number of lines that are not records, or have more keys than 256 in all; `cut`: the last line is incomplete, as after a kill
+//   unread       number of lines that are not records, or have keys beyond the log's first 256; `cut`: the last line is
+//                incomplete, as after a kill
 // False if the file cannot be read; then nothing is written. *read, which begins as NULL, keeps what was read, so that
 // the next call reads only what is new; log_facts_free releases it. read NULL: nothing is kept.
 typedef struct LogFacts LogFacts;
