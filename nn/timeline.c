@@ -78,6 +78,7 @@ void timeline_stop(Timeline *t, Graph *g) {
 }
 
 void timeline_free(Timeline *t, Graph *g) {
+  if (!g->dev) return; // memory ran out before the graph was built
   const Timing *timing = g->dev->memory->timing;
   graph_unobserve(g, &t->observer);
   for (int i = 0; i < t->room; i++) timing->forget(g->dev, &t->span[i].end);
