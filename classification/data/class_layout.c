@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "classification/data/class_folders.h"
 #include "classification/data/idx.h"
-#include "data/coco/layout.h"
+#include "data/coco/elsewhere.h"
 
 static const char *const of_train[] = {"train", "training", NULL};
 static const char *const of_val[] = {"val", "valid", "validation", "t10k", "test", NULL};

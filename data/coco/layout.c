@@ -9,6 +9,7 @@
 #include "base/basics.h"
 #include "base/cli.h"
 #include "base/file.h"
+#include "data/coco/elsewhere.h"
 
 // ---- the table ------------------------------------------------------------------------------------------------------
 
@@ -136,12 +137,6 @@ static int names_of(const char *split, const char *names[3]) {
   return 1;
 }
 
-static bool is_name_of(const char *folder, const char *const names[3]) {
-  bool is = false;
-  for (int i = 0; i < 3 && names[i]; i++) is |= !strcasecmp(folder, names[i]);
-  return is;
-}
-
 // The annotation file of a row; *found is NULL if there is none. False if several files match, or on an error.
 static bool find_row(const LayoutRow *row, const char *dir, const char *split, char **found, Err *err) {
   const char *names[3];
@@ -207,54 +202,6 @@ static void find_folders(CocoLayout *l, const char *dir, const char *split) {
 
 // ---- what is not read -----------------------------------------------------------------------------------------------
 
-// The first .json file by name in DIR/BELOW that has a key "annotations"; NULL: none. Caller frees.
-static char *json_in(const char *dir, const char *below) {
-  char *folder = xasprintf("%s/%s", dir, below), *first = NULL;
-  DIR *d = opendir(folder);
-  for (struct dirent *entry; d && (entry = readdir(d));) {
-    const size_t length = strlen(entry->d_name);
-    if (length < 5 || strcmp(entry->d_name + length - 5, ".json")) continue;
-    char *path = xasprintf("%s%s%s", folder, *below ? "/" : "", entry->d_name);
-    size_t size;
-    char *text = path_is_file(path) && !(first && strcmp(path, first) > 0) ? file_read(path, &size, NULL) : NULL;
-    if (text && strstr(text, "\"annotations\"")) {
-      free(first);
-      first = path;
-    } else {
-      free(path);
-    }
-    free(text);
-  }
-  if (d) closedir(d);
-  free(folder);
-  return first;
-}
-
-char *coco_elsewhere(const char *dir) {
-  static const char *const below[] = {"annotations", "", "train"};
-  char *found = NULL;
-  for (int i = 0; !found && i < COUNT(below); i++) found = json_in(dir, below[i]);
-  return found ? found : coco_in_subfolder(dir);
-}
-
-char *coco_in_subfolder(const char *dir) {
-  static const char *const names[] = {"_annotations.coco.json", "annotations.json", "result.json"};
-  char *first = NULL;
-  DIR *d = opendir(dir);
-  for (struct dirent *entry; d && (entry = readdir(d));) {
-    const char *folder = entry->d_name;
-    if (folder[0] == '.' || !strcasecmp(folder, "annotations") || is_name_of(folder, aliases[0])) continue;
-    for (int i = 0; i < COUNT(names); i++) {
-      char *path = xasprintf("%s/%s/%s", dir, folder, names[i]);
-      const bool takes = path_is_file(path) && (!first || strcmp(path, first) < 0);
-      free(takes ? first : path);
-      if (takes) first = path;
-    }
-  }
-  if (d) closedir(d);
-  return first;
-}
-
 // Whether DIR/masks or DIR/train/masks is a folder, presumably with masks as images.
 static bool has_pictures_of_masks(const char *dir) {
   char *here = xasprintf("%s/masks", dir), *below = xasprintf("%s/train/masks", dir);
@@ -283,7 +230,7 @@ static char *option_for(const char *dir, const char *json, const char *option) {
   char *own = folder_of(json), *above = folder_of(own), *images = xasprintf("%s/images", dir);
   const char *last = strrchr(own, '/');
   const bool in_subfolder = !strcmp(above, dir) && last && strcasecmp(last + 1, "annotations") &&
-                            !is_name_of(last + 1, aliases[0]); // else the images are elsewhere, too
+                            !coco_is_training(last + 1); // else the images are elsewhere, too
   char *options = options_of(option, json, in_subfolder ? own : path_is_dir(images) ? images : dir);
   char *text = xasprintf("if you mean %s, give %s", json, options);
   free(own);
@@ -306,6 +253,9 @@ static bool nothing_found(const char *dir, const char *split, Err *err) {
   else if (one)
     err_set(err, "%s has no annotations of a split %s, only %s; give --%s-json FILE --%s-images DIR for it", dir, split,
             one, option, option);
+  else if (other && coco_is_list(other))
+    err_set(err, "%s is not in COCO format, but a list, as Label Studio's own JSON is; export the project as COCO",
+            other);
   else if (other)
     err_set(err, "%s: no annotations of a split %s where COCO, Roboflow, CVAT, Label Studio or LVIS put them; %s", dir,
             split, give);

@@ -30,10 +30,3 @@ void coco_layout_free(CocoLayout *l);
 // Whether a folder called `name` is another split's: there are annotations of a split of that name, or of that name
 // without the digits at its end, other than those of `l`.
 bool coco_layout_is_another(const CocoLayout *l, const char *name);
-
-// The first .json in dir/annotations, dir or dir/train that has a key "annotations", whatever its name, or else
-// coco_in_subfolder. NULL: there is none. Caller frees.
-char *coco_elsewhere(const char *dir);
-// The annotation file of the first subfolder, by name, that has one as Roboflow, COCO or Label Studio call it, but is
-// not the training split's. NULL: there is none. Caller frees.
-char *coco_in_subfolder(const char *dir);

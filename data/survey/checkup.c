@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "data/coco/elsewhere.h"
 #include "data/coco/layout.h"
 #include "data/survey/mask_forms.h"
 #include "data/survey/shared_files.h"
