@@ -34,6 +34,12 @@ static void read_header(void *of, int k, int thread) {
   free(path);
 }
 
+// The size of the image as it is read.
+static Size read_size(const Dataset *d, const FileHeader *h) {
+  const bool turns = d->upright && h->orientation >= IMAGE_TURNED;
+  return (Size){.h = turns ? h->w : h->h, .w = turns ? h->h : h->w};
+}
+
 static void read_headers(FileHeaders *all, int step) {
   const int n = (all->d->coco.num_images + step - 1) / step;
   all->step = step;
@@ -80,25 +86,41 @@ static int exchange_sides(Dataset *d, const FileHeader *of) {
   return n;
 }
 
-static bool check_resized(const Dataset *d, const FileHeader *of, Err *err) {
-  int looked_at = 0, resized = 0, first = -1;
+// How a file's size differs from the annotated one.
+typedef enum Change { RESIZED, STRETCHED, EXCHANGED, CHANGES } Change;
+
+static const char *const change_texts[CHANGES] = {
+    [RESIZED] = "images were resized after annotation; use the original images, or scale the annotations",
+    [STRETCHED] = "images were stretched to one size after annotation; use the original images",
+    [EXCHANGED] = "width and height are exchanged; correct them in the annotations"};
+
+// False, with a message, if most images have another size than annotated for one reason. Where an orientation exchanges
+// the sides, dataset_fits tells each.
+static bool check_sizes(const Dataset *d, const FileHeader *of, Err *err) {
+  int looked_at = 0, n[CHANGES] = {0}, first[CHANGES];
   for (int i = 0; i < d->coco.num_images; i++) {
     const CocoImage *im = &d->coco.images[i];
-    const bool turns = d->upright && of[i].orientation >= IMAGE_TURNED;
+    const Size size = read_size(d, &of[i]);
     if (!of[i].h || im->h <= 0 || im->w <= 0) continue;
     looked_at++;
-    if (!dataset_is_resized(im, turns ? of[i].w : of[i].h, turns ? of[i].h : of[i].w)) continue;
-    if (resized++ == 0) first = i;
+    if (size.h == im->h && size.w == im->w) continue;
+    const Change k = dataset_is_resized(im, size.h, size.w) ? RESIZED
+                     : size.h == im->w && size.w == im->h   ? EXCHANGED
+                                                            : STRETCHED;
+    if (k == EXCHANGED && of[i].orientation >= IMAGE_TURNED) continue;
+    if (n[k] == 0) first[k] = i;
+    const Size other = read_size(d, &of[first[k]]);
+    n[k] += k != STRETCHED || (size.h == other.h && size.w == other.w);
   }
-  if (2 * resized <= looked_at) return true;
-  const CocoImage *im = &d->coco.images[first];
-  const bool turns = d->upright && of[first].orientation >= IMAGE_TURNED;
-  const int h = turns ? of[first].w : of[first].h, w = turns ? of[first].h : of[first].w;
-  char *path = path_of(d, first);
-  err_set(err,
-          "%s: %d x %d pixels, but %d x %d in %s: images were resized after annotation (%d of %d looked at; this one "
-          "by the factor %.3g); use the original images, or scale the annotations",
-          path, w, h, im->w, im->h, d->coco.path, resized, looked_at, (double)w / im->w);
+  Change most = RESIZED;
+  for (Change k = 0; k < CHANGES; k++)
+    if (n[k] > n[most]) most = k;
+  if (2 * n[most] <= looked_at) return true;
+  const CocoImage *im = &d->coco.images[first[most]];
+  const Size size = read_size(d, &of[first[most]]);
+  char *path = path_of(d, first[most]);
+  err_set(err, "%s: %d x %d pixels, but %d x %d in %s: %s (%d of %d looked at)", path, size.w, size.h, im->w, im->h,
+          d->coco.path, change_texts[most], n[most], looked_at);
   free(path);
   return false;
 }
@@ -132,7 +154,7 @@ bool upright_settle(Dataset *d, ExifChoice choice, bool otherwise, Err *err) {
               "%s: %d images are rotated by 90 degrees, but their width and height are those before the "
               "rotation; these were swapped",
               d->coco.path, exchanged);
-  const bool ok = check_resized(d, all.of, err);
+  const bool ok = check_sizes(d, all.of, err);
   free(all.of);
   return ok;
 }

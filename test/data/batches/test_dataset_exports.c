@@ -107,6 +107,41 @@ TEST(exports_resized_after_annotation_are_named) {
   EXPECT(strstr(err.msg, "64 x 48 pixels, but 128 x 96 in ") && strstr(err.msg, "resized after annotation"));
 }
 
+// Most images have another size than annotated: the message tells why.
+TEST(exports_of_other_sizes_stop) {
+  const char *dir = small_set("other-sizes");
+  char path[1024];
+  // 1.png is 60 x 41, 2.png 60 x 42, 3.png 43 x 60 pixels, w x h
+  static const struct {
+    const char *images, *says;
+  } cases[] = {
+      {"{\"id\":1,\"file_name\":\"1.png\",\"height\":60,\"width\":41},{\"id\":2,\"file_name\":\"2.png\",\"height\":60,"
+       "\"width\":42},{\"id\":3,\"file_name\":\"3.png\",\"height\":60,\"width\":43}",
+       "/1.png: 60 x 41 pixels, but 41 x 60 in %s: width and height are exchanged; correct them in the annotations (2 "
+       "of "
+       "3 looked at)"},
+      {"{\"id\":1,\"file_name\":\"1.png\",\"height\":90,\"width\":60},{\"id\":2,\"file_name\":\"./"
+       "1.png\",\"height\":30,"
+       "\"width\":90},{\"id\":3,\"file_name\":\"3.png\",\"height\":60,\"width\":43}",
+       "/1.png: 60 x 41 pixels, but 60 x 90 in %s: images were stretched to one size after annotation; use the "
+       "original "
+       "images (2 of 3 looked at)"}};
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  for (int i = 0; i < COUNT(cases); i++) {
+    char *text = xasprintf("{\"categories\":[{\"id\":1,\"name\":\"a\"}],\"images\":[%s],\"annotations\":[{\"id\":1,"
+                           "\"image_id\":3,\"category_id\":1,\"bbox\":[2,2,9,9]}]}",
+                           cases[i].images);
+    write_text(path, text);
+    Dataset d;
+    Err err = {0};
+    EXPECT(!dataset_open(&d, dir, "train", &small_options, &err));
+    char *says = xasprintf(cases[i].says, path);
+    if (!EXPECT(strstr(err.msg, says))) printf("  %s\n", err.msg);
+    free(says);
+    free(text);
+  }
+}
+
 TEST(exports_with_broken_annotations_stop_when_strict) {
   static const char *const folders[][2] = {{"coco-infinity", "annotation 6: a number is Infinity or NaN"},
                                            {"coco-category-null", "annotation 1: its category is not in the file"}};
