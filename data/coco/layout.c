@@ -137,6 +137,27 @@ static int names_of(const char *split, const char *names[3]) {
   return 1;
 }
 
+// "train" for the split to train on, else "val": the options that name a split's files.
+static const char *option_of(const char *split) { return !strncmp(split, "train", 5) ? "train" : "val"; }
+
+// The message for a split's name that begins those of several files.
+static void several_match(const LayoutRow *row, const char *split, const Matches *m, Err *err) {
+  const char *sign = strstr(row->annotations, "%*"), *name = strrchr(m->path[0], '/') + 1, *option = option_of(split);
+  if (!sign) {
+    err_set(err, "both %s and %s match; give the one you mean as --%s-json FILE --%s-images DIR", m->path[0],
+            m->path[1], option, option);
+    return;
+  }
+  const char *slash = strchr(row->annotations, '/');
+  const size_t before = (size_t)(sign - (slash ? slash + 1 : row->annotations));
+  char *full = xasprintf("%.*s", (int)(strlen(name) - before - strlen(sign + 2)), name + before),
+       *word = cli_word(full);
+  err_set(err, "both %s and %s match; give the split's full name: --%s-split %s (infer: --split %s)", m->path[0],
+          m->path[1], option, word, word);
+  free(full);
+  free(word);
+}
+
 // The annotation file of a row; *found is NULL if there is none. False if several files match, or on an error.
 static bool find_row(const LayoutRow *row, const char *dir, const char *split, char **found, Err *err) {
   const char *names[3];
@@ -149,7 +170,7 @@ static bool find_row(const LayoutRow *row, const char *dir, const char *split, c
     const bool ok = match(dir, pattern, false, &m, err);
     free(pattern);
     if (!ok) return false;
-    if (m.n > 1) err_set(err, "both %s and %s match; give the split's full name", m.path[0], m.path[1]);
+    if (m.n > 1) several_match(row, split, &m, err);
     if (m.n == 1) *found = xstrdup(m.path[0]);
     const bool unique = m.n <= 1;
     matches_free(&m);
@@ -210,9 +231,6 @@ static bool has_pictures_of_masks(const char *dir) {
   free(below);
   return has;
 }
-
-// "train" for the split to train on, else "val": the options that name a split's files.
-static const char *option_of(const char *split) { return !strncmp(split, "train", 5) ? "train" : "val"; }
 
 // "--val-json FILE --val-images FOLDER", as a shell takes it. Caller frees.
 static char *options_of(const char *option, const char *json, const char *folder) {

@@ -114,7 +114,13 @@ TEST(layout_messages_name_what_would_do) {
       {{"annotations/instances_train2014.json", "annotations/instances_train2017.json"},
        "train",
        NULL,
-       "/annotations/instances_train2017.json match; give the split's full name"},
+       "/annotations/instances_train2017.json match; give the split's full name: --train-split train2014 (infer: "
+       "--split "
+       "train2014)"},
+      {{"annotations/val_instances_1.json", "annotations/val_instances_2.json"},
+       "val",
+       NULL,
+       "/annotations/val_instances_2.json match; give the one you mean as --val-json FILE --val-images DIR"},
       {{"annotations/default.json", "images/"}, "train", NULL, "/annotations/default.json --train-images "},
       {{"annotations/default.json"}, "val", NULL, "/annotations/default.json --val-images "},
       {{"result.json"}, "val", NULL, "/result.json; give --val-json FILE --val-images DIR for it"},
