@@ -3,7 +3,7 @@
 #include <string.h>
 #include "base/output.h"
 #include "data/batches/source.h"
-#include "data/survey/mask_forms.h"
+#include "data/coco/mask_forms.h"
 #include "engine/engine.h"
 #include "training/targets.h"
 

@@ -14,6 +14,7 @@
 #include "data/batches/upright.h"
 #include "data/coco/choice.h"
 #include "data/coco/coco_index.h"
+#include "data/coco/mask_forms.h"
 
 static float clip(float v, float high) { return v < 0 ? 0 : v > high ? high : v; } // NaN stays NaN
 
@@ -129,6 +130,7 @@ static bool nothing_usable(const Dataset *d, Err *err) {
   if (c->num_images == 0) return err_set(err, "%s: no images; its list \"images\" is missing or empty", c->path);
   if (c->num_anns == 0 && c->num_broken == 0 && d->bad_images == 0)
     return err_set(err, "%s: no annotations; its list \"annotations\" is missing or empty", c->path);
+  if (d->bad_masks > 0 && !mask_forms_check(c, err)) return false;
   return err_set(err,
                  "%s: none of the %d images is usable; %d images are invalid; of %d annotations, %d are crowds%s, %d "
                  "have an empty box, %d an unknown category, %d an invalid mask or value",

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "data/coco/elsewhere.h"
 #include "data/coco/layout.h"
-#include "data/survey/mask_forms.h"
+#include "data/coco/mask_forms.h"
 #include "data/survey/shared_files.h"
 
 // ---- looking --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "data/batches/file_key.h"
-#include "data/survey/mask_forms.h"
+#include "data/coco/mask_forms.h"
 #include "data/survey/shared_files.h"
 #include "data/survey/twice.h"
 

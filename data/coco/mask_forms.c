@@ -1,4 +1,4 @@
-#include "data/survey/mask_forms.h"
+#include "data/coco/mask_forms.h"
 
 const char *const seg_form_texts[SEG_FORMS] = {
     [FORM_OTHER] = "in an unknown format; COCO's are [[x1, y1, x2, y2, …], …] and {\"size\": [h, w], \"counts\": …}",

@@ -1,7 +1,7 @@
 // Catches unusable forms of masks that are silently trained on as boxes, and forms reported under another's name.
 #include <string.h>
+#include "data/coco/mask_forms.h"
 #include "data/survey/checkup.h"
-#include "data/survey/mask_forms.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
 
@@ -50,6 +50,16 @@ TEST(mask_forms_are_named) {
       printf("  %s: %s\n", forms[i].segmentation, err.msg);
     dataset_close(&d);
   }
+}
+
+// Where no mask can be used, the set does not open, and the message names the form, too.
+TEST(mask_forms_are_named_where_nothing_is_usable) {
+  Dataset d;
+  Err err = {0};
+  const char *text = "\"20 10 40 10 40 30\"";
+  EXPECT(!dataset_open(&d, set_of(text, text), "train", &small_options, &err));
+  if (!EXPECT(strstr(err.msg, "3 of 3 masks cannot be used (first: annotation 7): they are strings")))
+    printf("  %s\n", err.msg);
 }
 
 // Half of the masks, or a set of boxes, is no reason to stop.
