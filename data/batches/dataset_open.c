@@ -128,6 +128,9 @@ static bool nothing_usable(const Dataset *d, Err *err) {
   const Coco *c = &d->coco;
   if (!coco_has_categories(c, err)) return false;
   if (c->num_images == 0) return err_set(err, "%s: no images; its list \"images\" is missing or empty", c->path);
+  if (c->num_anns == 0 && c->unknown_image > 0)
+    return err_set(err, "%s: all annotations (%d) have an image_id that no image has, first annotation %lld", c->path,
+                   c->unknown_image, (long long)c->unknown_image_ann);
   if (c->num_anns == 0 && c->num_broken == 0 && d->bad_images == 0)
     return err_set(err, "%s: no annotations; its list \"annotations\" is missing or empty", c->path);
   if (d->bad_masks > 0 && !mask_forms_check(c, err)) return false;

@@ -216,11 +216,13 @@ TEST(exports_files_are_found_under_other_names) {
 
 TEST(exports_of_little) {
   static const char image[] = "{\"id\":1,\"file_name\":\"p1.png\",\"width\":\"64\",\"height\":\"tall\"}",
-                    ann[] = "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,9,9]}";
+                    ann[] = "{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[1,1,9,9]}",
+                    lost[] = "{\"id\":7,\"image_id\":\"p1\",\"category_id\":1,\"bbox\":[1,1,9,9]}";
   static const struct {
     const char *images, *annotations, *says; // NULL: it is read
   } cases[] = {{"", ann, "no images; its list \"images\" is missing or empty"},
                {image, "", "no annotations; its list \"annotations\" is missing or empty"},
+               {image, lost, "all annotations (1) have an image_id that no image has, first annotation 7"},
                {image, ann, NULL}}; // a size that is no number is the file's
   char *dir = xasprintf("%s/little", test_tmp()), *json = xasprintf("%s/annotations/instances_train.json", dir);
   CHECK(
