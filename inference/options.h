@@ -75,11 +75,9 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
   X(INT, detections, 0, 1, MOST_DETECTIONS, "N", "maximum number of detections per image", .usual = "as trained")      \
   X(INT, proposals, 0, 1, MOST_DETECTIONS, "N",                                                                        \
     "proposals per image that are classified, at least --detections if that is above 100", .usual = "as trained")      \
-  X(FLOAT, nms, -1, 0, 1, "IOU", "of detections of one class that overlap by more than this IoU, the one with the "    \
-    "highest score is kept",                                                                                           \
-    .usual = "as trained")                                                                                             \
+  X(FLOAT, nms, -1, 0, 1, "IOU", "IoU threshold of non-maximum suppression within each class", .usual = "as trained")  \
   X(STRING, set, NULL, "FIELD=VALUE",                                                                                  \
-    "set a field of the model's configuration on which what was learnt does not depend, such as rpn_nms=0.8; may be "  \
+    "set a field of the model's configuration that does not affect trained weights, such as rpn_nms=0.8; may be "      \
     "given several times; train --help model lists the fields",                                                        \
     .joins = true)                                                                                                     \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained", .first = true)       \

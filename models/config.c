@@ -333,8 +333,7 @@ static bool set_pair(ModelConfig *c, int least_size, const char *pair, size_t le
   if (f->offset == offsetof(ModelConfig, classes))
     return err_set(err, "--set classes: the number of classes is that of the data; leave it out");
   if (trained && !is_of_inference(f))
-    return err_set(err, "--set %s: what the weights have learnt depends on it, so that it can only be set in training",
-                   f->name);
+    return err_set(err, "--set %s: the weights were trained with its value; set it in training only", f->name);
   snprintf(value, sizeof value, "%.*s", (int)MIN(rest, sizeof value - 1), equals + 1);
   if (f->type == FIELD_BOOL && !strcmp(value, "true")) snprintf(value, sizeof value, "1");
   if (f->type == FIELD_BOOL && !strcmp(value, "false")) snprintf(value, sizeof value, "0");

@@ -146,8 +146,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .note = "100 for tiny; as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_proposals)     \
   X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection in evaluations", .note = "as in the weights with "   \
     "--weights", .needs = MODEL_DETECTOR, .settle = settle_score)                                                      \
-  X(FLOAT, nms, 0.5f, 0, 1, "IOU", "of detections of one class that overlap by more than this IoU, the one with the "  \
-    "highest score is kept",                                                                                           \
+  X(FLOAT, nms, 0.5f, 0, 1, "IOU", "IoU threshold of non-maximum suppression of detections within each class",         \
     .note = "as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_nms)                         \
   X(STRING, anchors, NULL, "LIST|auto",                                                                                \
     "sizes of the anchors of P2 to P6, in pixels of the resized image, such as 16,32,64,128,256; auto: those that "    \

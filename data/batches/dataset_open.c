@@ -376,7 +376,7 @@ static bool choose_categories(Dataset *d, const DatasetOptions *options, Err *er
   const bool ok = options->classes ? named(c, options->classes, keep, err) : known(d, options->only, keep, err);
   if (ok) coco_keep_categories(c, keep);
   if (ok && c->num_categories < categories)
-    notes_add(&d->notes, "%s: %d of %d categories are used; %d of %d annotations are those of others", c->path,
+    notes_add(&d->notes, "%s: %d of %d categories are used; %d of %d annotations, of the others, are left out", c->path,
               c->num_categories, categories, anns - c->num_anns, anns);
   free(keep);
   return ok;

@@ -391,7 +391,7 @@ TEST(library_sets_fields) {
   } cases[] = {{0, NULL, NULL},
                {-1, "nms=0", NULL},
                {-1, "nms=2", "set nms=2: expected a number, 0 to 1"},
-               {-1, "fpn_channels=8", "set fpn_channels: what the weights have learnt depends on it"},
+               {-1, "fpn_channels=8", "set fpn_channels: the weights were trained with its value"},
                {-1, "nmss=1", "set nmss: unknown field; did you mean nms?"}};
   maskrcnn_image image = library_image(90, 70, 0, 4);
   for (int i = 0; i < COUNT(cases); i++) {
