@@ -8,25 +8,21 @@ extern "C" {
 
 enum { THREADS = 128, ROWS = 4 };
 
-// y [n, h, w, CHANNELS] from the images' bytes [h, w, 3], map [n, 6]. Grid (⌈w / THREADS⌉, ⌈h / ROWS⌉, n), a thread per
+// y [n, h, w, CHANNELS] from the images' bytes [h, w, 3]. Grid (⌈w / THREADS⌉, ⌈h / ROWS⌉, n), a thread per
 // column and ROWS rows of the canvas, which share what follows from the map alone. It stores the eight channels of each
 // pixel at once, padding among them. The floor is the stores.
 template <class T, int CHANNELS>
-__global__ void preprocess_affine_kernel(Preprocess p, const ImageInfo *images, const float *map, const uint8_t *bytes,
-                                         Tensor y) {
+__global__ void preprocess_affine_kernel(Preprocess p, const ImageInfo *images, const uint8_t *bytes, Tensor y) {
   int x = thread_index(), first = blockIdx.y * ROWS, n = blockIdx.z;
   if (x >= y.w || n >= rows_of(y)) return;
   ImageInfo image = images[n];
-  float of_image[6];
-#pragma unroll
-  for (int i = 0; i < 6; i++) of_image[i] = map[6 * n + i];
   Divisor unit = divisor(p.unit), std[3] = {divisor(p.std[0]), divisor(p.std[1]), divisor(p.std[2])};
 #pragma unroll 1
   for (int row = first; row < min(first + ROWS, y.h); row++) {
     Eight v = {};
     if (row < image.rh && x < image.rw) {
       float value[3];
-      affine_pixel(of_image, bytes + image.offset, image.h, image.w, row, x, CHANNELS, p.antialias, value);
+      affine_pixel(image.view.map, bytes + image.offset, image.h, image.w, row, x, CHANNELS, p.antialias, value);
       if (image.view.coloured) view_colour(&image.view, CHANNELS, value);
 #pragma unroll
       for (int c = 0; c < CHANNELS; c++)
@@ -36,16 +32,16 @@ __global__ void preprocess_affine_kernel(Preprocess p, const ImageInfo *images, 
   }
 }
 
-extern "C" void cuda_preprocess_affine(Device *dev, const Preprocess *p, const ImageInfo *images, const void *map,
-                                       const uint8_t *bytes, const Tensor *y) {
+extern "C" void cuda_preprocess_affine(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes,
+                                       const Tensor *y) {
   if (dev->measuring) return;
   CHECK((y->c == 3 || y->c == 1) && y->ldc == 8);
   dim3 grid(blocks_for(y->w, THREADS), blocks_for(y->h, ROWS), y->n);
   WITH_TYPE(y->dtype, T, {
     if (y->c == 3)
-      preprocess_affine_kernel<T, 3><<<grid, THREADS, 0, stream_of(dev)>>>(*p, images, (const float *)map, bytes, *y);
+      preprocess_affine_kernel<T, 3><<<grid, THREADS, 0, stream_of(dev)>>>(*p, images, bytes, *y);
     else
-      preprocess_affine_kernel<T, 1><<<grid, THREADS, 0, stream_of(dev)>>>(*p, images, (const float *)map, bytes, *y);
+      preprocess_affine_kernel<T, 1><<<grid, THREADS, 0, stream_of(dev)>>>(*p, images, bytes, *y);
     LAUNCH_CHECK();
   })
 }

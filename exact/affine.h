@@ -50,15 +50,16 @@ static inline HD void affine_add(const uint8_t *rgb, int h, int w, real u, real 
 static inline HD real affine_share(real v, int n) { return n == 1 ? v : v / (real)n; }
 
 // Canvas pixel (y, x) of the image, [0, 255], as mapped by nn/ops.h's preprocess_affine.
-static inline HD void affine_pixel(const real map[6], const uint8_t *rgb, int h, int w, int y, int x, int channels,
+static inline HD void affine_pixel(const float map[6], const uint8_t *rgb, int h, int w, int y, int x, int channels,
                                    bool antialias, real value[3]) {
-  const int nx = antialias ? affine_samples(map[0], map[3]) : 1, ny = antialias ? affine_samples(map[1], map[4]) : 1;
+  const real a = map[0], b = map[1], c = map[2], d = map[3], e = map[4], f = map[5];
+  const int nx = antialias ? affine_samples(a, d) : 1, ny = antialias ? affine_samples(b, e) : 1;
   for (int k = 0; k < 3; k++) value[k] = 0;
   for (int i = 0; i < ny; i++)
     for (int j = 0; j < nx; j++) {
       const real cx = (real)x + affine_share((real)j + (real)0.5, nx),
                  cy = (real)y + affine_share((real)i + (real)0.5, ny);
-      const real u = map[0] * cx + map[1] * cy + map[2], v = map[3] * cx + map[4] * cy + map[5];
+      const real u = a * cx + b * cy + c, v = d * cx + e * cy + f;
       affine_add(rgb, h, w, u, v, channels, value);
     }
   for (int k = 0; k < 3; k++) value[k] = affine_share(value[k], nx * ny);

@@ -156,6 +156,9 @@ void opened_close(Opened *o) {
   engine_close(&o->engine);
 }
 
+// Of the one canvas that images are mapped onto.
+static Size mapped(const Opened *o) { return (Size){o->canvases.canvas[0].h, o->canvases.canvas[0].w}; }
+
 int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err) {
   int canvas = -1;
   *size = (ImageInfo){.h = image->height, .w = image->width};
@@ -176,6 +179,8 @@ int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size,
     const int by = opened_shrink(o, image);
     *size = (ImageInfo){.h = image->height / by, .w = image->width / by};
     canvas = canvases_fit(&o->canvases, size->h, size->w, &size->rh, &size->rw);
+    if (o->result_type->map)
+      o->result_type->map(&o->engine.config, (Size){size->h, size->w}, mapped(o), size->view.map);
     if (canvas < 0)
       err_set(
           err,
@@ -185,13 +190,6 @@ int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size,
   return canvas;
 }
 
-// Of the one canvas that images are mapped onto.
-static Size mapped(const Opened *o) { return (Size){o->canvases.canvas[0].h, o->canvases.canvas[0].w}; }
-
 int opened_shrink(const Opened *o, const maskrcnn_image *image) {
   return o->result_type->shrink ? o->result_type->shrink((Size){image->height, image->width}, mapped(o)) : 1;
-}
-
-void opened_map(const Opened *o, const ImageInfo *size, float map[6]) {
-  if (o->result_type->map) o->result_type->map(&o->engine.config, (Size){size->h, size->w}, mapped(o), map);
 }

@@ -23,10 +23,8 @@ typedef struct Opened {
 bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *status, Err *err);
 void opened_close(Opened *o);
 
-// Returns the index of the canvas for an image, and the image's size on it; -1, with a message, if it cannot be used.
+// Returns the index of the canvas for an image, and the image's size on it, for classifiers also the map to it;
+// -1, with a message, if it cannot be used.
 int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err);
 // The factor by which an image is scaled down as it is copied; the size above is the scaled-down one.
 int opened_shrink(const Opened *o, const maskrcnn_image *image);
-// The affine map from an image of that size to the canvas (nn/batch.h), for models that use one; otherwise does
-// nothing.
-void opened_map(const Opened *o, const ImageInfo *size, float map[6]);

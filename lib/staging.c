@@ -11,8 +11,7 @@ bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, 
   s->list = xcalloc((size_t)n, sizeof *s->list);
   s->n = n; // not before: staging_free follows if there is no memory for the list
   s->info = device_host_alloc(dev, (size_t)s->n * (size_t)images * sizeof *s->info);
-  s->affine = device_host_alloc(dev, (size_t)s->n * (size_t)images * 6 * sizeof *s->affine);
-  if (!s->info || !s->affine) return false;
+  if (!s->info) return false;
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
     const size_t n_images = (size_t)images;
@@ -20,9 +19,7 @@ bool staging_init(Staging *s, Device *dev, int images, int queue, int canvases, 
     b->batch.images = images;
     b->batch.index = xcalloc(n_images, sizeof *b->batch.index);
     b->batch.info = s->info + (size_t)i * n_images;
-    b->batch.affine = s->affine + 6 * (size_t)i * n_images;
     memset(b->batch.info, 0, n_images * sizeof *b->batch.info);
-    memset(b->batch.affine, 0, 6 * n_images * sizeof *b->batch.affine);
     b->batch.count = xcalloc(n_images, sizeof *b->batch.count);
     staging_release(b);
   }
@@ -38,7 +35,6 @@ void staging_free(Staging *s, Device *dev) {
     free(b->batch.count);
   }
   if (s->info) device_host_free(dev, s->info);
-  if (s->affine) device_host_free(dev, s->affine);
   free(s->list);
   *s = (Staging){0};
 }

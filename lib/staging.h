@@ -26,7 +26,6 @@ typedef struct Staging {
   StagedBatch *list;
   int n, images;   // batches, and images of each
   ImageInfo *info; // page-locked; of all batches
-  float *affine;   // page-locked; of all batches: maps of classifiers
   uint64_t age;    // of the next batch
 } Staging;
 

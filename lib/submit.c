@@ -56,7 +56,6 @@ static maskrcnn_status slot(maskrcnn *h, Submission *s, int first, const maskrcn
                          "smaller batch or a smaller queue",
                          first + i, (double)need / 1e6);
     }
-    opened_map(&h->opened, &size, b->batch.affine + 6 * b->batch.used);
     staging_append(b, (StageSlot){s, first + i, images[i].height, images[i].width}, &size);
   }
   return MASKRCNN_OK;

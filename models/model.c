@@ -150,7 +150,7 @@ void network_free(Network *n) {
 }
 
 void network_connect(Network *n, const void *const array[BATCH_ARRAYS]) {
-  n->input->images = (BatchImages){.info = array[BATCH_INFO], .bytes = array[BATCH_BYTES], .map = array[BATCH_AFFINE]};
+  n->input->images = (BatchImages){.info = array[BATCH_INFO], .bytes = array[BATCH_BYTES]};
   if (n->labels) n->labels->labels = array[BATCH_LABEL];
   if (!n->truth) return;
   Truth *t = &n->truth->truth;

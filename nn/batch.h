@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// How augmentation shows an image, beyond resizing and mirroring it: exact/view.h applies it, data/batches/augment.c
-// draws it.
+// How an image is shown, beyond resizing and mirroring it: a detector's where augmentation draws it, a classifier's
+// always (data/batches/augment.c). exact/view.h and exact/affine.h apply it.
 typedef struct ImageView {
   int moved; // shown through `map` instead of resized and mirrored
   // a b c d e f: the canvas's point (x, y) shows the image's point (a·x + b·y + c, d·x + e·y + f), both in pixels with
@@ -62,8 +62,7 @@ typedef enum BatchExtent {
   X(BATCH_LABEL,  label,  int,       PER_OBJECT, 1) /* 1 … classes - 1; sets of classes: 0 … classes - 1 */            \
   X(BATCH_COUNT,  count,  int,       PER_IMAGE,  1) /* objects of an image */                                          \
   X(BATCH_BITMAP, bitmap, Bitmap,    PER_OBJECT, 1) /* all zero when masks are not asked for */                        \
-  X(BATCH_BITS,   bits,   uint32_t,  PER_WORD,   1) /* of all bitmaps */                                               \
-  X(BATCH_AFFINE, affine, float,     PER_IMAGE,  6) /* sets of classes: canvas to image, see exact/affine.h */
+  X(BATCH_BITS,   bits,   uint32_t,  PER_WORD,   1) /* of all bitmaps */
 // clang-format on
 
 #define BATCH_CONSTANT(constant, member, element, extent, each) constant,

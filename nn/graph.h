@@ -34,7 +34,6 @@ typedef enum ValueType {
 typedef struct BatchImages { // device pointers
   const ImageInfo *info;     // [images]
   const uint8_t *bytes;
-  const void *map; // real [images, 6], of the canvas to the image: preprocess_affine's; NULL where there is none
 } BatchImages;
 
 typedef struct BoxTargets { // of sampled RoIs, a row each; part of RoiTargets

@@ -403,12 +403,11 @@ struct Ops {
   // y [n, h, w, 3] canvases: each image resized to rh × rw (bilinear, half-pixel centres, edges clamped),
   // (v / unit - mean) / std, mirrored if flip, zero outside. With info.view, moved and coloured as exact/view.h says.
   void (*preprocess)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes, const Tensor *y);
-  // The same through a map of each image, real [n, 6] = a b c d e f: the canvas's point (x, y) shows the image's point
-  // (a·x + b·y + c, d·x + e·y + f), both in pixels with centres at half-integers; bilinear, black beyond the image.
+  // A classifier's: the same through the map of each image's view; bilinear, black beyond the image.
   // antialias: the mean of samples spread evenly over the pixel, about one for every pixel that it covers. y has 3
   // channels or 1: brightness, as Pillow's convert("L"). Zero past rh × rw; flip is the map's to make.
-  void (*preprocess_affine)(Device *dev, const Preprocess *p, const ImageInfo *images, const void *map,
-                            const uint8_t *bytes, const Tensor *y);
+  void (*preprocess_affine)(Device *dev, const Preprocess *p, const ImageInfo *images, const uint8_t *bytes,
+                            const Tensor *y);
 
   // Per image and level the out->capacity best anchors by logit (NaN counts as -inf): decoded, clipped to the resized
   // image, small and low ones dropped, order kept. logits[l] [n, h, w, a], deltas[l] [n, h, w, 4a]; group n·levels + l;

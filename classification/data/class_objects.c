@@ -15,7 +15,8 @@ static int64_t write_class(const Dataset *d, const ImageSlot *p) {
   info->flip = drawn.flip;
   if (p->augment)
     augment_colours(p->augment, info->key, b->bytes + info->offset, (Size){info->h, info->w}, &info->view);
-  memcpy(b->affine + 6 * p->position, drawn.map, sizeof drawn.map);
+  info->view.moved = 1;
+  memcpy(info->view.map, drawn.map, sizeof drawn.map);
   b->count[p->position] = 1;
   b->label[(int64_t)p->position * b->capacity] = d->object[p->image].label;
   return 0;

@@ -1,6 +1,6 @@
 // A Dataset of images with one class each: IDX files (MNIST's format) or folders of images by class. The loader makes
 // batches of it as of any other data set; image i has one object, whose label is its class, from 0, and which has no
-// box, and a map (nn/batch.h, affine) instead of a resized size. There is one canvas, and no background class.
+// box, and a map (nn/batch.h, ImageView) instead of a resized size. There is one canvas, and no background class.
 #pragma once
 #include "classification/data/class_layout.h"
 #include "data/batches/dataset.h"

@@ -24,8 +24,7 @@ bool classifier_config(const Checkpoint *c, const char *variant, const char *hea
 
 static void image_forward(Graph *g, Node *n) {
   const BatchImages *images = &n->in[0].v->images;
-  g->dev->ops->preprocess_affine(g->dev, NODE_ATTR(n, Preprocess), images->info, images->map, images->bytes,
-                                 &n->out[0]->x);
+  g->dev->ops->preprocess_affine(g->dev, NODE_ATTR(n, Preprocess), images->info, images->bytes, &n->out[0]->x);
 }
 static const NodeType image_node = {
     .name = "preprocess_affine", .attr_size = sizeof(Preprocess), .forward = image_forward, .recomputed = true};

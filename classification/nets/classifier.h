@@ -20,8 +20,7 @@ extern const struct Source source_of_classes;      // classification/data/class_
 #define CLASSIFIER_ROW                                                                                                 \
   .task = &task_classification, .outputs = &outputs_probabilities, .result_type = &result_classes,                     \
   .infer = &infer_classes, .source = &source_of_classes, .square = true,                                               \
-  .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES) | BATCH_BIT(BATCH_AFFINE),                                  \
-  .targets = BATCH_BIT(BATCH_LABEL)
+  .inputs = BATCH_BIT(BATCH_INFO) | BATCH_BIT(BATCH_BYTES), .targets = BATCH_BIT(BATCH_LABEL)
 // torchvision's references/classification, with a cosine schedule; .rate is set separately.
 #define CLASSIFIER_LEARNING                                                                                            \
   .batch = 128, .epochs = 90, .eval_epochs = 1, .rate_images = 256, .decay = DECAY_COSINE, .warmup_epochs = 5,         \

@@ -21,7 +21,8 @@ typedef struct ImageSlot {
 } ImageSlot;
 
 typedef struct ObjectType {
-  // Images are mapped to the canvas (Batch.affine) and fill it; otherwise they are resized to fit, to info's rh and rw.
+  // Images are mapped to the canvas (ImageInfo.view) and fill it; otherwise they are resized to fit, to info's rh and
+  // rw.
   bool mapped;
   int no_label; // label of a slot without an image
   // Writes how the image is shown on the canvas, and its objects. Masks go to the slot's words; offsets are relative to

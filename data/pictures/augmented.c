@@ -10,15 +10,11 @@
 enum { QUALITY = 85, GREY = 128 };
 
 // How the image is shown, as a map, also where training resizes and mirrors it without one.
-static ImageView view_of(const Dataset *d, const Batch *b, int position) {
-  const ImageInfo *m = &b->info[position];
+static ImageView view_of(const ImageInfo *m) {
   ImageView v = m->view;
   const float across = (float)m->w / (float)m->rw, down = (float)m->h / (float)m->rh;
   const float plain[6] = {m->flip ? -across : across, 0, m->flip ? (float)m->w : 0, 0, down, 0};
-  if (d->type->mapped)
-    memcpy(v.map, b->affine + 6 * (size_t)position, sizeof v.map);
-  else if (!v.moved)
-    memcpy(v.map, plain, sizeof plain);
+  if (!v.moved) memcpy(v.map, plain, sizeof plain);
   return v;
 }
 
@@ -53,7 +49,7 @@ static Rle draw_mask(const ImageView *v, const ImageInfo *m, const Bitmap *mask,
 
 Jpeg augmented_picture(const Dataset *d, const Batch *b, int position) {
   const ImageInfo *m = &b->info[position];
-  const ImageView v = view_of(d, b, position);
+  const ImageView v = view_of(m);
   const int n = d->type->mapped ? 0 : b->count[position];
   Image im = draw_image(&v, m, b->bytes + m->offset);
   DrawItem *items = xcalloc((size_t)n, sizeof *items);

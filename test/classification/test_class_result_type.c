@@ -24,7 +24,6 @@ static void classify(const maskrcnn_image *image, float prob[LIBRARY_CLASSES]) {
   const Size canvas = {LIBRARY_SIDE, LIBRARY_SIDE};
   const int by = classes_shrink((Size){image->height, image->width}, canvas), h = image->height / by,
             w = image->width / by;
-  float map[6];
   int zero = 0;
   uint8_t *rgb = xmalloc(3 * (size_t)image->height * (size_t)image->width);
   const size_t row = 3 * (size_t)image->width, pitch = image->pitch ? (size_t)image->pitch : row;
@@ -38,9 +37,9 @@ static void classify(const maskrcnn_image *image, float prob[LIBRARY_CLASSES]) {
       rgb[(size_t)y * 3 * (size_t)w + (size_t)x] = (uint8_t)(sum / (by * by));
     }
   CHECK(state_open(&c, library_classifier(), NULL) && state_config(&c, &config, &category, NULL));
-  memcpy(map, augment_classifier(NULL, config.view, 0, (Size){h, w}, canvas).map, sizeof map);
   ImageInfo info = {.h = h, .w = w, .rh = LIBRARY_SIDE, .rw = LIBRARY_SIDE};
-  Batch b = {.images = 1, .used = 1, .index = &zero, .count = &zero, .info = &info, .affine = map, .bytes = rgb};
+  memcpy(info.view.map, augment_classifier(NULL, config.view, 0, (Size){h, w}, canvas).map, sizeof info.view.map);
+  Batch b = {.images = 1, .used = 1, .index = &zero, .count = &zero, .info = &info, .bytes = rgb};
   b.num_bytes = 3 * (int64_t)h * w;
   const Shapes none = {0}, shapes = {.canvases = 1,
                                      .canvas = {{.h = LIBRARY_SIDE, .w = LIBRARY_SIDE}},

@@ -59,24 +59,13 @@ static double canvas_value(const AffineCase *k, const uint8_t *rgb, int y, int x
   return (sum / (samples * samples) / 255 - p.mean[c]) / p.std[c];
 }
 
-// Maps in the device's number type; caller frees.
-static void *maps_for(const Device *dev, const AffineCase *k, int n) {
-  void *maps = xmalloc((size_t)n * 6 * dtype_size(dev->real));
-  for (int i = 0; i < 6 * n; i++) {
-    if (dev->real == F64)
-      ((double *)maps)[i] = k[i / 6].map[i % 6];
-    else
-      ((float *)maps)[i] = (float)k[i / 6].map[i % 6];
-  }
-  return maps;
-}
-
 static void run(Device *dev, const Preprocess *how, const AffineCase *k, int n, const uint8_t *bytes, const Tensor *y) {
   ImageInfo *images = xmalloc((size_t)n * sizeof *images);
-  for (int i = 0; i < n; i++) images[i] = k[i].image;
-  void *maps = maps_for(dev, k, n);
-  dev->ops->preprocess_affine(dev, how, images, maps, bytes, y);
-  free(maps);
+  for (int i = 0; i < n; i++) {
+    images[i] = k[i].image;
+    for (int e = 0; e < 6; e++) images[i].view.map[e] = (float)k[i].map[e];
+  }
+  dev->ops->preprocess_affine(dev, how, images, bytes, y);
   free(images);
 }
 
@@ -203,20 +192,17 @@ static const float odd_maps[][6] = {{1, 0, 0, 0, 1, 0},   {-1, 0, 30, 0, 1, 0}, 
                                     {50, 0, 0, 0, 50, 0}, {0, 1, 0, 1, 0, -0.001f}, {2.25f, 0, -44, 0, 1.25f, -44}};
 
 // Images of many sizes, an empty place among them, through maps as training draws them, and odd ones.
-static void fill(ImageInfo *info, float *map, int h, int w) {
+static void fill(ImageInfo *info, int h, int w) {
   const Augment all = {.flip = 0.4f, .rotate = 8, .shift = 0.08f, .shear = 5, .zoom = 0.08f, .crop = 0.1f},
                 turned = {.rotate = 180};
   for (int i = 0; i < SLOTS; i++) {
     const uint64_t key = rng_key(RNG_TEST, (uint64_t)i);
     const Size size = {1 + (int)(rng_u32(key, 0) % SIDE), 1 + (int)(rng_u32(key, 1) % SIDE)};
     info[i] = (ImageInfo){.offset = i % 5, .h = size.h, .w = size.w, .rh = h - i % 3, .rw = w - i % 2, .key = key};
-    if (i < COUNT(odd_maps))
-      memcpy(map + 6 * i, odd_maps[i], sizeof odd_maps[i]);
-    else
-      memcpy(map + 6 * i, augment_classifier(i % 2 ? &all : &turned, 0.875f, key, size, (Size){h, w}).map,
-             6 * sizeof *map);
     if (i % 4 == 0) // as it may be with --contrast and others
       info[i].view = (ImageView){.coloured = 1, .contrast = 1.25f, .brightness = 0.75f, .saturation = 0.5f, .mean = 99};
+    const AugmentMap drawn = augment_classifier(i % 2 ? &all : &turned, 0.875f, key, size, (Size){h, w});
+    memcpy(info[i].view.map, i < COUNT(odd_maps) ? odd_maps[i] : drawn.map, sizeof drawn.map);
   }
   info[SLOTS - 2] = (ImageInfo){0};
 }
@@ -224,23 +210,19 @@ static void fill(ImageInfo *info, float *map, int h, int w) {
 static void gpu_check_canvases(const Preprocess *p, DType dtype, int h, int w, int channels, int rows,
                                const ArrayPair *bytes) {
   ImageInfo host[SLOTS];
-  float maps[6 * SLOTS];
-  fill(host, maps, h, w);
-  ArrayPair info = array_pair(SLOTS, sizeof *host, host), map = array_pair(6 * SLOTS, sizeof *maps, maps);
+  fill(host, h, w);
+  ArrayPair info = array_pair(SLOTS, sizeof *host, host);
   TensorPair y = pair_poisoned(dtype, SLOTS, h, w, channels);
   if (rows < SLOTS) pair_rows(&y, rows);
   for (int gpu = 0; gpu < 2; gpu++) {
     Device *dev = gpu ? gpu_device() : cpu_device();
-    dev->ops->preprocess_affine(dev, p, array_pair_data(&info, gpu), array_pair_data(&map, gpu),
-                                array_pair_data(bytes, gpu), pair_side(&y, gpu));
+    dev->ops->preprocess_affine(dev, p, array_pair_data(&info, gpu), array_pair_data(bytes, gpu), pair_side(&y, gpu));
   }
   if (!pair_check(&y, NULL, dtype == F32 ? 0 : 1))
     printf("  dtype %d, %d of %d canvases of %d x %d x %d\n", dtype, rows, SLOTS, h, w, channels);
   pair_check_guards(&y, false);
   array_pair_check_equal(&info, info.n); // untouched
-  array_pair_check_equal(&map, map.n);
   array_pair_free(&info);
-  array_pair_free(&map);
   pair_free(&y);
 }
 

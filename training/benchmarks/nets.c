@@ -55,7 +55,7 @@ static Batch made_up(const ModelConfig *c, const Shapes *s, uint64_t seed) {
     b.label[i] = (int)(rng_u32(b.info[i].key, 0) % (uint32_t)c->classes);
     b.count[i] = 1;
     const AugmentMap whole = augment_classifier(NULL, 1, 0, size, size);
-    memcpy(b.affine + 6 * i, whole.map, sizeof whole.map);
+    memcpy(b.info[i].view.map, whole.map, sizeof whole.map);
   }
   return b;
 }

@@ -17,7 +17,7 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
     const int i = b->index[position];
     const ImageInfo *info = &b->info[position];
     if (i < 0) {
-      EXPECT(b->count[position] == 0 && b->label[position] == -1 && info->h == 0 && b->affine[6 * position] == 0);
+      EXPECT(b->count[position] == 0 && b->label[position] == -1 && info->h == 0 && info->view.map[0] == 0);
       continue;
     }
     Image im;
@@ -30,7 +30,7 @@ static void check_batch(const Dataset *d, const LoaderOptions *o, const Batch *b
     EXPECT(info->rh == SIDE && info->rw == SIDE && info->key == key && info->flip == flip);
     const AugmentMap want =
         augment_classifier(augmented ? &o->augment : NULL, d->view, key, (Size){im.h, im.w}, (Size){SIDE, SIDE});
-    EXPECT(!memcmp(b->affine + 6 * position, want.map, sizeof want.map));
+    EXPECT(!memcmp(info->view.map, want.map, sizeof want.map));
     image_free(&im);
   }
 }
@@ -159,7 +159,7 @@ TEST(classes_shrink_photographs) {
     shrink(im.rgb, im.h, im.w, 4, im.rgb);
     EXPECT(!memcmp(b->bytes + info->offset, im.rgb, (size_t)h * w * 3));
     const AugmentMap whole = augment_classifier(NULL, 1, info->key, (Size){h, w}, (Size){SIDE, SIDE});
-    EXPECT(!memcmp(b->affine + 6 * position, whole.map, sizeof whole.map));
+    EXPECT(!memcmp(info->view.map, whole.map, sizeof whole.map));
     image_free(&im);
   }
   EXPECT_INT(found, 1);

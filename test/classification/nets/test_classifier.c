@@ -14,18 +14,16 @@ typedef struct Trial {
   void *arena[3];
   uint8_t bytes[IMAGES * SIZE * SIZE * 3];
   ImageInfo info[IMAGES];
-  double map[IMAGES * 6];
   int label[IMAGES];
 } Trial;
 
 // The last place is empty.
 static void feed(Trial *t) {
-  const void *array[BATCH_ARRAYS] = {
-      [BATCH_INFO] = t->info, [BATCH_BYTES] = t->bytes, [BATCH_AFFINE] = t->map, [BATCH_LABEL] = t->label};
+  const void *array[BATCH_ARRAYS] = {[BATCH_INFO] = t->info, [BATCH_BYTES] = t->bytes, [BATCH_LABEL] = t->label};
   for (size_t i = 0; i < sizeof t->bytes; i++) t->bytes[i] = (uint8_t)rng_u32(RNG_TEST, i);
   for (int i = 0; i < IMAGES - 1; i++) {
-    t->info[i] = (ImageInfo){.offset = i * SIZE * SIZE * 3, .h = SIZE, .w = SIZE, .rh = SIZE, .rw = SIZE};
-    memcpy(t->map + 6 * i, (double[]){1, 0, 0, 0, 1, 0}, 6 * sizeof(double));
+    t->info[i] = (ImageInfo){
+        .offset = i * SIZE * SIZE * 3, .h = SIZE, .w = SIZE, .rh = SIZE, .rw = SIZE, .view.map = {1, 0, 0, 0, 1, 0}};
     t->label[i] = (2 * i + 1) % CLASSES;
   }
   t->label[IMAGES - 1] = -1;

@@ -76,18 +76,18 @@ static void feed(Trial *t) {
   int label[IMAGES];
   for (size_t i = 0; i < bytes; i++) rgb[i] = (uint8_t)(rng_u32(rng_key(RNG_TEST, 0), i) >> 24);
   for (int i = 0; i < IMAGES; i++) {
-    info[i] =
-        (ImageInfo){.offset = (int64_t)i * (int64_t)image, .h = t->size, .w = t->size, .rh = t->size, .rw = t->size};
+    info[i] = (ImageInfo){.offset = (int64_t)i * (int64_t)image,
+                          .h = t->size,
+                          .w = t->size,
+                          .rh = t->size,
+                          .rw = t->size,
+                          .view.map = {1, 0, 0, 0, 1, 0}};
     label[i] = (int)(rng_u32(rng_key(RNG_TEST, 1), (uint64_t)i) % CLASSES);
     for (size_t p = 0; p < image && t->step.config.grey; p++) rgb[i * image + p] = rgb[i * image + p / 3 * 3];
   }
-  double map[IMAGES * 6];
-  float map32[IMAGES * 6];
-  for (int i = 0; i < IMAGES * 6; i++) map32[i] = (float)(map[i] = i % 6 == 0 || i % 6 == 4);
   t->array[BATCH_INFO] = on_device(t->dev, info, sizeof info);
   t->array[BATCH_BYTES] = on_device(t->dev, rgb, bytes);
   t->array[BATCH_LABEL] = on_device(t->dev, label, sizeof label);
-  t->array[BATCH_AFFINE] = t->exact ? on_device(t->dev, map, sizeof map) : on_device(t->dev, map32, sizeof map32);
   device_sync(t->dev);
   free(rgb);
   network_connect(&t->step, (const void *const *)t->array);
