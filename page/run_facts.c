@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/json.h"
@@ -132,9 +133,12 @@ static char *relative_path(const char *to, const char *page) {
   return whole;
 }
 
+// Pictures are files that this program made: no link, which may have come with the folder and lead anywhere.
 static void embed_picture(Document *d, const char *folder, const char *name, const char **comma) {
+  struct stat st;
   size_t size;
-  char *path = xasprintf("%s/%s", folder, name), *bytes = file_read_own(path, &size, NULL);
+  char *path = xasprintf("%s/%s", folder, name), *bytes = NULL;
+  if (lstat(path, &st) == 0 && S_ISREG(st.st_mode)) bytes = file_read_own(path, &size, NULL);
   free(path);
   if (!bytes) return; // the page says that it is missing
   char *address = data_uri((const uint8_t *)bytes, size);
@@ -145,17 +149,15 @@ static void embed_picture(Document *d, const char *folder, const char *name, con
   free(bytes);
 }
 
-// Every string in a list "pictures" that names a file below the folder's pictures/.
-static void embed_pictures(Document *d, const char *folder, const char *evaluation, size_t size) {
+// Every string in a list "pictures" that names a file below the folder's pictures/. Caller frees.
+static char **pictures_of(const char *evaluation, size_t size, int *n) {
   static const char below[] = RUN_PICTURES "/";
-  const char *key, *comma = "\n";
+  char **name = NULL;
+  size_t cap = 0;
+  const char *key;
   Json j;
-  char *pictures = xasprintf("%s/" RUN_PICTURES, folder);
-  const bool may = !path_is_others_link(pictures);
-  free(pictures);
   json_open(&j, "", evaluation, size);
-  fputs(",\n\"embedded\":{", d->f);
-  if (may && json_begin_object(&j))
+  if (json_begin_object(&j))
     while ((key = json_key(&j))) {
       if (strcmp(key, "pictures") || json_peek(&j) != JSON_ARRAY) {
         json_skip(&j);
@@ -168,13 +170,31 @@ static void embed_pictures(Document *d, const char *folder, const char *evaluati
             json_skip(&j);
             continue;
           }
-          const char *name = json_string(&j, &length);
-          if (!strncmp(name, below, sizeof below - 1) && !strchr(name + sizeof below - 1, '/'))
-            embed_picture(d, folder, name, &comma);
+          const char *text = json_string(&j, &length);
+          if (strncmp(text, below, sizeof below - 1) || strchr(text + sizeof below - 1, '/')) continue;
+          array_reserve((void **)&name, &cap, (size_t)*n + 1, sizeof *name);
+          name[(*n)++] = xstrdup(text);
         }
     }
   json_close(&j);
+  return name;
+}
+
+// Each once, however often the evaluation names it: so the page has no more of them than the folder.
+static void embed_pictures(Document *d, const char *folder, const char *evaluation, size_t size) {
+  const char *comma = "\n";
+  char *pictures = xasprintf("%s/" RUN_PICTURES, folder);
+  const bool may = !path_is_others_link(pictures);
+  free(pictures);
+  int n = 0;
+  char **name = pictures_of(evaluation, size, &n);
+  if (n) qsort(name, (size_t)n, sizeof *name, by_name);
+  fputs(",\n\"embedded\":{", d->f);
+  for (int i = 0; may && i < n; i++)
+    if (i == 0 || strcmp(name[i], name[i - 1])) embed_picture(d, folder, name[i], &comma);
   fputs("}", d->f);
+  for (int i = 0; i < n; i++) free(name[i]);
+  free(name);
 }
 
 static void write_pictures(Document *d, const char *folder, const char *page, const char *evaluation, size_t size,
