@@ -42,6 +42,7 @@ void coco_read_close(CocoReader *r) {
   else
     free(r->text);
   free(r->scores);
+  free(r->mask_runs);
   text_table_free(&r->image_ids.texts);
   text_table_free(&r->category_ids.texts);
   text_table_free(&r->supercategories);

@@ -23,8 +23,10 @@ typedef struct CocoReader {
   CocoFault fault;    // of the annotation being read; the first counts
   Coco coco;
   double *scores; // [num_anns]; NaN if the object has none
+  int *mask_runs; // [num_masks] runs of each run list of the annotation being read
+  int num_masks;
   size_t images_cap, categories_cap, anns_cap, scores_cap, part_points_cap, part_first_cap, xy_cap, runs_cap,
-      broken_cap, supercategory_cap;
+      mask_runs_cap, broken_cap, supercategory_cap;
 } CocoReader;
 
 // Makes the file's text available; false on failure. coco_read_close releases everything except `coco`.

@@ -203,16 +203,18 @@ static Rle merge_two(Scratch *scratch, const Rle *p, const Rle *q, bool intersec
   return out.rle;
 }
 
+// By halves, so that many parts take time in proportion to their runs, but for a logarithm.
 Rle rle_merge_in(Scratch *scratch, const Rle *parts, int count, bool intersect) {
   if (count == 0) return (Rle){0};
-  Rle merged = parts[0];
-  for (int i = 1; i < count; i++) {
-    CHECK(parts[i].h == merged.h && parts[i].w == merged.w);
-    Rle both = merge_two(scratch, &merged, &parts[i], intersect);
-    if (!scratch && i > 1) rle_free(&merged);
-    merged = both;
-  }
-  return merged;
+  if (count == 1) return parts[0];
+  const int half = count / 2;
+  Rle p = rle_merge_in(scratch, parts, half, intersect);
+  Rle q = rle_merge_in(scratch, parts + half, count - half, intersect);
+  CHECK(p.h == q.h && p.w == q.w);
+  const Rle both = merge_two(scratch, &p, &q, intersect);
+  if (!scratch && half > 1) rle_free(&p);
+  if (!scratch && count - half > 1) rle_free(&q);
+  return both;
 }
 
 Rle rle_merge(const Rle *parts, int count, bool intersect) {

@@ -163,31 +163,44 @@ static bool decode_runs(CocoReader *r, const RawRuns *raw, Rle *mask) {
                      : rle_adds_up(mask->runs, mask->n, mask->h, mask->w, NULL);
 }
 
-// The runs become the annotation's mask, or a part of it if it has some: their union.
+// The runs become the annotation's mask, or a part of it if it has some: unite_runs.
 static void keep_runs(CocoReader *r, CocoAnn *a, const RawRuns *raw) {
   Coco *c = &r->coco;
   Rle mask;
-  if (!raw->usable || !decode_runs(r, raw, &mask)) {
+  if (!raw->usable || !decode_runs(r, raw, &mask) ||
+      (a->type == SEG_RLE && (mask.h != a->rle_h || mask.w != a->rle_w))) {
     refuse_part(a, FORM_RUNS);
     return;
   }
-  if (a->type == SEG_RLE) {
-    if (mask.h != a->rle_h || mask.w != a->rle_w) {
-      refuse_part(a, FORM_RUNS);
-      return;
-    }
-    Rle both = rle_merge((Rle[]){coco_ann_runs(c, a), mask}, 2, false);
-    array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + (size_t)both.n + 1, sizeof *c->runs);
-    memcpy(c->runs + c->num_runs, both.runs, (size_t)both.n * sizeof *c->runs);
-    mask.n = both.n;
-    rle_free(&both);
+  if (a->type != SEG_RLE) {
+    a->first_run = c->num_runs;
+    r->num_masks = 0;
   }
   a->type = SEG_RLE;
   a->rle_h = mask.h;
   a->rle_w = mask.w;
-  a->first_run = c->num_runs;
   a->num_runs = mask.n;
+  array_reserve((void **)&r->mask_runs, &r->mask_runs_cap, (size_t)r->num_masks + 1, sizeof *r->mask_runs);
+  r->mask_runs[r->num_masks++] = mask.n;
   c->num_runs += (size_t)mask.n;
+}
+
+// The union of an annotation's run lists, which stand one after another, in their place.
+static void unite_runs(CocoReader *r, CocoAnn *a) {
+  Coco *c = &r->coco;
+  if (a->type != SEG_RLE || r->num_masks == 1) return;
+  Rle *parts = xmalloc((size_t)r->num_masks * sizeof *parts);
+  uint32_t *runs = c->runs + a->first_run;
+  for (int i = 0; i < r->num_masks; runs += r->mask_runs[i++])
+    parts[i] = (Rle){.h = a->rle_h, .w = a->rle_w, .n = r->mask_runs[i], .runs = runs};
+  Rle all = rle_merge(parts, r->num_masks, false);
+  free(parts);
+  c->num_runs = a->first_run;
+  array_reserve((void **)&c->runs, &r->runs_cap, c->num_runs + (size_t)all.n + 1, sizeof *c->runs);
+  memcpy(c->runs + c->num_runs, all.runs, (size_t)all.n * sizeof *c->runs);
+  c->num_runs += (size_t)all.n;
+  a->num_runs = all.n;
+  rle_free(&all);
 }
 
 // An object is a point {"x", "y"}, whose numbers are left at the end of xy, or run lengths. Returns whether it is a
@@ -233,6 +246,7 @@ void coco_read_segmentation(CocoReader *r, CocoAnn *a) {
     if (type != JSON_NULL) refuse_part(a, type == JSON_STRING ? FORM_TEXT : FORM_OTHER);
     json_skip(&r->json);
   }
+  unite_runs(r, a);
   a->parts = c->num_parts - a->first_part;
   if (a->type == SEG_RLE && a->parts > 0) refuse_part(a, FORM_OTHER); // the polygons are not used
   if (a->type == SEG_RLE) a->parts = 0;

@@ -68,6 +68,31 @@ TEST(coco_reads_segmentations_in_many_forms) {
   }
 }
 
+// A list of many run lists takes no more memory than they: the unions in between are not kept.
+TEST(coco_unites_many_run_lists_in_their_place) {
+  enum { LISTS = 200, SIZE = 100 };
+  char list[LISTS * 64];
+  int used = 0;
+  for (int i = 0; i < LISTS; i++)
+    used += snprintf(list + used, sizeof list - (size_t)used, "%s{\"size\":[%d,%d],\"counts\":[%d,1,%d]}", i ? "," : "",
+                     SIZE, SIZE, 2 * i + 1, SIZE * SIZE - 2 * i - 2);
+  char *text = xasprintf("{\"images\":[{\"id\":1,\"height\":%d,\"width\":%d}],\"annotations\":[{\"image_id\":1,"
+                         "\"category_id\":1,\"segmentation\":[%s]},{\"image_id\":1,\"category_id\":1,"
+                         "\"segmentation\":{\"size\":[2,2],\"counts\":[1,3]}}]}",
+                         SIZE, SIZE, list);
+  Coco c;
+  Err err;
+  if (EXPECT(load_text(&c, text, &err)) && EXPECT_INT(c.num_anns, 2) && EXPECT_INT(c.anns[0].num_runs, 2 * LISTS + 1)) {
+    const Rle mask = coco_ann_runs(&c, &c.anns[0]), other = coco_ann_runs(&c, &c.anns[1]);
+    for (int k = 0; k < 2 * LISTS; k++) EXPECT_INT(mask.runs[k], 1);
+    EXPECT_INT(mask.runs[2 * LISTS], SIZE * SIZE - 2 * LISTS);
+    EXPECT(other.n == 2 && other.runs[0] == 1 && other.runs[1] == 3);
+    EXPECT(c.num_runs == (size_t)(mask.n + other.n));
+  }
+  coco_free(&c);
+  free(text);
+}
+
 TEST(coco_keeps_good_parts_of_bad_polygons) {
   Coco c;
   Err err;
