@@ -60,6 +60,30 @@ bool coco_ann_has_mask(const CocoAnn *a, int h, int w) {
   return a->type != SEG_RLE || (a->rle_h == h && a->rle_w == w);
 }
 
+static Rle polygon_of(Scratch *scratch, const Coco *c, int part, int h, int w) {
+  return rle_from_polygon_in(scratch, c->xy + c->part_first[part], c->part_points[part], h, w);
+}
+
+// The union of some polygons, two at a time, so that their masks are not all in memory at once.
+static Rle union_of(const Coco *c, int first, int parts, int h, int w) {
+  if (parts == 1) return polygon_of(NULL, c, first, h, w);
+  Rle half[2] = {union_of(c, first, parts / 2, h, w), union_of(c, first + parts / 2, parts - parts / 2, h, w)};
+  const Rle both = rle_merge(half, 2, false);
+  rle_free(&half[0]);
+  rle_free(&half[1]);
+  return both;
+}
+
+static Rle union_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w) {
+  Rle all = union_of(c, a->first_part, a->parts, h, w), copy = all;
+  const size_t bytes = (size_t)all.n * sizeof *all.runs;
+  copy.runs = scratch_take(scratch, bytes);
+  if (!copy.runs) die_of_memory(bytes, HERE);
+  memcpy(copy.runs, all.runs, bytes);
+  rle_free(&all);
+  return copy;
+}
+
 bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w, Rle *out) {
   *out = (Rle){0};
   if (!coco_ann_has_mask(a, h, w)) return false;
@@ -67,13 +91,10 @@ bool coco_ann_rle_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, i
     *out = coco_ann_runs(c, a);
     return true;
   }
-  Rle *parts = scratch_take(scratch, (size_t)a->parts * sizeof *parts);
-  if (!parts) die_of_memory((size_t)a->parts * sizeof *parts, HERE);
-  for (int i = 0; i < a->parts; i++) {
-    int part = a->first_part + i;
-    parts[i] = rle_from_polygon_in(scratch, c->xy + c->part_first[part], c->part_points[part], h, w);
-  }
-  *out = rle_merge_in(scratch, parts, a->parts, false);
+  enum { FEW = 64 }; // of which all in the scratch, without allocations
+  Rle parts[FEW] = {0};
+  for (int i = 0; i < a->parts && a->parts <= FEW; i++) parts[i] = polygon_of(scratch, c, a->first_part + i, h, w);
+  *out = a->parts <= FEW ? rle_merge_in(scratch, parts, a->parts, false) : union_in(scratch, c, a, h, w);
   return true;
 }
 

@@ -117,29 +117,69 @@ static void sort(uint32_t *v, size_t n) {
     }
 }
 
+// Pixels from which on a column toggles: a list, and from `most` on a bit for each pixel, however many there are.
+typedef struct Toggles {
+  Scratch *scratch;
+  uint32_t *list;
+  size_t n, cap, most;
+  uint64_t *bits; // [pixels / 64 + 1]; NULL: none are needed
+  uint32_t pixels;
+} Toggles;
+
+static void flip(Toggles *t, uint32_t at) {
+  if (at < t->pixels) t->bits[at / 64] ^= UINT64_C(1) << at % 64;
+}
+
+static void use_bits(Toggles *t) {
+  const size_t bytes = ((size_t)t->pixels / 64 + 1) * sizeof *t->bits;
+  t->bits = t->scratch ? scratch_take(t->scratch, bytes) : xcalloc(1, bytes);
+  if (!t->bits) die_of_memory(bytes, HERE);
+  for (size_t i = 0; i < t->n; i++) flip(t, t->list[i]);
+  t->n = 0;
+}
+
+static void toggle(Toggles *t, uint32_t at) {
+  if (!t->bits && t->n == t->most) use_bits(t);
+  if (t->bits) {
+    flip(t, at);
+  } else {
+    reserve(t->scratch, &t->list, &t->cap, t->n + 1);
+    t->list[t->n++] = at;
+  }
+}
+
+// Calls push_run up to each pixel that is toggled an odd number of times; returns the last.
+static uint32_t push_toggles(Builder *mask, const Toggles *t) {
+  uint32_t begin = 0;
+  for (size_t i = 0, same; i < t->n && t->list[i] < t->pixels; i += same) {
+    for (same = 1; i + same < t->n && t->list[i + same] == t->list[i];) same++;
+    if (same % 2 == 0) continue;
+    push_run(mask, t->list[i] - begin);
+    begin = t->list[i];
+  }
+  for (size_t i = 0; t->bits && i <= t->pixels / 64; i++)
+    for (uint64_t left = t->bits[i]; left; left &= left - 1) {
+      const uint32_t at = (uint32_t)(64 * i) + (uint32_t)__builtin_ctzll(left);
+      push_run(mask, at - begin);
+      begin = at;
+    }
+  return begin;
+}
+
 Rle rle_from_polygon_in(Scratch *scratch, const double *xy, int points, int h, int w) {
-  uint32_t *toggles = NULL; // pixel indices, column-major
-  size_t n = 0, cap = 0;
+  enum { FEW = 1 << 14 };
+  Toggles t = {.scratch = scratch, .pixels = (uint32_t)h * (uint32_t)w};
+  t.most = FEW + t.pixels / 32; // as large as the bits
   for (int i = 0; i < points; i++) {
     const double *p = xy + 2 * (size_t)i, *q = i + 1 < points ? p + 2 : xy;
     PolygonEdge e = polygon_edge(polygon_fine(p[0]), polygon_fine(p[1]), polygon_fine(q[0]), polygon_fine(q[1]), w);
-    for (int x = e.first; x < e.end; x++) {
-      reserve(scratch, &toggles, &cap, n + 1);
-      toggles[n++] = (uint32_t)x * (uint32_t)h + (uint32_t)polygon_crossing(&e, x, h);
-    }
+    for (int x = e.first; x < e.end; x++) toggle(&t, (uint32_t)x * (uint32_t)h + (uint32_t)polygon_crossing(&e, x, h));
   }
-  sort(toggles, n);
+  sort(t.list, t.n);
   Builder mask = {.rle = {.h = h, .w = w}, .scratch = scratch};
-  const uint32_t pixels = (uint32_t)h * (uint32_t)w;
-  uint32_t begin = 0;
-  for (size_t i = 0, same; i < n && toggles[i] < pixels; i += same) {
-    for (same = 1; i + same < n && toggles[i + same] == toggles[i];) same++;
-    if (same % 2 == 0) continue;
-    push_run(&mask, toggles[i] - begin);
-    begin = toggles[i];
-  }
-  push_run(&mask, pixels - begin);
-  if (!scratch) free(toggles);
+  push_run(&mask, t.pixels - push_toggles(&mask, &t));
+  if (!scratch) free(t.list);
+  if (!scratch) free(t.bits);
   return mask.rle;
 }
 

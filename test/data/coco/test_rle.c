@@ -318,6 +318,32 @@ TEST(rle_polygon_survives_stray_coordinates) {
 }
 
 // The fourth run is written as its difference from the second: both signs, where numbers become a group longer.
+// However many edges a polygon has, its memory is bounded by its pixels. Triangles that share a corner and cover it,
+// added by exclusive or, are the same mask: what they toggle twice cancels.
+TEST(rle_polygon_of_many_edges) {
+  enum { H = 70, W = 90, POINTS = 20000 };
+  static double xy[2 * POINTS];
+  static uint8_t want[H * W], got[H * W], triangle[H * W];
+  Scratch scratch = {0};
+  memset(want, 0, sizeof want);
+  for (int i = 0; i < 2 * POINTS; i++) xy[i] = (double)rng_uniform(1, (uint64_t)i) * (i % 2 ? H : W);
+  for (int i = 1; i + 1 < POINTS; i++) {
+    const double *p = xy + 2 * (size_t)i;
+    Rle part = rle_from_polygon((double[]){xy[0], xy[1], p[0], p[1], p[2], p[3]}, 3, H, W);
+    rle_to_bytes(&part, triangle);
+    for (int k = 0; k < H * W; k++) want[k] ^= triangle[k];
+    rle_free(&part);
+  }
+  for (int in_scratch = 0; in_scratch < 2; in_scratch++) {
+    Rle mask = rle_from_polygon_in(in_scratch ? &scratch : NULL, xy, POINTS, H, W);
+    rle_to_bytes(&mask, got);
+    EXPECT(!memcmp(got, want, sizeof got));
+    if (!in_scratch) rle_free(&mask);
+  }
+  EXPECT(scratch.used + scratch.more_bytes < 400000);
+  scratch_free(&scratch);
+}
+
 TEST(rle_string_of_every_length) {
   for (int bit = 0; bit < 31; bit++)
     for (int off = -1; off < 2; off++) {

@@ -93,6 +93,33 @@ TEST(coco_unites_many_run_lists_in_their_place) {
   free(text);
 }
 
+// So does a mask of many polygons: they are not all in memory at once.
+TEST(coco_unites_many_polygons) {
+  enum { PARTS = 5000, SIZE = 100 };
+  static char list[PARTS * 40];
+  int used = 0;
+  for (int i = 0; i < PARTS; i++) {
+    const int x = i / SIZE % SIZE, y = i % SIZE; // the left half
+    used += snprintf(list + used, sizeof list - (size_t)used, "%s[%d,%d,%d,%d,%d,%d,%d,%d]", i ? "," : "", x, y, x + 1,
+                     y, x + 1, y + 1, x, y + 1);
+  }
+  char *text = xasprintf("{\"images\":[{\"id\":1,\"height\":%d,\"width\":%d}],\"annotations\":[{\"image_id\":1,"
+                         "\"category_id\":1,\"segmentation\":[%s]}]}",
+                         SIZE, SIZE, list);
+  Coco c;
+  Err err;
+  Rle mask;
+  Scratch scratch = {0};
+  if (EXPECT(load_text(&c, text, &err)) && EXPECT_INT(c.anns[0].parts, PARTS) &&
+      EXPECT(coco_ann_rle_in(&scratch, &c, &c.anns[0], SIZE, SIZE, &mask))) {
+    EXPECT(mask.n == 3 && mask.runs[0] == 0 && mask.runs[1] == PARTS && mask.runs[2] == SIZE * SIZE - PARTS);
+    EXPECT(scratch.used + scratch.more_bytes < 10000);
+  }
+  scratch_free(&scratch);
+  coco_free(&c);
+  free(text);
+}
+
 TEST(coco_keeps_good_parts_of_bad_polygons) {
   Coco c;
   Err err;
