@@ -40,21 +40,14 @@ static char *json_in(const char *dir, const char *below) {
   return first;
 }
 
-char *coco_elsewhere(const char *dir) {
-  static const char *const below[] = {"annotations", "", "train"};
-  char *found = NULL;
-  for (int i = 0; !found && i < COUNT(below); i++) found = json_in(dir, below[i]);
-  return found ? found : coco_in_subfolder(dir);
-}
-
-char *coco_in_subfolder(const char *dir) {
-  static const char *const names[] = {"_annotations.coco.json", "annotations.json", "result.json"};
+// The first by name of the files DIR/FOLDER/NAME, in any folder but annotations/ and training's. Caller frees.
+static char *in_subfolder(const char *dir, const char *const *names, int n) {
   char *first = NULL;
   DIR *d = opendir(dir);
   for (struct dirent *entry; d && (entry = readdir(d));) {
     const char *folder = entry->d_name;
     if (folder[0] == '.' || !strcasecmp(folder, "annotations") || coco_is_training(folder)) continue;
-    for (int i = 0; i < COUNT(names); i++) {
+    for (int i = 0; i < n; i++) {
       char *path = xasprintf("%s/%s/%s", dir, folder, names[i]);
       const bool takes = path_is_file(path) && (!first || strcmp(path, first) < 0);
       free(takes ? first : path);
@@ -63,4 +56,22 @@ char *coco_in_subfolder(const char *dir) {
   }
   if (d) closedir(d);
   return first;
+}
+
+char *coco_in_subfolder(const char *dir) {
+  static const char *const names[] = {"_annotations.coco.json", "annotations.json", "result.json"};
+  return in_subfolder(dir, names, COUNT(names));
+}
+
+char *coco_elsewhere(const char *dir) {
+  static const char *const below[] = {"annotations", "", "train", "labels"};
+  static const char *const whole[] = {"train/_annotations.coco.json", "annotations/instances_default.json",
+                                      "annotations/instances_train.json", "annotations/instances_train2017.json"};
+  char *found = NULL;
+  for (int i = 0; !found && i < COUNT(below); i++) found = json_in(dir, below[i]);
+  if (!found) found = coco_in_subfolder(dir);
+  char *train = xasprintf("%s/train", dir);
+  if (!found && !path_is_dir(train)) found = in_subfolder(dir, whole, COUNT(whole));
+  free(train);
+  return found;
 }

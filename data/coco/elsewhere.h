@@ -2,8 +2,9 @@
 #pragma once
 #include <stdbool.h>
 
-// The first .json in dir/annotations, dir or dir/train that has a key "annotations", whatever its name, or else
-// coco_in_subfolder. NULL: there is none. Caller frees.
+// The first .json in dir/annotations, dir, dir/train or dir/labels that has a key "annotations", whatever its name, or
+// else coco_in_subfolder, or, without dir/train, that of a whole export: dir/FOLDER/train/_annotations.coco.json. NULL:
+// there is none. Caller frees.
 char *coco_elsewhere(const char *dir);
 // The annotation file of the first subfolder, by name, that has one as Roboflow, COCO or Label Studio call it, but is
 // not the training split's. NULL: there is none. Caller frees.

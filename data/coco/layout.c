@@ -243,17 +243,22 @@ static char *options_of(const char *option, const char *json, const char *folder
 
 char *coco_layout_options(const char *split, const char *json) { return options_of(option_of(split), json, NULL); }
 
-// "if you mean FILE, give --val-json FILE --val-images DIR". Caller frees.
+// "if you mean FILE, give --val-json FILE --val-images DIR"; for a whole export in a subfolder, --data. Caller frees.
 static char *option_for(const char *dir, const char *json, const char *option) {
-  char *own = folder_of(json), *above = folder_of(own), *images = xasprintf("%s/images", dir);
+  char *own = folder_of(json), *above = folder_of(own), *top = folder_of(above), *images = xasprintf("%s/images", dir);
   const char *last = strrchr(own, '/');
   const bool in_subfolder = !strcmp(above, dir) && last && strcasecmp(last + 1, "annotations") &&
+                            strcasecmp(last + 1, "labels") &&
                             !coco_is_training(last + 1); // else the images are elsewhere, too
-  char *options = options_of(option, json, in_subfolder ? own : path_is_dir(images) ? images : dir);
+  char *data = cli_word(above);
+  const char *folder = in_subfolder ? own : path_is_dir(images) ? images : dir;
+  char *options = strcmp(top, dir) ? options_of(option, json, folder) : xasprintf("--data %s", data);
   char *text = xasprintf("if you mean %s, give %s", json, options);
   free(own);
   free(above);
+  free(top);
   free(images);
+  free(data);
   free(options);
   return text;
 }

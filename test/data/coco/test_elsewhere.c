@@ -22,6 +22,10 @@ TEST(elsewhere_annotations_are_found) {
   static const char coco[] = "\xef\xbb\xbf {\"annotations\":[]}";
   char *dir = xasprintf("%s/elsewhere", test_tmp());
   expect_found(dir, "train/notes.json", "{\"shapes\":[]}", NULL);
+  expect_found(dir, "labels/all.json", coco, "labels/all.json");
+  free(dir);
+  dir = xasprintf("%s/elsewhere-whole", test_tmp());
+  expect_found(dir, "two/train/_annotations.coco.json", coco, "two/train/_annotations.coco.json");
   expect_found(dir, "one/result.json", coco, "one/result.json");
   char *path = xasprintf("%s/one/result.json", dir);
   EXPECT(!coco_is_list(path));

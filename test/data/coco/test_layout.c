@@ -121,6 +121,8 @@ TEST(layout_messages_name_what_would_do) {
        "val",
        NULL,
        "/annotations/val_instances_2.json match; give the one you mean as --val-json FILE --val-images DIR"},
+      {{"Seeds 2/train/_annotations.coco.json"}, "train", NULL, "/Seeds 2/train/_annotations.coco.json, give --data '"},
+      {{"labels/all.json", "images/"}, "train", NULL, "/images"},
       {{"annotations/default.json", "images/"}, "train", NULL, "/annotations/default.json --train-images "},
       {{"annotations/default.json"}, "val", NULL, "/annotations/default.json --val-images "},
       {{"result.json"}, "val", NULL, "/result.json; give --val-json FILE --val-images DIR for it"},
