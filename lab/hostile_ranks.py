@@ -20,7 +20,7 @@ import threading
 import time
 
 HELLO, CHALLENGE, PROOF, REFUSED, SEATED, PEER, WELCOME, BEAT, STOP, FAILED, END, BYE = range(1, 13)
-SECRET, WAIT, SECONDS = "the secret of this run", "20", 60
+SECRET, WAIT, SECONDS = "the secret of this run", "10", 60
 
 
 def mac(key, message):
