@@ -45,17 +45,25 @@ static bool is_empty(const char *path) {
   return entries == 0;
 }
 
+// By its text: a user may have a file of that name.
+static bool is_marked(const char *path) {
+  size_t size = 0;
+  char *marked = xasprintf("%s/%s", path, mark), *text = file_read_own(marked, &size, NULL);
+  const bool is = text && size == sizeof mark_text - 1 && !memcmp(text, mark_text, size);
+  free(marked);
+  free(text);
+  return is;
+}
+
 bool picture_folder_open(PictureFolder *p, const char *page, Err *err) {
   char *stem = stem_of(page);
   *p = (PictureFolder){.path = xasprintf("%s-pictures", stem)};
   free(stem);
   const char *slash = strrchr(p->path, '/');
   p->address = address_of(slash ? slash + 1 : p->path);
-  char *marked = xasprintf("%s/%s", p->path, mark);
-  bool ok = path_is_file(marked) || is_empty(p->path) ||
+  bool ok = is_marked(p->path) || is_empty(p->path) ||
             err_set(err, "%s has files that doctor did not write; give --html another name, or --single-file", p->path);
   ok = ok && dirs_make(p->path, err) && write_file(p, mark, mark_text, sizeof mark_text - 1, err);
-  free(marked);
   if (!ok) picture_folder_close(p);
   return ok;
 }

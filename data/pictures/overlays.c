@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/durable.h"
-#include "base/file.h"
 #include "data/images/png.h"
 #include "data/pictures/draw_masks.h"
 #include "data/pictures/pictures.h"
@@ -67,7 +67,9 @@ static const char signed_by[] = "maskrcnn.c overlay";
 
 static bool spares(const char *path, FileSet *files, Err *err) {
   if (!file_set_spares(files, path, err)) return false;
-  if (picture_is_another(path, signed_by) && !path_is_dir(path)) // one folder costs one overlay
+  struct stat st;
+  const bool folder = lstat(path, &st) == 0 && S_ISDIR(st.st_mode); // costs one overlay
+  if (!folder && picture_is_another(path, signed_by))
     return err_set(
         err, "%s exists and is not an overlay of this program, so it is not overwritten; choose another folder", path);
   return true;

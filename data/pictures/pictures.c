@@ -37,8 +37,7 @@ static bool packing_fits(const Pictures *p, const char *name, const PngPixels *p
 
 bool picture_is_another(const char *path, const char *type) {
   struct stat st;
-  if (lstat(path, &st) != 0 || S_ISLNK(st.st_mode)) return false;
-  return !S_ISREG(st.st_mode) || !png_is_signed(path, type);
+  return lstat(path, &st) == 0 && (!S_ISREG(st.st_mode) || !png_is_signed(path, type));
 }
 
 static bool replace(const Pictures *p, const char *path, const PngPixels *pixels, int level, Err *err) {

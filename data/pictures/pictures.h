@@ -11,9 +11,9 @@ typedef struct Pictures {
 
 // Makes the folder if necessary. The type is not copied.
 bool pictures_open(Pictures *p, const char *folder, const char *type, int rank, Err *err);
-// Whether what is at a path is no picture of that type; false for nothing, and for a link, which is replaced.
+// Whether what is at a path is no picture of that type, as a link is none; false for nothing.
 bool picture_is_another(const char *path, const char *type);
-// Writes FOLDER/NAME.png, replacing a file of that name; a link is replaced, not its target. False if the existing file
+// Writes FOLDER/NAME.png, replacing a picture of that name. False if the existing file
 // is not a picture of the same type, if there is not enough memory to compress it, or if it cannot be written, with the
 // reason also in errno; then the old file is kept.
 bool pictures_write(const Pictures *p, const char *name, const PngPixels *pixels, int level, Err *err);

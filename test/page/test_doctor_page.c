@@ -322,6 +322,10 @@ TEST(doctor_page_has_a_folder_of_pictures) {
   EXPECT(!doctor_page_write("/dev/null", &f, &(DoctorPage){.images = 2}, &err));
   EXPECT(strstr(err.msg, "add --single-file"));
   EXPECT_INT(files_in(folder), 3);
+  write_text(mark, "my doctor's number\n");
+  EXPECT(!doctor_page_write(path, &f, &(DoctorPage){.images = 2}, &err));
+  EXPECT(strstr(err.msg, "-pictures has files that doctor did not write"));
+  EXPECT_INT(file_length(mark), 19);
   diagnosis_free(&f);
   checkup_free(&c);
   free(path);

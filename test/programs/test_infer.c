@@ -49,7 +49,7 @@ TEST_TIER(infer_spares_what_it_reads, 1) {
   expect_refused("--out has an empty value", infer_weights(), "spared-out", "--out '' x.png");
 }
 
-// A link in the folder is replaced, what it leads to is not; names that several files share are told apart.
+// A link of an overlay's name is refused, and none is followed; names that several files share are told apart.
 TEST_TIER(infer_writes_overlays_of_its_own, 1) {
   const char *said;
   char line[2048], a[512], *outside = xstrdup(in_tmp("outside.png"));
@@ -58,6 +58,8 @@ TEST_TIER(infer_writes_overlays_of_its_own, 1) {
   CHECK(!command(NULL, "cd %s && cp a/x.png b/x.png && cp a/x.png a/x-2.png && cp a/x.png %s", a, outside));
   CHECK(!command(NULL, "ln -s %s %s/out/x.png && ln -s %s %s/out/overlay.tmp", outside, a, outside, a));
   snprintf(line, sizeof line, "%s/a/x.png %s/b/x.png %s/a/x-2.png", a, a, a);
+  expect_refused("/out/x.png exists and is not an overlay of this program", outside, "its-own/out", "%s", line);
+  CHECK(!unlink(in_tmp("its-own/out/x.png")));
   if (!EXPECT_INT(command(&said, "%s %s", infer_line("its-own/out"), line), 0)) fprintf(stderr, "%s\n", said);
   EXPECT(strstr(said, "image 1 of 3\n")); // progress
   static const char *const names[] = {"its-own/out/x.png", "its-own/out/x-2.png", "its-own/out/x-3.png"};

@@ -58,7 +58,12 @@ TEST(overlays_replace_whole_files) {
   CHECK(!unlink(at) && !mkfifo(at, 0600));
   EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png exists and is not an overlay"));
   CHECK(!unlink(at) && !symlink("nowhere", at));
-  EXPECT(overlays_spare(&o, &inputs, &err));
+  EXPECT(!overlays_spare(&o, &inputs, &err) && strstr(err.msg, "/whole.png exists and is not an overlay"));
+  CHECK(!unlink(at) && !symlink(test_tmp(), at));
+  EXPECT(!overlays_spare(&o, &inputs, &err));
+  CHECK(!unlink(at) && !mkdir(at, 0777));
+  EXPECT(overlays_spare(&o, &inputs, &err)); // costs that overlay
+  CHECK(!rmdir(at));
   overlays_close(&o);
   overlays_open(&o, "/nowhere", files, 1);
   EXPECT(!overlays_write(&o, 0, &image, NULL, 0, &err) && strstr(err.msg, "/nowhere/"));
