@@ -24,6 +24,7 @@ typedef struct Dataset {
   char *folder;  // of the image files
   char *layout;  // where the annotations and images were found: "Roboflow: FILE, images in FOLDER"
   char **file;   // [coco.num_images] path of an image's file if it is not folder/file_name; NULL: it is, for one or all
+  bool named;    // the folder of images was given, not found
   bool *by_last; // [coco.num_images] whether its file was found by the last part of its name alone; NULL: none was
   char *another; // a file that an image's name leads to by its last part, but that is in another split's folder; NULL
   int classes;   // categories, plus the background if there is one

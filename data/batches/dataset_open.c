@@ -335,6 +335,7 @@ static bool find_files(Dataset *d, const CocoLayout *layout, const char *split, 
   if (note) notes_add(&d->notes, "%s", note);
   free(note);
   image_files_find(d, layout);
+  d->named = options->images != NULL;
   d->layout = xasprintf("%s: %s, images in %s", layout->name, layout->annotations, d->folder);
   if (options->areas == MEASURE_FILE) note_areas(d);
   return upright_settle(d, options->exif, options->upright_otherwise, err);

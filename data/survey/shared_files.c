@@ -91,7 +91,7 @@ void shared_files_find(const Dataset *a, const Dataset *b, bool *shared) {
 bool shared_files_are_named(const Dataset *a, const Dataset *b, Err *err) {
   TextTable of_b = {0};
   int n = 0, first = -1;
-  if (!a->by_last || !strcmp(a->coco.path, b->coco.path)) return true;
+  if (!a->by_last || a->named || !strcmp(a->coco.path, b->coco.path)) return true;
   for (int i = 0; i < b->num_images; i++) {
     char *path = dataset_path(b, i);
     text_table_add(&of_b, path);

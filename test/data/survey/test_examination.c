@@ -156,8 +156,17 @@ TEST(examination_refuses_training_images_in_place_of_others) {
   EXPECT(strstr(err.msg, "in files that are trained on: 1 of 1; \"elsewhere/3.png\" would be ") &&
          strstr(err.msg, "train/3.png; name the folder of the images by --val-json "));
   EXPECT(shared_files_are_named(&train, &val, &err));
-  dataset_close(&train);
   dataset_close(&val);
+  options.json = path; // whoever names the folder means it
+  char *images = xasprintf("%s/train", dir);
+  options.images = images;
+  if (EXPECT(dataset_open(&val, dir, "val", &options, &err))) {
+    EXPECT(val.num_images == 1 && shared_files_are_named(&val, &train, &err));
+    dataset_close(&val);
+  }
+  dataset_close(&train);
+  free(images);
+  options.json = options.images = NULL;
   // With a folder of its own, the split has no images in another's.
   snprintf(path, sizeof path, "%s/val", dir);
   CHECK(dirs_make(path, &err));
