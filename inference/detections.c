@@ -451,6 +451,7 @@ static void print_scores(const Evaluation *all, const Metrics *m, const char *kn
   }
   if (all->left_out) printf("; %d unreadable images left out", all->left_out);
   printf("%s\n", known);
+  fflush(stdout); // before what stderr says next
 }
 
 static void score(Sink *sink) {

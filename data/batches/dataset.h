@@ -69,7 +69,7 @@ typedef struct Dataset {
   int crowds;             // annotations left out because they mark a crowd
   int former_crowds;      // annotations marked as crowds but taken as objects
   int dropped_boxes;      // … because their box has no area inside the image
-  bool box_areas;         // the areas in the file are those of the boxes, and are used
+  bool box_areas;         // the areas in the file are those of the boxes, or many are 0, and they are used
   int unlabelled;         // … because their category is not in the file
   int bad_masks;          // … because their mask cannot be used
 } Dataset;

@@ -318,6 +318,22 @@ static void choose_canvases(Dataset *d, int max) {
   free(size);
 }
 
+// Areas of objects with masks that no object has, where they are more than a few.
+static void note_empty_areas(Dataset *d) {
+  int masks = 0, empty = 0;
+  for (int i = 0; i < d->coco.num_anns; i++) {
+    const CocoAnn *a = &d->coco.anns[i];
+    masks += a->type != SEG_NONE;
+    empty += a->type != SEG_NONE && !(a->area > 0);
+  }
+  if (10 * (int64_t)empty <= masks) return;
+  d->box_areas = true;
+  notes_add(&d->notes,
+            "%s: the areas of %d of %d annotations with masks are not above 0; AP of small, medium and large objects "
+            "depends on them: --areas mask recomputes them",
+            d->coco.path, empty, masks);
+}
+
 static void note_areas(Dataset *d) {
   int of_boxes, compared;
   d->box_areas = coco_areas_are_of_boxes(&d->coco, &of_boxes, &compared);
@@ -337,7 +353,10 @@ static bool find_files(Dataset *d, const CocoLayout *layout, const char *split, 
   image_files_find(d, layout);
   d->named = options->images != NULL;
   d->layout = xasprintf("%s: %s, images in %s", layout->name, layout->annotations, d->folder);
-  if (options->areas == MEASURE_FILE) note_areas(d);
+  if (options->areas == MEASURE_FILE) {
+    note_areas(d);
+    note_empty_areas(d);
+  }
   return upright_settle(d, options->exif, options->upright_otherwise, err);
 }
 

@@ -284,3 +284,30 @@ TEST(dataset_legacy_boxes) {
     }
   dataset_close(&d);
 }
+
+// Areas that no object has make it small: they are named unless they are recomputed, or few.
+TEST(dataset_names_empty_areas) {
+  char path[1024], text[1024];
+  const char *dir = small_set("empty-areas");
+  snprintf(path, sizeof path, "%s/annotations/instances_train.json", dir);
+  for (int area = 0; area < 2; area++)
+    for (int mask = 0; mask < 2; mask++) {
+      Dataset d;
+      Err err;
+      snprintf(
+          text, sizeof text,
+          "{\"categories\":[{\"id\":3,\"name\":\"a\"}],\"images\":[{\"id\":1,\"file_name\":\"1.png\",\"height\":41,"
+          "\"width\":60}],\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":3,\"bbox\":[1,1,30,30],\"area\":%d,"
+          "\"segmentation\":[[1,1,31,1,1,31]]}]}",
+          area ? 450 : -1);
+      write_text(path, text);
+      const DatasetOptions options = {
+          .resize = {.size = 96, .max_size = 160}, .max_canvases = 1, .areas = mask ? MEASURE_MASK : MEASURE_FILE};
+      if (!EXPECT(dataset_open(&d, dir, "train", &options, &err))) continue;
+      bool named = false;
+      for (int i = 0; i < d.notes.n; i++)
+        named |= strstr(d.notes.line[i], "areas of 1 of 1 annotations with masks") != NULL;
+      EXPECT(named == (!area && !mask) && d.box_areas == named);
+      dataset_close(&d);
+    }
+}
