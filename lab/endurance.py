@@ -57,7 +57,7 @@ def training(folder, out, steps, every, seed=5):
     """Evaluation is on a training image, so that there are best states to keep."""
     return program("train", "--data", f"{folder}/set", "--out", out, "--resume", "--model", "tiny", "--size", 32,
                    "--max-size", 32, "--canvases", 1, "--batch", 1, "--optimizer", "adam", "--lr", 0.002, "--schedule",
-                   "constant", "--warmup", 10, "--flip", 0, "--iters", steps, "--eval-every", every, "--val-split",
+                   "constant", "--warmup", 10, "--augment", "none", "--iters", steps, "--eval-every", every, "--val-split",
                    "train", "--val-limit", 1, "--checkpoint-every", max(1, every // 2), "--keep", 2, "--detections", 5,
                    "--threads", 1, "--device", "cpu", "--seed", seed)
 

@@ -124,10 +124,14 @@ static AugmentFor augmented_for(const TrainSpec *o, const Basis *b) {
   return b->idx ? AUGMENT_DIGITS : AUGMENT_PHOTOGRAPHS;
 }
 
+// Detectors: measured in results/augment-h100.txt. The implementations whose conventions can be had mirror alone, and
+// so do benchmarks, which are compared with theirs.
 OptionSource settle_augment(void *values, const void *basis) {
   TrainSpec *o = values;
   switch (augmented_for(o, basis)) {
-  case AUGMENT_DETECTORS: o->augment = AUGMENT_MIRROR; return FROM_DEFAULT;
+  case AUGMENT_DETECTORS:
+    o->augment = o->conventions || o->benchmark || o->benchmark_loader ? AUGMENT_MIRROR : AUGMENT_STANDARD;
+    return o->conventions ? FROM_CONVENTIONS : FROM_DEFAULT;
   case AUGMENT_PHOTOGRAPHS: o->augment = AUGMENT_STANDARD; return FROM_MODEL;
   default: o->augment = AUGMENT_NONE; return FROM_DATA;
   }

@@ -92,9 +92,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     "16-bit images: values that become black and white; auto: measured on the training data; type: the "               \
     "full range, 0,65535",                                                                                             \
     .first = true, .settle = settle_range)                                                                             \
-  X(CHOICE, augment, AUGMENT_MIRROR, augment_presets,                                                                  \
+  X(CHOICE, augment, AUGMENT_STANDARD, augment_presets,                                                                \
     "random changes of training images; the options from --flip to --saturation override single strengths",           \
-    .note = "standard for classifiers; none for IDX data", .first = true, .settle = settle_augment)   \
+    .note = "mirror with --conventions or --benchmark; none for IDX data", .first = true, .settle = settle_augment)   \
   X(INT, augment_after, 0, 0, 100000, "EPOCHS", "epochs without random changes at the beginning", .amend = true,       \
     .key = "augment_after")                                                                                            \
   EACH_AUGMENT(AUGMENT_OPTION, X)                                                                                      \

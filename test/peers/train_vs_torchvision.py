@@ -259,7 +259,7 @@ def detect_torchvision(model, a, split, categories, path):
 def train_ours(a, weights):
     """Canvas, the log's steps, the last evaluation."""
     run = [a.train, "--data", a.data, "--weights", weights, "--out", f"{a.out}/ours", "--seed", str(a.seed),
-           "--batch", str(a.batch), "--iters", str(a.iters), "--flip", str(a.flip), "--clip-grad", str(a.clip),
+           "--batch", str(a.batch), "--iters", str(a.iters), "--augment", "none", "--flip", str(a.flip), "--clip-grad", str(a.clip),
            "--canvases", "1", "--size", str(a.size), "--max-size", str(a.max_size), "--val-split", a.val_split,
            "--limit", str(a.limit), "--val-limit", str(a.limit if a.val_split == a.train_split else 0),
            "--train-split", a.train_split, "--device", a.device] + (["--amp"] if a.amp and a.device == "cuda" else []) + a.flags

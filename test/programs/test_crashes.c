@@ -28,7 +28,8 @@ static void make_inputs(void) {
   const char *said;
   CHECK(!command(&said, "%s --out %s --train 2 --val 1 --size 64 --seed 3", tool("shapes"), in_tmp("crash-set")));
   CHECK(!command(&said,
-                 "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --size 64 --batch 2 --iters 20 --lr 0.02 "
+                 "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --augment mirror --size 64 --batch 2 "
+                 "--iters 20 --lr 0.02 "
                  "--seed 1 --eval-every never --threads 1 --device cpu",
                  tool("train"), in_tmp("crash-set"), in_tmp("crash-from")));
 }
@@ -36,10 +37,11 @@ static void make_inputs(void) {
 // malloc'ed. The first part goes on from `step`.
 static char *line_of(int part, const char *out, int64_t step) {
   char *more = part ? xstrdup("--amend --lr 0.02") : xasprintf("--stop-after %d", FIRST_PART - (int)step);
-  char *line = xasprintf("%s --data %s --val-split train --weights %s/model.safetensors --out %s --size 64 --batch 1 "
-                         "--iters 6 --lr 0.01 --warmup 0 --checkpoint-every 2 --keep 2 --seed 3 --eval-every 2 "
-                         "--detections 5 --threads 1 --device cpu --resume %s",
-                         tool("train"), in_tmp("crash-set"), in_tmp("crash-from"), out, more);
+  char *line =
+      xasprintf("%s --data %s --val-split train --weights %s/model.safetensors --out %s --size 64 --batch 1 "
+                "--augment mirror --iters 6 --lr 0.01 --warmup 0 --checkpoint-every 2 --keep 2 --seed 3 --eval-every 2 "
+                "--detections 5 --threads 1 --device cpu --resume %s",
+                tool("train"), in_tmp("crash-set"), in_tmp("crash-from"), out, more);
   free(more);
   return line;
 }

@@ -252,8 +252,9 @@ TEST_TIER(ranks_of_others_have_the_same_data, 1) {
 
 // A rate of 0.045 sends this run off before the checkpoint of step 16, which is of half that rate. A restart goes on
 // with the rate to which the run was rolled back, not with that of the command.
-static const char rolls_back[] = "--gpus 2 --resume --warmup 0 --clip-grad 0 --eval-every never --iters 26 --lr 0.045 "
-                                 "--checkpoint-every 16 --on-divergence rollback --restarts 1";
+static const char rolls_back[] =
+    "--gpus 2 --resume --augment mirror --warmup 0 --clip-grad 0 --eval-every never --iters 26 --lr 0.045 "
+    "--checkpoint-every 16 --on-divergence rollback --restarts 1";
 
 static void begin_to_roll_back(const char *out) {
   const char *said;

@@ -70,7 +70,14 @@ TEST(defaults_of_evaluations) {
 // A preset names all strengths; single ones override it, whichever comes first.
 TEST(defaults_of_augmentation) {
   TrainSpec o = options("nowhere", "tiny", NULL);
-  EXPECT(o.augment == AUGMENT_MIRROR && o.from.augment == FROM_DEFAULT && o.from.turn == FROM_NOTHING);
+  EXPECT(o.augment == AUGMENT_STANDARD && o.from.augment == FROM_DEFAULT && o.from.turn == FROM_NOTHING);
+  EXPECT(o.scale_up == 0.5f && o.from.scale_up == FROM_DEFAULT);
+  train_spec_free(&o);
+  o = options("nowhere", "tiny", (char *[]){"--conventions", "torchvision", NULL});
+  EXPECT(o.augment == AUGMENT_MIRROR && o.from.augment == FROM_CONVENTIONS && o.flip == 0.5f && o.scale_up == 0);
+  train_spec_free(&o);
+  o = options("nowhere", "tiny", (char *[]){"--benchmark", NULL});
+  EXPECT(o.augment == AUGMENT_MIRROR && o.flip == 0.5f && o.scale_up == 0);
   train_spec_free(&o);
   o = options("nowhere", "tiny", (char *[]){"--scale-up", "2", "--augment", "any-orientation", "--flip", "0", NULL});
   EXPECT(o.turn == 1 && o.scale_up == 2 && o.scale_down == 0.3f && o.flip == 0 && o.rotate == 0);

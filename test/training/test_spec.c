@@ -87,7 +87,7 @@ TEST(spec_says_where_values_come_from) {
   EXPECT(c.from.warmup == FROM_CONVENTIONS && c.warmup == 1000);
   EXPECT(c.from.sizes == FROM_CONVENTIONS && c.shorter_sides.n == 6);
   EXPECT(c.from.size == FROM_MODEL && c.size == 128 && c.max_size == 256);
-  EXPECT(c.from.flip == FROM_DEFAULT && c.from.rotate == FROM_NOTHING && c.from.beta1 == FROM_NOTHING);
+  EXPECT(c.from.flip == FROM_CONVENTIONS && c.from.rotate == FROM_NOTHING && c.from.beta1 == FROM_NOTHING);
   EXPECT(c.from.iters == FROM_DATA && c.from.epochs == FROM_DEFAULT);
   train_spec_free(&o);
 }
