@@ -22,8 +22,7 @@ static void browse(const char *script, const char *program, const char *cases) {
   free(folder);
 }
 
-TEST_TIER(browser_shows_runs, 1) {
-  browse("test_browser.py", "report", "detector classifier several judged paper policy");
-}
+TEST_TIER(browser_shows_runs, 1) { browse("test_browser.py", "report", "detector classifier several paper policy"); }
+TEST_TIER(browser_shows_judgements, 2) { browse("test_browser.py", "report", "judged odd_values"); }
 TEST_TIER(browser_shows_odd_folders, 1) { browse("test_browser.py", "report", "hostile broken long crowd"); }
 TEST_TIER(browser_shows_data_sets, 1) { browse("test_browser_doctor.py", "doctor", ""); }
