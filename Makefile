@@ -334,7 +334,7 @@ demo demo-classes: $(addprefix $(here)/,train infer shapes)
 # Tiers: 0 is also run under sanitizers, 2 kills programs a hundred times. Many tests wait for most of their time, so
 # there are more at the same time than cores. OpenMP's threads must not spin then: training took twice the CPU time.
 TIER ?= 1
-JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 7 ? n + 2 : 8)))
 test_all = GOMP_SPINCOUNT=0 KMP_BLOCKTIME=0 B=$1 $1/test_all --jobs $(JOBS)
 test: $(tested:%=$(test_here)/%)
 	@$(call test_all,$(test_here)) --tier $(TIER)
