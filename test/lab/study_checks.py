@@ -368,7 +368,7 @@ def is_alive(process):
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8") as f:
             return f.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it ends while it is read
         return False
 
 
