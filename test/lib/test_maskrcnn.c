@@ -420,6 +420,7 @@ TEST(library_sets_fields) {
     maskrcnn_results_free(r);
     maskrcnn_close(m);
   }
+  library_free(&image);
 }
 
 // Of a caller whose header ends before detections_per_image, or proposals_per_image, too: as trained.
