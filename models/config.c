@@ -354,7 +354,8 @@ bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trai
   return true;
 }
 
-const char *config_in_list(const char *list, const char *name) {
+// The value of a field in a list, up to the next blank; NULL: the list, which may be NULL, does not set it.
+static const char *in_list(const char *list, const char *name) {
   const size_t n = strlen(name);
   const char *value = NULL;
   for (const char *at = list; at && *at; at += strcspn(at, " ")) {
@@ -366,8 +367,7 @@ const char *config_in_list(const char *list, const char *name) {
 
 bool config_list_alone(const char *list, const Option *rows, int n, const void *values, Err *err) {
   for (int i = 0; i < n; i++)
-    if (rows[i].type != OPT_HEADING && option_source(&rows[i], values) == FROM_GIVEN &&
-        config_in_list(list, rows[i].name))
+    if (rows[i].type != OPT_HEADING && option_source(&rows[i], values) == FROM_GIVEN && in_list(list, rows[i].name))
       return err_set(err, "--%s and --set %s cannot be combined: leave one of them out", option_name(&rows[i]).text,
                      rows[i].name);
   return true;

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include "base/alloc.h"
 
-static int category_of(const Dataset *d, int k) { return d->coco.anns[d->object[k].ann].category; }
+// Of object k: its label, from which a background is left out.
+static int category_of(const Dataset *d, int k) { return d->object[k].label - (d->classes > d->coco.num_categories); }
 
 // Of each category, the factor of the images that it is in.
 static double *factors_of(const Dataset *d, double threshold) {

@@ -320,3 +320,17 @@ TEST_TIER(classes_runs_go_on_as_they_began, 1) {
   EXPECT(mark && !strstr(mark + 1, "\"amended\""));
   free(text);
 }
+
+// Classes have no annotations: what is repeated follows from labels.
+TEST_TIER(classes_that_are_rare_are_repeated, 1) {
+  const char *said, *set = in_tmp("rare-classes");
+  char *data = xstrdup(set);
+  EXPECT_INT(command(&said, "%s --out %s --idx --train 40 --val 8", tool("shapes"), data), 0);
+  EXPECT_INT(command(&said,
+                     "%s --data %s --model vgg-28 --batch 8 --iters 1 --device cpu --eval-every never --out %s "
+                     "--repeat-threshold 0.9",
+                     tool("train"), data, in_tmp("rare-run")),
+             0);
+  EXPECT(strstr(said, "note: an epoch has ") && strstr(said, " images instead of 40: those with rare categories"));
+  free(data);
+}
