@@ -221,9 +221,10 @@ static bool allocate_rest(Engine *e, Err *err) {
   e->hyper = device_alloc(e->dev, hyper);
   e->scale = device_alloc(e->dev, scale);
   e->stats = device_alloc(e->dev, stats);
+  e->towards = device_alloc(e->dev, real);
   e->step = device_alloc(e->dev, sizeof(uint64_t));
-  return (e->hyper && e->scale && e->stats && e->step) ||
-         err_memory(err, hyper + scale + stats + sizeof(uint64_t), "the state of the update", NULL);
+  return (e->hyper && e->scale && e->stats && e->towards && e->step) ||
+         err_memory(err, hyper + scale + stats + real + sizeof(uint64_t), "the state of the update", NULL);
 }
 
 static bool allocate_ring(Engine *e, Program *p, const char *what, Err *err) {
@@ -263,6 +264,7 @@ void engine_share_state(Engine *e) {
   collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->master, p->elements * real);
   collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->momentum, p->trainable * real);
   if (p->adam) collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->second, params_second_bytes(p));
+  if (p->averages) collective_broadcast(e->comm, e->dev, COMM_WITH_OPS, p->average, params_average_bytes(p));
   engine_get_scale(e, scale);
   comm_broadcast_bytes(e->comm, scale, sizeof scale);
   comm_broadcast_bytes(e->comm, &e->batches, sizeof e->batches);
@@ -289,6 +291,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
   if (!e->dev) return false;
   params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
   e->params.adam = compute->optimizer.type != OPTIMIZER_SGD;
+  e->params.averages = compute->optimizer.ema > 0;
   if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
     return err_set(err, "--%s needs a GPU, but this run uses the CPU",
                    compute->amp    ? "amp"
@@ -353,6 +356,7 @@ void engine_close(Engine *e) {
     device_free(e->dev, e->hyper);
     device_free(e->dev, e->scale);
     device_free(e->dev, e->stats);
+    device_free(e->dev, e->towards);
     device_free(e->dev, e->step);
     slots_free(e->slot, e->dev);
     reduction_free(&e->reduction);

@@ -78,6 +78,7 @@ typedef struct Engine {
   void *arena;
   Optimizer optimizer;
   void *hyper, *stats;            // arguments of the update; results of grad_stats
+  void *towards;                  // argument of ema
   void *step;                     // uint64_t: the number of the step, for random numbers
   void *scale;                    // state of loss_scale_update
   StepSlot slot[STEPS_UNDER_WAY]; // step s uses slot s % STEPS_UNDER_WAY

@@ -20,7 +20,8 @@ enum {
   REAL_STATS,
   REAL_SCALE = REAL_STATS + 2,
   REAL_HYPER = REAL_SCALE + 3,
-  REAL_ASK = REAL_HYPER + 4, // this rank's values to be reduced: AGREED_STOP, AGREED_VOID
+  REAL_TOWARDS = REAL_HYPER + 4, // by which share the averages move
+  REAL_ASK = REAL_TOWARDS + 1,   // this rank's values to be reduced: AGREED_STOP, AGREED_VOID
   REAL_AGREED = REAL_ASK + AGREED - AGREED_STOP,
   SLOT_REALS = REAL_AGREED + AGREED
 };

@@ -5,9 +5,12 @@ void snapshot_plan(Snapshot *s, const Params *p) {
   const size_t real = dtype_size(p->dev->real);
   size_t largest = 0;
   for (int i = 0; i < p->n; i++) largest = MAX(largest, param_elements(p->list[i]) * sizeof(float));
-  *s = (Snapshot){
-      .params = p, .masters = p->elements * real, .momentum = p->trainable * real, .second = params_second_bytes(p)};
-  const size_t all = s->masters + s->momentum + s->second;
+  *s = (Snapshot){.params = p,
+                  .masters = p->elements * real,
+                  .momentum = p->trainable * real,
+                  .second = params_second_bytes(p),
+                  .average = params_average_bytes(p)};
+  const size_t all = s->masters + s->momentum + s->second + s->average;
   s->staged_bytes = p->dev->gpu ? all : 0;
   s->host_bytes = all + largest;
 }
@@ -19,7 +22,7 @@ bool snapshot_allocate(Snapshot *s, Err *err) {
     return err_memory(err, s->staged_bytes, "a checkpoint on the GPU", "--model");
   if (!(s->host = device_host_alloc(dev, s->host_bytes)))
     return err_memory(err, s->host_bytes, "a checkpoint on the host", "--model");
-  s->values = (float *)(s->host + s->masters + s->momentum + s->second);
+  s->values = (float *)(s->host + s->masters + s->momentum + s->second + s->average);
   return true;
 }
 
@@ -34,7 +37,7 @@ void snapshot_take(Snapshot *s) {
   const struct {
     const void *from;
     size_t bytes;
-  } part[] = {{p->master, s->masters}, {p->momentum, s->momentum}, {p->second, s->second}};
+  } part[] = {{p->master, s->masters}, {p->momentum, s->momentum}, {p->second, s->second}, {p->average, s->average}};
   size_t at = 0;
   for (int i = 0; i < COUNT(part); at += part[i++].bytes) {
     if (!part[i].bytes) continue;
@@ -58,7 +61,8 @@ const float *snapshot_values(const Snapshot *s, const Param *q, SnapshotPart par
     size_t at; // position in the snapshot
   } parts[] = {[SNAPSHOT_MASTER] = {q->master, p->master, 0},
                [SNAPSHOT_MOMENTUM] = {q->momentum, p->momentum, s->masters},
-               [SNAPSHOT_SECOND] = {q->second, p->second, s->masters + s->momentum}};
+               [SNAPSHOT_SECOND] = {q->second, p->second, s->masters + s->momentum},
+               [SNAPSHOT_AVERAGE] = {q->average, p->average, s->masters + s->momentum + s->second}};
   Tensor t = parts[part].what;
   t.data = s->host + parts[part].at + ((const char *)t.data - (const char *)parts[part].flat);
   param_to_torch(q, &t, s->values);

@@ -1,7 +1,8 @@
 // A run on disk: weights, configuration, categories and, for resuming, momentum and step, as one safetensors file.
 // torchvision's weights can be read too, under any of its names (models/torchvision.h). Metadata: "format" =
 // "maskrcnn.c 2", "config.<field>" of models/config.h, "categories" (JSON), "step", "run", "trained_on" and, if a
-// part of the data was held out, "held_out" (JSON), and with Adam "adam", its state.
+// part of the data was held out, "held_out" (JSON), and with Adam "adam", its state. With moving averages of the
+// parameters, these are the weights, and what training goes on from is "unaveraged.<name>".
 #pragma once
 #include <stdint.h>
 #include "base/record.h"
@@ -22,7 +23,9 @@ typedef struct RunState {
 typedef struct StateFile {
   const char *path;
   const char *previous; // new name of an existing file at `path`; NULL = it is replaced
-  bool momentum;        // also write "momentum.<name>" of all trained parameters and, with Adam, "second_moment.<name>"
+  // Also write what a resumed run needs of all trained parameters: "momentum.<name>", with Adam "second_moment.<name>",
+  // and with averages "unaveraged.<name>".
+  bool momentum;
 } StateFile;
 
 // Saving has two parts: the state after the steps so far is copied into the engine's snapshot (of a training engine),

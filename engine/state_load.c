@@ -141,8 +141,8 @@ int state_ignored(const Engine *e, const Checkpoint *c, const char **names) {
   return n;
 }
 
-static bool is_moment(const char *name) {
-  for (SnapshotPart part = SNAPSHOT_MOMENTUM; part <= SNAPSHOT_SECOND; part++)
+static bool is_for_resuming(const char *name) {
+  for (int part = STATE_WEIGHTS + 1; part < STATE_PARTS; part++)
     if (!strncmp(name, state_prefix[part], strlen(state_prefix[part]))) return true;
   return false;
 }
@@ -152,7 +152,8 @@ static bool is_moment(const char *name) {
 static void check_unexpected(Loading *l) {
   for (size_t i = 0; i < l->c->num_tensors; i++) {
     const char *name = l->c->tensors[i].name;
-    if (l->used[i] || is_left_aside(l, name) || is_moment(name) || ends_in(name, ".num_batches_tracked")) continue;
+    if (l->used[i] || is_left_aside(l, name) || is_for_resuming(name) || ends_in(name, ".num_batches_tracked"))
+      continue;
     if (l->o->reset_heads && class_dependent(l->e->model, name)) continue;
     add_wrong(&l->wrong[UNEXPECTED], name, "");
     l->other = true;
@@ -233,10 +234,11 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
     Param *q = e->params.list[i];
     if (o->reset_heads && class_dependent(e->model, q->name)) continue;
     if (l.backbone && strncmp(q->name, e->model->backbone, strlen(e->model->backbone))) continue;
-    load_tensor(&l, q, "", &q->master);
-    if (!o->momentum || !q->trainable) continue;
-    load_tensor(&l, q, state_prefix[SNAPSHOT_MOMENTUM], &q->momentum);
-    if (e->params.adam) load_tensor(&l, q, state_prefix[SNAPSHOT_SECOND], &q->second);
+    const Tensor *const at[] = {&q->master, &q->momentum, &q->second, &q->average}; // by SnapshotPart
+    const int parts = o->momentum ? STATE_PARTS : STATE_WEIGHTS + 1;
+    for (int part = 0; part < parts; part++)
+      if (state_resumes_from(&e->params, q, part))
+        load_tensor(&l, q, state_prefix[part], o->momentum ? at[state_place(&e->params, q, part)] : &q->master);
   }
   check_unexpected(&l);
   load_batches(&l);
@@ -244,6 +246,7 @@ bool state_load(Engine *e, const Checkpoint *c, const LoadOptions *o, Err *err) 
   for (int i = 0; i < WRONGS; i++) free(l.wrong[i].names);
   free(l.infinite.names);
   free(l.used);
+  if (ok && !o->momentum) params_begin_averages(&e->params);
   if (ok) params_refresh(&e->params);
   return ok;
 }

@@ -94,9 +94,6 @@ void state_take(Engine *e, RunState *state) {
   snapshot_take(&e->snapshot);
 }
 
-// Only what is trained has moments.
-static bool part_of(const Param *q, SnapshotPart part) { return part == SNAPSHOT_MASTER || q->trainable; }
-
 bool state_write(const Engine *e, const RunState *state, const StateFile *file, Err *err) {
   CkptWriter w;
   const Params *p = &e->params;
@@ -108,14 +105,15 @@ bool state_write(const Engine *e, const RunState *state, const StateFile *file, 
   if (!ckpt_begin(&w, file->path, err)) return false;
   w.file.previous = file->previous;
   write_meta(&w, e, state);
-  const SnapshotPart last = !file->momentum ? SNAPSHOT_MASTER : p->adam ? SNAPSHOT_SECOND : SNAPSHOT_MOMENTUM;
-  for (SnapshotPart part = 0; part <= last; part++)
+  const int parts = file->momentum ? STATE_PARTS : STATE_WEIGHTS + 1;
+  for (int part = 0; part < parts; part++)
     for (int i = 0; i < p->n; i++)
-      if (part_of(p->list[i], part)) declare_tensor(&w, state_prefix[part], p->list[i]);
+      if (state_resumes_from(p, p->list[i], part)) declare_tensor(&w, state_prefix[part], p->list[i]);
   declare_batches(&w, e);
-  for (SnapshotPart part = 0; part <= last; part++)
+  for (int part = 0; part < parts; part++)
     for (int i = 0; i < p->n; i++)
-      if (part_of(p->list[i], part)) ckpt_data(&w, snapshot_values(s, p->list[i], part));
+      if (state_resumes_from(p, p->list[i], part))
+        ckpt_data(&w, snapshot_values(s, p->list[i], state_place(p, p->list[i], part)));
   write_batches(&w, e, state->batches);
   return ckpt_commit(&w, err);
 }

@@ -58,6 +58,7 @@ static void queue_update(Engine *e, const Network *n) {
     queue_adam(e);
   else
     queue_sgd(e);
+  if (p->averages) dev->ops->ema(dev, p->trainable, e->stats, e->towards, p->master, p->average);
   if (p->shadow_dtype == F16) dev->ops->loss_scale_update(dev, SCALE_INTERVAL, e->stats, e->scale, e->hyper);
 }
 
@@ -149,6 +150,10 @@ void engine_start(Engine *e, const StepOptions *o) {
   const float hyper[] = {o->learning_rate, o->momentum, o->weight_decay, o->clip};
   for (int i = 0; i < COUNT(hyper); i++) slot_set(e->dev, s, REAL_HYPER + i, hyper[i]);
   device_upload(dev, e->hyper, slot_at(e->dev, s, REAL_HYPER), COUNT(hyper) * real);
+  if (e->params.averages) {
+    slot_set(dev, s, REAL_TOWARDS, (float)(1 - ema_decay(e->optimizer.ema, o->step + 1)));
+    device_upload(dev, e->towards, slot_at(dev, s, REAL_TOWARDS), real);
+  }
   *s->step = (uint64_t)o->step;
   device_upload(dev, e->step, s->step, sizeof *s->step);
   ask(e, s, o);

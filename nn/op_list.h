@@ -11,5 +11,5 @@
   X(rpn_loss) X(rpn_loss_backward) X(roi_align_forward) X(roi_align_backward) X(box_loss) X(box_loss_backward)         \
   X(mask_target) X(mask_loss) X(mask_loss_backward) X(class_loss) X(class_loss_backward) X(class_probs)                \
   X(detect_select) X(mask_select) X(mask_predict) X(mask_paste) X(mask_runs) X(detections_write)                       \
-  X(grad_sums) X(grad_stats) X(sgd) X(adam) X(loss_scale_update) X(cast) X(preprocess_affine)
+  X(grad_sums) X(grad_stats) X(sgd) X(adam) X(ema) X(loss_scale_update) X(cast) X(preprocess_affine)
 // clang-format on

@@ -522,6 +522,9 @@ struct Ops {
   // v = beta2·v + (1 - beta2)·g²; w -= lr / state[1] · m / (√v / √state[2] + eps). One call is one update, which counts
   // in the state before; nothing at all is written when stats say not finite. Parts and shadows as sgd's.
   void (*adam)(Device *dev, const Adam *p, void *w, const void *g, void *m, void *v);
+  // A moving average of w [n], n a multiple of 4: a += towards[0]·(w - a), towards real on the device; nothing at all
+  // when stats say not finite.
+  void (*ema)(Device *dev, size_t n, const void *stats, const void *towards, const void *w, void *a);
   // Dynamic loss scaling (Micikevicius et al., "Mixed precision training", 2018). state real [3]: scale, clean steps
   // since it last changed, steps skipped so far. A step whose stats say not finite halves the scale and is counted as
   // skipped; `interval` clean ones in a row double it. Writes hyper[4] = 1 / scale.

@@ -48,4 +48,6 @@ double schedule_rate(const Schedule *s, int64_t step) {
   return s->base * warmup_factor(s, step) * decay_factor(s, step);
 }
 
+double ema_decay(double decay, int64_t updates) { return fmin(decay, (1 + (double)updates) / (10 + (double)updates)); }
+
 double scaled_rate(double rate, int at, int images_per_step) { return rate * images_per_step / at; }

@@ -11,6 +11,7 @@ typedef struct Optimizer { // all zero: SGD, one rate and one decay for all
   OptimizerType type;
   const SgdFactors *factors; // NULL: one rate and one decay for all
   double beta1, beta2, eps;  // of Adam and AdamW
+  double ema;                // decay of the moving average of the parameters; 0: there is none
 } Optimizer;
 
 enum { MAX_MILESTONES = 8, MAX_PHASES = 16 };
@@ -46,6 +47,11 @@ Schedule schedule_default(Decay decay, int64_t steps, double base);
 // not shift it, as in detectron2's WarmupCosineLR; where it is the end of warmup, the peak is base, as in the
 // SequentialLR of torchvision's references/classification.
 double schedule_rate(const Schedule *s, int64_t step);
+
+// The decay of a moving average of the parameters in update number `updates`, counted from 1: at most
+// (1 + updates) / (10 + updates), so that early averages forget the initial values, as in TensorFlow's
+// tf.train.ExponentialMovingAverage.
+double ema_decay(double decay, int64_t updates);
 
 // The linear scaling rule: a rate that was found at `at` images a step, as 0.02 at 16 (Goyal et al., "Accurate, large
 // minibatch SGD", 2017; He et al., "Mask R-CNN", 2017).

@@ -42,6 +42,7 @@ typedef struct Param {
   int contributions;             // to the gradient, counted by the graph
   Tensor master, grad, momentum; // real; grad and momentum (for Adam the first moment) only if trainable
   Tensor second;                 // Adam's second moment; like momentum, where Params.adam
+  Tensor average;                // moving average of the master; like momentum, where Params.averages
   Tensor shadow, folded; // filters: what convolutions read, as it is or scaled by fold; shadow may be the master
 } Param;
 
@@ -61,8 +62,10 @@ typedef struct Params {
   int num_folds;
   size_t elements, trainable, moving;    // flat sizes: the trainable ones stand first, then those that move
   bool adam;                             // set before they are laid out: there are second moments and a state
+  bool averages;                         // … and moving averages of what is trained
   void *master, *grad, *momentum, *rest; // device, flat; rest: shadows, folds
   void *second, *adam_state; // device, flat: Adam's second moments, and behind them what Adam.state points to
+  void *average;             // device, flat: moving averages
   void *agreed;     // device, real [PARAM_ALIGN] that end where grad begins: what is reduced with the first gradients
   UpdatePart *part; // device, [parts]: what is trained, with the shadows that training reads
   int parts;

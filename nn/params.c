@@ -24,6 +24,7 @@ void params_free(Params *p) {
   device_free(p->dev, p->agreed);
   device_free(p->dev, p->momentum);
   device_free(p->dev, p->second);
+  device_free(p->dev, p->average);
   device_free(p->dev, p->rest);
   device_free(p->dev, p->part);
   *p = (Params){0};
@@ -48,7 +49,7 @@ static Param *declare(Params *p, const char *name, const Param *like) {
   q = xmalloc(sizeof *q);
   *q = *like;
   q->name = xstrdup(name);
-  q->grad = q->momentum = q->second = q->shadow = q->folded = q->master;
+  q->grad = q->momentum = q->second = q->average = q->shadow = q->folded = q->master;
   p->list = xrealloc(p->list, (size_t)(p->n + 1) * sizeof *p->list);
   return p->list[p->n++] = q;
 }
@@ -166,7 +167,7 @@ static int sort_by_use(const Params *p, int *order) {
 }
 
 // Assigns every parameter its offsets in the flat buffers.
-static void assign_buffers(Params *p, char *master, char *grad, char *momentum, char *second, char *at) {
+static void assign_buffers(Params *p, char *master, char *grad, char *momentum, char *second, char *average, char *at) {
   const size_t real = dtype_size(p->dev->real);
   for (int i = 0; i < p->n; i++) {
     Param *q = p->list[p->order[i]];
@@ -175,6 +176,7 @@ static void assign_buffers(Params *p, char *master, char *grad, char *momentum, 
     q->grad.data = q->trainable ? take(&grad, bytes) : NULL;
     q->momentum.data = q->trainable ? take(&momentum, bytes) : NULL;
     q->second.data = q->trainable && p->adam ? take(&second, bytes) : NULL;
+    q->average.data = q->trainable && p->averages ? take(&average, bytes) : NULL;
     q->shadow.data = own_shadow(p, q) ? take(&at, shadow_bytes(p, q)) : q->master.data;
     q->folded.data = q->fold ? take(&at, shadow_bytes(p, q)) : q->master.data;
     if (q->fold) {
@@ -189,6 +191,8 @@ int grad_parts(const Params *p) { return (int)((p->trainable + GRAD_PART - 1) / 
 size_t params_second_bytes(const Params *p) {
   return p->adam ? (p->trainable + PARAM_ALIGN) * dtype_size(p->dev->real) : 0;
 }
+
+size_t params_average_bytes(const Params *p) { return p->averages ? p->trainable * dtype_size(p->dev->real) : 0; }
 
 void params_lay_out(Params *p) {
   const size_t real = dtype_size(p->dev->real);
@@ -206,9 +210,9 @@ void params_lay_out(Params *p) {
     if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
   p->bytes = p->elements * real + (PARAM_ALIGN + 2 * p->trainable) * real + p->rest_bytes;
-  p->bytes += params_second_bytes(p);
+  p->bytes += params_second_bytes(p) + params_average_bytes(p);
   char *const nowhere = (char *)(uintptr_t)4096;
-  assign_buffers(p, nowhere, nowhere, nowhere, nowhere, nowhere);
+  assign_buffers(p, nowhere, nowhere, nowhere, nowhere, nowhere, nowhere);
   p->parts = update_parts(p, NULL);
   p->bytes += (size_t)p->parts * sizeof *p->part;
 }
@@ -228,13 +232,15 @@ bool params_allocate(Params *p, Err *err) {
   p->agreed = device_alloc(p->dev, (PARAM_ALIGN + p->trainable) * real);
   p->momentum = device_alloc(p->dev, p->trainable * real);
   if (p->adam) p->second = device_alloc(p->dev, params_second_bytes(p));
+  if (p->averages) p->average = device_alloc(p->dev, params_average_bytes(p));
   p->rest = device_alloc(p->dev, p->rest_bytes);
   p->part = device_alloc(p->dev, (size_t)p->parts * sizeof *p->part);
-  if (!p->master || !p->agreed || !p->momentum || (p->adam && !p->second) || !p->rest || !p->part)
+  if (!p->master || !p->agreed || !p->momentum || (p->adam && !p->second) || (p->averages && !p->average) || !p->rest ||
+      !p->part)
     return err_memory(err, p->bytes, "the parameters", "--model");
   p->grad = (char *)p->agreed + PARAM_ALIGN * real;
   if (p->adam) p->adam_state = (char *)p->second + p->trainable * real;
-  assign_buffers(p, p->master, p->grad, p->momentum, p->second, p->rest);
+  assign_buffers(p, p->master, p->grad, p->momentum, p->second, p->average, p->rest);
   upload_parts(p);
   return true;
 }
@@ -255,6 +261,21 @@ void params_refresh(Params *p) {
                              f->mean->master.data, f->var->master.data, f->scale, f->shift);
   }
   refresh_shadows(p);
+}
+
+void params_begin_averages(Params *p) {
+  if (p->averages) device_copy(p->dev, p->average, p->master, params_average_bytes(p));
+}
+
+// By way of the gradients, which are as large and needed within a step only.
+void params_exchange_averages(Params *p) {
+  const size_t bytes = params_average_bytes(p);
+  if (!bytes) return;
+  device_copy(p->dev, p->grad, p->master, bytes);
+  device_copy(p->dev, p->master, p->average, bytes);
+  device_copy(p->dev, p->average, p->grad, bytes);
+  device_zero(p->dev, p->grad, bytes); // elements without a gradient stay zero
+  params_refresh(p);
 }
 
 // ---- values -----------------------------------------------------------------------------------------------------
@@ -356,5 +377,6 @@ void params_randomise(Params *p, uint64_t seed) {
     param_import(p, q, &q->master, values);
     free(values);
   }
+  params_begin_averages(p);
   params_refresh(p);
 }

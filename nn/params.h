@@ -28,6 +28,7 @@ void params_lay_out(Params *p);
 bool params_allocate(Params *p, Err *err);
 // Of `second`, with Adam's state behind the moments; 0 where the optimiser is not Adam. Once they are laid out.
 size_t params_second_bytes(const Params *p);
+size_t params_average_bytes(const Params *p); // of `average`; 0 where there is none
 
 // Parts of the gradients as grad_sums cuts them.
 int grad_parts(const Params *p);
@@ -38,6 +39,11 @@ void params_randomise(Params *p, uint64_t seed);
 // shadows that training reads as they have to be, but not folds of filters that training reads plain: those are
 // inference's, which needs the folds of running statistics that have moved as well.
 void params_refresh(Params *p);
+
+// Moving averages: they begin as the parameters; and the two exchange their values, so that evaluation computes with
+// the averages, until the next exchange. Shadows and folds follow. The gradients are lost. Nothing without averages.
+void params_begin_averages(Params *p);
+void params_exchange_averages(Params *p);
 
 // Host copies in torch's shape and order, float. `what` is &param->master or &param->momentum.
 size_t param_elements(const Param *p); // in torch's shape

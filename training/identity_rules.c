@@ -31,10 +31,11 @@ void identify_sizes(Record *j, const Option *row, const void *values, const void
   record_str(j, row->key, text);
 }
 
-void identify_repeats(Record *j, const Option *row, const void *values, const void *basis) {
-  const TrainSpec *o = values;
+// Nothing of a number that is 0.
+void identify_positive(Record *j, const Option *row, const void *values, const void *basis) {
+  const float value = *(const float *)((const char *)values + row->offset);
   (void)basis;
-  if (o->repeat_threshold > 0) record_num(j, row->key, float_decimal(o->repeat_threshold));
+  if (value > 0) record_num(j, row->key, float_decimal(value));
 }
 
 // The default, SGD, is not stored in checkpoints.

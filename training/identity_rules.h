@@ -4,5 +4,5 @@
 #include "training/options.h"
 
 // Each adds its members from a TrainSpec; `basis` is the session's Schedule.
-extern OptionIdentify identify_holdout, identify_exif, identify_annotations, identify_sizes, identify_repeats,
+extern OptionIdentify identify_holdout, identify_exif, identify_annotations, identify_sizes, identify_positive,
     identify_optimizer, identify_adam, identify_lr, identify_schedule, identify_given, identify_reduction;

@@ -58,10 +58,13 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   const Task *task = r->engine.model->task;
   double start = now_seconds();
   Metrics losses = {0};
-  params_refresh(&r->engine.params); // folded and merged parameters, which steps do not update
+  Params *params = &r->engine.params;
+  params_refresh(params); // folded and merged parameters, which steps do not update
+  params_exchange_averages(params);
   void *results = NULL;
   if (!r->o.val_loss || validate_run(&r->engine, r->val, r->o.threads, interrupted, &losses, &err))
     results = task->collect(&r->engine, r->val, r->o.threads, interrupted, &err);
+  params_exchange_averages(params);
   if (results && run_leads(r))
     expect(r, files_score(&r->files, task, r->val, results, spare_cores(r), step, start, &losses, &err), &err);
   else if (results)

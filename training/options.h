@@ -133,7 +133,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .needs = MODEL_DETECTOR)                                                                                           \
   X(FLOAT, repeat_threshold, 0, 0, 1, "P",                                                                             \
     "repeat images with categories that are in fewer than this fraction of the images, by LVIS's rule, such as "       \
-    "0.001; 0: show each image once an epoch", .key = "repeat_threshold", .identify = identify_repeats)                \
+    "0.001; 0: show each image once an epoch", .key = "repeat_threshold", .identify = identify_positive)               \
   X(CHOICE, conventions, 0, conventions_choices,                                                                       \
     "implementation whose rules for boxes, input and warmup are followed; own: those of torchvision or of "            \
     "--weights, with this program's warmup",                                                                           \
@@ -195,6 +195,10 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(FLOAT, clip_grad, 0, 0, 1e9, "X", "clip the gradient to this norm; 0 turns clipping off", .amend = true,           \
     .key = "clip_grad",                                                                                                \
     .settle = settle_clip_grad)                                                                                        \
+  X(FLOAT, ema, 0, 0, MOST_BETA, "X",                                                                                  \
+    "evaluate and store exponential moving averages of the weights with this decay, such as 0.999; 0: the weights "    \
+    "themselves",                                                                                                      \
+    .key = "ema", .identify = identify_positive)                                                                       \
   X(INT64, seed, 1, 0, 9e15, "N", "seed of all random number generators", .first = true, .key = "seed")                \
   X(HEADING, "Run")                                                                                                    \
   X(STRING, out, "out", "DIR", "output folder: weights, log, curves and report", .first = true, .local = true)         \

@@ -107,7 +107,8 @@ void setup_engine(const TrainSpec *o, Comm *comm, const Dataset *train, const Da
                                .factors = optimisation_of(o).factors,
                                .beta1 = float_decimal(o->beta1),
                                .beta2 = float_decimal(o->beta2),
-                               .eps = float_decimal(o->eps)};
+                               .eps = float_decimal(o->eps),
+                               .ema = float_decimal(o->ema)};
   config.full_masks = o->full_masks;
   Shapes train_shapes = shapes_of(train, o->batch), infer_shapes = {0};
   if (val) infer_shapes = shapes_of(val, o->batch);

@@ -50,6 +50,43 @@ static void check_resumed(NormType norm, const Optimizer *optimizer) {
 TEST(state_resumed_run_is_the_same) {
   for (NormType norm = NORM_FROZEN_BN; norm <= NORM_SYNC_BN; norm++) check_resumed(norm, &(Optimizer){0});
   check_resumed(NORM_BN, &small_adam);
+  check_resumed(NORM_BN, &(Optimizer){.ema = 0.25});
+}
+
+// The averages of three steps by their definition; they are what a checkpoint's weights are, and what evaluation
+// computes with between two exchanges. Running statistics are not averaged.
+TEST(state_of_averages) {
+  const double decay[] = {2 / 11.0, 0.25, 0.25};
+  ModelConfig config = small_config(NORM_BN, CLASSES);
+  Engine e, loaded, resumed;
+  small_engine_with(&e, &config, &(Optimizer){.ema = 0.25});
+  small_engine_with(&resumed, &config, &(Optimizer){.ema = 0.25});
+  small_engine(&loaded, &config);
+  params_randomise(&e.params, 1);
+  float *want = memcpy(xmalloc(params_average_bytes(&e.params)), e.params.master, params_average_bytes(&e.params));
+  for (int step = 0; step < 3; step++) {
+    EXPECT(small_step(&e, step).finite);
+    const float *w = e.params.master, share = (float)(1 - decay[step]);
+    for (size_t i = 0; i < e.params.trainable; i++) want[i] += share * (w[i] - want[i]);
+  }
+  EXPECT(!memcmp(e.params.average, want, params_average_bytes(&e.params)));
+  const char *path = small_save(&e, "averages", true);
+  EXPECT_STR(small_load(&loaded, path, (LoadOptions){0}).msg, "");
+  EXPECT_STR(small_load(&resumed, path, (LoadOptions){0}).msg, ""); // fine-tuning: averages begin as the weights
+  EXPECT(!memcmp(resumed.params.average, want, params_average_bytes(&e.params)));
+  Params *p = &e.params;
+  const float *first = p->list[p->order[0]]->master.data, trained = first[0], averaged = want[0];
+  params_exchange_averages(p);
+  expect_same_params(&e, &loaded, false);
+  EXPECT(first[0] == averaged && trained != averaged);
+  params_exchange_averages(p);
+  EXPECT(first[0] == trained && !memcmp(p->average, want, params_average_bytes(p)));
+  path = small_save(&loaded, "unaveraged", true);
+  EXPECT(strstr(small_load(&e, path, (LoadOptions){.momentum = true}).msg, "missing unaveraged.backbone.body."));
+  free(want);
+  engine_close(&e);
+  engine_close(&loaded);
+  engine_close(&resumed);
 }
 
 // Its corrections by the number of updates, too; and SGD does not go on where Adam stood.

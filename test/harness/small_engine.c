@@ -43,7 +43,9 @@ StepResult small_step(Engine *e, int step) {
   Batch b = synthetic_batch(IMAGES, CANVAS, CANVAS + 32 * canvas, CAPACITY, CLASSES, (int[]){3, 1}, (uint64_t)step);
   b.canvas = canvas;
   StepResult r;
-  engine_step(e, &b, &options, &r);
+  StepOptions o = options;
+  o.step = step;
+  engine_step(e, &b, &o, &r);
   synthetic_free(&b);
   return r;
 }
@@ -115,6 +117,7 @@ void expect_same_params(const Engine *a, const Engine *b, bool momentum) {
     if (!EXPECT(q && same_values(&p->master, &q->master))) printf("    %s\n", p->name);
     if (momentum && p->trainable) EXPECT(same_values(&p->momentum, &q->momentum));
     if (momentum && p->trainable && a->params.adam) EXPECT(same_values(&p->second, &q->second));
+    if (momentum && p->trainable && a->params.averages) EXPECT(same_values(&p->average, &q->average));
     if (p->fold) EXPECT(same_values(&p->folded, &q->folded));
   }
 }

@@ -83,6 +83,12 @@ TEST(schedule_never_jumps_up) {
   }
 }
 
+TEST(ema_decay_warms_up) {
+  EXPECT_NEAR(ema_decay(0.999, 1), 2 / 11.0, 1e-15);
+  EXPECT_NEAR(ema_decay(0.999, 90), 0.91, 1e-15);
+  EXPECT(ema_decay(0.999, 8990) == 0.999 && ema_decay(0.999, 8980) < 0.999 && ema_decay(0.1, 1) == 0.1);
+}
+
 TEST(scaled_rate_is_linear) {
   EXPECT_NEAR(scaled_rate(0.02, 16, 16), 0.02, 0);
   EXPECT_NEAR(scaled_rate(0.02, 16, 2), 0.0025, 0);

@@ -104,6 +104,18 @@ TEST_TIER(classes_resume_is_the_same_run, 1) {
   EXPECT(same_state(whole(), "classes-parts"));
 }
 
+// With averages of the weights, which are what is stored as the model.
+TEST_TIER(classes_resume_averages, 1) {
+  const char *said;
+  EXPECT_INT(run("classes-ema", "--ema 0.9", &said), 0);
+  EXPECT_INT(run("classes-ema-parts", "--ema 0.9 --stop-after 7", &said), 0);
+  EXPECT_INT(run("classes-ema-parts", "", &said), 2);
+  EXPECT(strstr(said, "ema"));
+  EXPECT_INT(run("classes-ema-parts", "--ema 0.9", &said), 0);
+  EXPECT(same_state("classes-ema", "classes-ema-parts"));
+  EXPECT(!same_file(file_of("classes-ema", "model.safetensors"), file_of(whole(), "model.safetensors")));
+}
+
 // Killed ever later, until it is done.
 TEST_TIER(classes_survive_kills, 1) {
   const char *said;

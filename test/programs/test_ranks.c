@@ -42,6 +42,23 @@ TEST_TIER(ranks_resume_to_the_same_bits, 1) {
   }
 }
 
+// Of the averages, too, with which all ranks evaluate.
+TEST_TIER(ranks_resume_averages_to_the_same_bits, 1) {
+  static const char scores[] = "grep '\"eval\"' %s | sed 's/,\"clock\".*//'";
+  const char *said;
+  EXPECT_INT(rank_job_run("train", "", "ranks-ema", "--gpus 2 --ema 0.9 --val-loss", &said), 0);
+  EXPECT_INT(rank_job_run("train", "", "ranks-ema-resumed", "--gpus 2 --ema 0.9 --val-loss --stop-after 3", &said), 0);
+  EXPECT_INT(rank_job_run("train", "", "ranks-ema-resumed", "--gpus 2 --ema 0.5 --resume", &said), 2);
+  expect_one_reason(said, "it was made with \"ema\":0.9, but this run has \"ema\":0.5: ");
+  EXPECT_INT(rank_job_run("train", "", "ranks-ema-resumed", "--gpus 2 --ema 0.9 --val-loss --resume", &said), 0);
+  expect_same_run("ranks-ema-resumed", "ranks-ema");
+  EXPECT_INT(command(&said, scores, rank_job_file("ranks-ema", "log.jsonl")), 0);
+  char *whole = xstrdup(said);
+  EXPECT_INT(command(&said, scores, rank_job_file("ranks-ema-resumed", "log.jsonl")), 0);
+  EXPECT_STR(said, whole);
+  free(whole);
+}
+
 // Another world goes on with as many images a step, where it is asked to, and not otherwise.
 TEST_TIER(ranks_go_on_in_another_world, 1) {
   const char *said;
