@@ -56,7 +56,7 @@ void config_defaults(ModelConfig *c) {
 }
 
 void config_set_proposals(ModelConfig *c, int n) {
-  c->rpn_post_nms_train = (int)((int64_t)c->rpn_post_nms_train * n / c->rpn_post_nms_test);
+  c->rpn_post_nms_train = MAX((int)((int64_t)c->rpn_post_nms_train * n / c->rpn_post_nms_test), n);
   c->rpn_post_nms_test = n;
   c->rpn_pre_nms_train = MAX(c->rpn_pre_nms_train, n);
   c->rpn_pre_nms_test = MAX(c->rpn_pre_nms_test, n);

@@ -42,7 +42,8 @@ static inline int config_at_least(const ModelConfig *c, int n) {
 static inline int config_pre_nms(const ModelConfig *c) { return config_at_least(c, c->rpn_pre_nms_test); }
 static inline int config_proposals(const ModelConfig *c) { return config_at_least(c, c->rpn_post_nms_test); }
 
-// Makes inference keep n proposals per image, and training as many times more as it did. NMS gets at least n per level.
+// Makes inference keep n proposals per image, and training as many times more as it did, at least n. NMS gets at least
+// n per level.
 void config_set_proposals(ModelConfig *c, int n);
 
 // The defaults of all fields, conventions torchvision's.

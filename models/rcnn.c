@@ -118,8 +118,8 @@ static void make_tiny(ModelConfig *c) {
   for (int i = 0; i < MAX_LEVELS; i++) c->anchor_size[i] = (float)(12 << i);
   c->rpn_batch = 128;
   c->rpn_pre_nms_train = 200;
-  c->rpn_pre_nms_test = 200;
-  c->rpn_post_nms_test = 100;
+  c->rpn_pre_nms_test = 1000;
+  c->rpn_post_nms_test = 500;
   c->box_dim = 192;
   c->roi_batch = 48;
   c->roi_canonical_size = 56;
@@ -129,7 +129,8 @@ static void make_tiny(ModelConfig *c) {
 
 void rcnn_configure(ModelConfig *c) {
   if (c->depth == RCNN_TINY) make_tiny(c);
-  config_conventions(c, CONVENTIONS_TORCHVISION); // which depend on the size
+  config_conventions(c, CONVENTIONS_TORCHVISION);         // which depend on the size
+  if (c->depth == RCNN_TINY) c->rpn_post_nms_train = 200; // more take time and sample the same 48 RoIs
 }
 
 // Without published statistics there is nothing to freeze.

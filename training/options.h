@@ -142,8 +142,9 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .note = "as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_detections)                  \
   X(INT, proposals, 1000, 1, MOST_DETECTIONS, "N",                                                                     \
     "proposals per image that inference classifies, at least --detections if that is above 100; training keeps "       \
-    "twice as many, or as many with --conventions detectron2 or mlperf",                                               \
-    .note = "100 for tiny; as in the weights with --weights", .needs = MODEL_DETECTOR, .settle = settle_proposals)     \
+    "twice as many, or as many with --conventions detectron2 or mlperf or for tiny",                                   \
+    .note = "500 for tiny, which trains on 200; as in the weights with --weights", .needs = MODEL_DETECTOR,            \
+    .settle = settle_proposals)                                                                                        \
   X(FLOAT, score, 0.05f, 0, 1, "P", "minimum score of a detection in evaluations", .note = "as in the weights with "   \
     "--weights", .needs = MODEL_DETECTOR, .settle = settle_score)                                                      \
   X(FLOAT, nms, 0.5f, 0, 1, "IOU", "IoU threshold of non-maximum suppression of detections within each class",         \

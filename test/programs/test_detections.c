@@ -5,7 +5,7 @@
 #include "test/harness/infer.h"
 #include "test/harness/test.h"
 
-enum { CATEGORIES = 8, IMAGES_OF_MANY = 3, SIDE = 15 }; // and SIDE × SIDE objects in an image
+enum { CATEGORIES = 8, IMAGES_OF_MANY = 3, SIDE = 16 }; // and SIDE × SIDE objects in an image
 
 // The shapes' first images of either split, with many objects on a grid: one of category 1 every four pixels.
 static const char *set_of_many(void) {
@@ -65,7 +65,7 @@ static int found_in(const char *out) {
 
 TEST_TIER(detections_up_to_the_limit, 1) {
   static const char data[] = "images with at least 100 objects (the limit on detections per image): 3; 000001.png has "
-                             "the most, 225; raise the limit with --detections 300",
+                             "the most, 256; raise the limit with --detections 300",
                     results[] = "images at the limit of 100 detections: 3 of 3; objects may be missing; "
                                 "raise the limit with --detections N";
   const char *said;
@@ -105,7 +105,7 @@ TEST_TIER(detections_are_the_weights, 1) {
   EXPECT_INT(train(&said, "three-hundred", "--resume --iters 3 --proposals 600 --set roi_batch=96"), 2);
   EXPECT(strstr(said, "its model has detections = 300, but this run's has 100"));
   EXPECT_INT(train(&said, "planned", "--plan --detections 300"), 0);
-  EXPECT(strstr(said, "box_roi_align[300,7,7,48]") && strstr(said, "mask_roi_align[300,14,14,48]") &&
+  EXPECT(strstr(said, "box_roi_align[500,7,7,48]") && strstr(said, "mask_roi_align[300,14,14,48]") &&
          strstr(said, "--max-size or --detections)"));
   EXPECT_INT(train(&said, "planned", "--plan"), 0);
   EXPECT(strstr(said, "mask_roi_align[100,14,14,48]") && !strstr(said, "or --detections)"));

@@ -359,7 +359,7 @@ TEST_TIER(program_conventions, 1) {
     const char *model = in_tmp(replaced ? "replaced/model.safetensors" : "inherited/model.safetensors");
     EXPECT_STR(field_of(model, "mask_source"), replaced ? "soft" : "polygon");
     EXPECT_STR(field_of(model, "rpn_loss_by_batch"), replaced ? "0" : "1");
-    EXPECT_STR(field_of(model, "rpn_post_nms_train"), replaced ? "200" : "100");
+    EXPECT_STR(field_of(model, "rpn_post_nms_train"), replaced ? "1000" : "500");
   }
 }
 
