@@ -76,11 +76,16 @@ endif
 # Files of cpu/ that are written with `real` are compiled twice: as float and, with -DREAL64, as double.
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
 folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures data/shapes data/batches data/survey \
-  models engine evaluation training training/benchmarks classification classification/nets classification/data lib \
+  data/import models engine evaluation training training/benchmarks classification classification/nets classification/data lib \
   inference page
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o $B/page_files.o
+# What the import of annotations reads XML and TIFF with, if it is installed.
+has = $(shell $(CC) -include $1 -E -x c /dev/null >/dev/null 2>&1 && echo 1)
+expat := $(call has,expat.h)
+tiff := $(call has,tiffio.h)
+import_libs := $(if $(expat),-lexpat) $(if $(tiff),-ltiff)
 # The names of the convolution ladder's rungs, bottom to top, and the objects of rungs in the folder RUNGS.
 ifeq ($(CUDA),1)
 rungs := $(shell sh cuda/conv/rungs.sh '$(RUNGS)')
@@ -134,9 +139,9 @@ toolkit: | setup
 # Targets that depend on flags or on a list of files depend on a file that holds these. So do benchmark records on the
 # commit.
 version := $(shell sed -n 's/^.define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
-cc.flags := $(CC) $(flags) $(library_flags)
+cc.flags := $(CC) $(flags) $(library_flags) $(import_libs)
 nvcc.flags := $(nvcc) $(nvflags)
-link.flags := $(CC) $(flags) $(libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX) $(page_files)
+link.flags := $(CC) $(flags) $(libs) $(import_libs) $(nvlibs) $(devices) $(objects) $(kernels) $(tests) $(CXX) $(page_files)
 # (The commit is this tree's. A tarball unpacked inside another repository has none.)
 commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell \
   [ -z "$$(git rev-parse --show-prefix 2>&1)" ] && git describe --always --dirty || echo unknown)";
@@ -206,7 +211,7 @@ $B/maskrcnn.pc: force | setup
 # Installs the command maskrcnn in bin, the programs that it runs in libexec, and the library. Outdated files are
 # rebuilt first, but only for the owner of the build folder: after `make`, `sudo make install` copies the existing
 # files.
-commands := train infer doctor cocoeval inspect report
+commands := train infer doctor import cocoeval inspect report
 to_install := $(patsubst %,$B/%,maskrcnn $(commands) libmaskrcnn.so libmaskrcnn.a maskrcnn.pc)
 to := $(DESTDIR)$(PREFIX)
 ifneq ($(filter install,$(MAKECMDGOALS)),)
@@ -249,6 +254,7 @@ $1/$(notdir $2): $B/$2.o $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
+$B/import $B/host/import $B/test_all $B/host/test_all $(fuzzers): private libs += $(import_libs)
 # All programs, with the devices $2; programs that need no device are linked without any, and without the CPU reference.
 programs = $(foreach p,$(computing),$(call program,$1,$p,$2))$(foreach \
   p,$(describing),$(call program,$1,$p,$(if $(filter %/libkernels.a,$2),$(described),$2)))$(foreach \
@@ -292,6 +298,8 @@ compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidd
 $B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
 # stb_image 2.27 shifts a zero by 32 bits if a JPEG scan ends early: formally undefined, but harmless.
 $B/data/images/jpeg_decode.o: flags += -fno-sanitize=shift
+$B/data/import/xml.o: flags += $(if $(expat),-DMASKRCNN_EXPAT)
+$B/data/import/tiff.o: flags += $(if $(tiff),-DMASKRCNN_TIFF)
 $B/%.o: %.c $B/cc.flags | setup
 	$(call compile)
 $B/%.f64.o: %.c $B/cc.flags | setup

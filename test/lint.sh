@@ -30,6 +30,7 @@ allowed() {
     models/*) echo 'models/|weights/|nn/|base/' ;;
     data/images/*) echo 'data/images/|base/' ;;
     data/coco/*) echo 'data/(coco|images)/|exact/polygon\.h|base/' ;;
+    data/import/*) echo 'data/(import|coco|images)/|base/' ;;
     data/shapes/*) echo 'data/(shapes|coco|images)/|base/' ;;
     data/batches/*) echo 'data/(batches|coco|images)/|exact/view\.h|nn/batch\.h|base/' ;;
     data/pictures/*) echo 'data/(pictures|batches|coco|images)/|exact/view\.h|base/' ;;

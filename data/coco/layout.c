@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/basics.h"
 #include "base/cli.h"
+#include "base/command.h"
 #include "base/file.h"
 #include "data/coco/elsewhere.h"
 
@@ -223,15 +224,6 @@ static void find_folders(CocoLayout *l, const char *dir, const char *split) {
 
 // ---- what is not read -----------------------------------------------------------------------------------------------
 
-// Whether DIR/masks or DIR/train/masks is a folder, presumably with masks as images.
-static bool has_pictures_of_masks(const char *dir) {
-  char *here = xasprintf("%s/masks", dir), *below = xasprintf("%s/train/masks", dir);
-  const bool has = path_is_dir(here) || path_is_dir(below);
-  free(here);
-  free(below);
-  return has;
-}
-
 // "--val-json FILE --val-images FOLDER", as a shell takes it. Caller frees.
 static char *options_of(const char *option, const char *json, const char *folder) {
   char *file = cli_word(json), *images = folder ? cli_word(folder) : xstrdup("DIR");
@@ -277,16 +269,17 @@ static bool nothing_found(const char *dir, const char *split, Err *err) {
     err_set(err, "%s has no annotations of a split %s, only %s; give --%s-json FILE --%s-images DIR for it", dir, split,
             one, option, option);
   else if (other && coco_is_list(other))
-    err_set(err, "%s is not in COCO format, but a list, as Label Studio's own JSON is; export the project as COCO",
-            other);
+    err_set(err,
+            "%s is not in COCO format, but a list, as Label Studio's own JSON is; %s %s --to OUT turns it into COCO",
+            other, command_name("import"), dir);
   else if (other)
     err_set(err, "%s: no annotations of a split %s where COCO, Roboflow, CVAT, Label Studio or LVIS put them; %s", dir,
             split, give);
   else
-    err_set(err, "no annotations in %s, such as %s/annotations/instances_%s.json%s", dir, dir, split,
-            has_pictures_of_masks(dir) ? "; they need masks as polygons or run-length codes: mask images are not "
-                                         "supported"
-                                       : "");
+    err_set(err,
+            "no annotations in %s, such as %s/annotations/instances_%s.json; if a tool's own are there, such as "
+            "labelme's, YOLO's or masks, %s %s --to OUT turns them into COCO",
+            dir, dir, split, command_name("import"), dir);
   free(one);
   free(other);
   free(give);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
+#include "base/alloc.h"
 
 enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
 enum { NONE, SUB, UP, AVERAGE, PAETH, FILTER_LAST = PAETH }; // filters of rows
@@ -72,6 +73,7 @@ typedef struct PngFile {
   SampleRange range;       // of 16-bit samples
   const uint8_t *byte_of;  // [SAMPLE_VALUES] of 16-bit samples in the range
   uint32_t *count;         // [SAMPLE_VALUES] where samples are counted instead of written; NULL: pixels are written
+  uint32_t *samples;       // [h, w, samples of a pixel] where they are kept as they are; NULL: likewise
   uint8_t palette[256][3]; // entries that the file lacks are black
   bool has_palette;
   const uint8_t *first; // IDAT chunk; the others follow it
@@ -247,6 +249,17 @@ static void count_row(const PngFile *f, const uint8_t *row, int w) {
     for (int k = 0; k < colors; k++) f->count[u16(row + 2 * k)]++;
 }
 
+// Keeps the samples of a row, whose pixels are `step` pixels apart in the image.
+static void keep_row(const PngFile *f, const uint8_t *row, int w, uint32_t *to, int step) {
+  const int bits = f->header.bits, n = samples(f->header.color);
+  for (int x = 0; x < w; x++, to += (size_t)step * n)
+    for (int k = 0; k < n; k++) {
+      const size_t i = (size_t)x * n + k;
+      const int packed = bits < 8 ? row[i * bits / 8] >> (8 - bits - i * bits % 8) & ((1 << bits) - 1) : row[i];
+      to[k] = (uint32_t)(bits == 16 ? u16(row + 2 * i) : packed);
+    }
+}
+
 // Writes the w pixels of a row with samples of at most 8 bits, `step` bytes apart in the image.
 static void write_row(const PngFile *f, const uint8_t *row, int w, uint8_t *to, ptrdiff_t step) {
   const PngHeader *h = &f->header;
@@ -311,6 +324,8 @@ static bool read_pass(const PngFile *f, const PngPass *p, Inflater *s, uint8_t *
       unfilter_row(row[0], row + 1, row + 1 - stride, size, bpp);
       if (f->count)
         count_row(f, row + 1, w);
+      else if (f->samples)
+        keep_row(f, row + 1, w, f->samples + ((size_t)(p->y + y * p->dy) * h->w + p->x) * samples(h->color), p->dx);
       else
         (h->bits == 16 ? write_deep_row : write_row)(f, row + 1, w, row_target_at(to, p->y + y * p->dy, p->x),
                                                      to->right * p->dx);
@@ -334,8 +349,9 @@ static bool read_pixels(PngFile *f, const RowTarget *to, const uint8_t *bytes, s
   uint8_t *rows = scratch_resize(scratch, NULL, 0, rows_room(h));
   Inflater s = {.z = {.zalloc = take, .zfree = give_back, .opaque = scratch},
                 .next = {f->first + 4, f->first + 8, u32(f->first)}};
-  if (h->bits == 16 && !f->count) f->byte_of = bytes_of(f->range, scratch);
-  const bool lacks = !rows || (h->bits == 16 && !f->count && !f->byte_of);
+  const bool deep = h->bits == 16 && !f->count && !f->samples;
+  if (deep) f->byte_of = bytes_of(f->range, scratch);
+  const bool lacks = !rows || (deep && !f->byte_of);
   if (lacks || inflateInit(&s.z) != Z_OK) return fault_set(fault, FAULT_MEMORY, "rows");
   bool ok = true;
   for (int i = 0; ok && i < (h->interlaced ? COUNT(adam7) : COUNT(whole)); i++)
@@ -352,4 +368,15 @@ bool png_read(const RowTarget *to, SampleRange range, const uint8_t *bytes, size
 
 bool png_count(uint32_t *count, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
   return read_pixels(&(PngFile){.count = count}, NULL, bytes, size, scratch, fault);
+}
+
+bool png_samples(Samples *s, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
+  PngHeader h = {0};
+  if (!png_header(bytes, size, &h, fault) || !header_ok(&h, bytes, fault)) return false;
+  *s = (Samples){h.h, h.w, samples(h.color), h.bits, h.color == PALETTE, {{0}}, NULL};
+  s->v = xmalloc((size_t)h.h * (size_t)h.w * (size_t)s->channels * sizeof *s->v);
+  PngFile f = {.samples = s->v};
+  const bool ok = read_pixels(&f, NULL, bytes, size, scratch, fault);
+  memcpy(s->palette, f.palette, sizeof s->palette);
+  return ok;
 }

@@ -7,6 +7,7 @@
 #include "data/images/fault.h"
 #include "data/images/row_target.h"
 #include "data/images/sample_range.h"
+#include "data/images/samples.h"
 
 typedef struct PngHeader {
   int h, w;
@@ -25,3 +26,6 @@ bool png_read(const RowTarget *to, SampleRange range, const uint8_t *bytes, size
               ImageFault *fault);
 // Adds the samples of a 16-bit file, without those of alpha, to count[SAMPLE_VALUES]; of other files none.
 bool png_count(uint32_t *count, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault);
+// Decodes to the samples themselves, alpha and indices included. The size must have been checked; s->v is malloc'ed,
+// also on failure.
+bool png_samples(Samples *s, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault);

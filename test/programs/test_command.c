@@ -6,7 +6,7 @@
 #include "test/harness/test.h"
 
 TEST_TIER(command_runs_the_programs, 1) {
-  static const char *const programs[] = {"train", "infer", "doctor", "cocoeval", "inspect", "report"};
+  static const char *const programs[] = {"train", "infer", "doctor", "import", "cocoeval", "inspect", "report"};
   const char *said;
   EXPECT_INT(command(&said, "%s --help", tool("maskrcnn")), 0);
   for (int i = 0; i < COUNT(programs); i++) EXPECT(strstr(said, programs[i]) != NULL);

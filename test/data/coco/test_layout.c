@@ -132,7 +132,7 @@ TEST(layout_messages_name_what_would_do) {
        "val",
        NULL,
        "/dev/_annotations.coco.json --val-images "},
-      {{"train/masks/"}, "train", NULL, "run-length codes: mask images are not supported"},
+      {{"train/masks/"}, "train", NULL, "--to OUT turns them into COCO"},
       {{"train/"}, "train", NULL, "/annotations/instances_train.json"},
       {{"train/"}, "train", "/nonexistent.json", "/nonexistent.json: no such file"},
   };

@@ -1,0 +1,73 @@
+#include "data/import/formats.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/file.h"
+#include "data/import/value.h"
+
+// Files that name each object come before masks that may have been made of them.
+const ImportFormat *const import_formats[] = {
+    &import_cvat, &import_label_studio, &import_via,     &import_labelme,      &import_supervisely,
+    &import_yolo, &import_voc,          &import_dsb2018, &import_label_images, NULL};
+
+const ImportFormat *import_format(const char *name) {
+  for (int i = 0; import_formats[i]; i++)
+    if (!strcmp(import_formats[i]->name, name)) return import_formats[i];
+  return NULL;
+}
+
+static bool has(JsonValue object, const char *key) { return value_of(object, key).begin; }
+
+static JsonKind kind_of(JsonValue v) {
+  if (value_type(v) == JSON_ARRAY) {
+    JsonKind kind = JSON_UNKNOWN;
+    ValueWalk w = value_walk(v);
+    if (value_next(&w)) {
+      kind = kind_of(w.value) == JSON_LABEL_STUDIO ? JSON_LABEL_STUDIO : JSON_UNKNOWN;
+      value_stop(&w);
+    }
+    return kind;
+  }
+  if (value_type(v) != JSON_OBJECT) return JSON_UNKNOWN;
+  if (has(v, "shapes")) return JSON_LABELME;
+  if (has(v, "_via_img_metadata")) return JSON_VIA;
+  if (has(v, "data") && (has(v, "annotations") || has(v, "completions") || has(v, "predictions")))
+    return JSON_LABEL_STUDIO;
+  if (has(v, "images") && has(v, "annotations")) return JSON_COCO;
+  if (has(v, "objects") && has(v, "size")) return JSON_SUPERVISELY;
+  ValueWalk w = value_walk(v);
+  bool via = false;
+  if (value_next(&w)) {
+    via = has(w.value, "filename") && has(w.value, "regions");
+    value_stop(&w);
+  }
+  return via ? JSON_VIA : JSON_UNKNOWN;
+}
+
+JsonKind json_kind(Tree *t, int file) {
+  TreeFile *f = &t->file[file];
+  if (f->kind != JSON_UNREAD || !path_ends(f->path, ".json") || (t->only && strcmp(f->path, t->only))) return f->kind;
+  size_t size = 0;
+  char *text = file_read(f->full, &size, NULL);
+  JsonValue v;
+  const bool whole = text && value_read(&v, f->path, text, size, NULL);
+  if (text && !whole) { // a part may tell
+    const size_t mark = size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    v = (JsonValue){text + mark, text + size};
+  }
+  f->kind = text ? kind_of(v) : JSON_UNKNOWN;
+  if (f->kind == JSON_UNKNOWN && !whole) f->kind = JSON_BROKEN;
+  free(text);
+  return f->kind;
+}
+
+int json_kinds(Tree *t, JsonKind kind) {
+  int n = 0;
+  for (int i = 0; i < t->n; i++) n += json_kind(t, i) == kind;
+  return n;
+}
+
+bool json_is_for(ImportSet *s, int file, JsonKind kind) {
+  const JsonKind own = json_kind(s->tree, file);
+  s->files += own == kind;
+  return own == kind || own == JSON_BROKEN;
+}

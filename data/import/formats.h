@@ -1,0 +1,32 @@
+// The formats that are imported: one row each.
+#pragma once
+#include "data/import/import.h"
+
+typedef struct ImportFormat {
+  const char *name;
+  const char *about;      // what it is called in messages
+  int (*detect)(Tree *t); // annotation files, or pictures with masks, of this format; 0: there are none
+  void (*read)(ImportSet *s);
+} ImportFormat;
+
+extern const ImportFormat *const import_formats[];   // the first that is found is taken; NULL at the end
+const ImportFormat *import_format(const char *name); // NULL: there is none
+
+extern const ImportFormat import_labelme, import_via, import_label_studio, import_supervisely, import_yolo, import_cvat,
+    import_voc, import_dsb2018, import_label_images;
+
+// What a JSON file holds, by its members; looked at once.
+typedef enum JsonKind {
+  JSON_UNREAD,
+  JSON_UNKNOWN,
+  JSON_BROKEN, // no JSON, and what there is of it does not tell
+  JSON_COCO,
+  JSON_LABELME,
+  JSON_VIA,
+  JSON_LABEL_STUDIO,
+  JSON_SUPERVISELY,
+} JsonKind;
+JsonKind json_kind(Tree *t, int file);
+int json_kinds(Tree *t, JsonKind kind); // how many there are
+// Whether a reader of `kind` has this file to read or to refuse; counts it.
+bool json_is_for(ImportSet *s, int file, JsonKind kind);

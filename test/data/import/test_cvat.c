@@ -1,0 +1,71 @@
+// Catches CVAT's masks, tracks and turned boxes that are misplaced.
+#include "data/import/xml.h"
+#include "test/harness/command.h"
+#include "test/harness/import.h"
+#include "test/harness/test.h"
+
+TEST(cvat_masks_and_shapes) {
+  if (!xml_is_built) {
+    test_skip("this build has no expat");
+    return;
+  }
+  Imported i = import_case("cvat-xml-masks");
+  Coco c = imported_split("train");
+  EXPECT_STR(i.format->name, "cvat");
+  EXPECT_INT(c.num_images, 2);
+  EXPECT_INT(c.num_anns, 4);
+  expect_object(&c, "p1.png", "wedge", BOX(40, 10, 18, 29), 249, 0, true);
+  expect_object(&c, "p1.png", "plate", BOX(54, 43, 10, 5), 50, 0, true); // a row is below the picture
+  expect_object(&c, "p2.png", "plate", BOX(10, 8, 20, 20), 400, 0, true);
+  expect_object(&c, "p2.png", "wedge", BOX(40, 25, 16, 10), 126, 5, true);
+  EXPECT_INT(imported_count(&i, "mask whose runs do not add up"), 1);
+  EXPECT_INT(imported_count(&i, "polyline"), 1);
+  coco_free(&c);
+  imported_free(&i);
+}
+
+TEST(cvat_tracks) {
+  if (!xml_is_built) {
+    test_skip("this build has no expat");
+    return;
+  }
+  Imported i = import_case("cvat-xml-track");
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_images, 3);
+  EXPECT_INT(c.num_anns, 3);
+  expect_object(&c, "frame_000001.png", "plate", BOX(12, 8, 20, 20), 400, 0, true);
+  expect_object(&c, "frame_000000.png", "wedge", BOX(40, 10, 18, 30), 540, 0, false);
+  coco_free(&c);
+  imported_free(&i);
+}
+
+// A box turns about its centre; two polygons of a group are one object; a mask's runs behind its full box are left out;
+// a file that is cut short gives what stands before.
+TEST(cvat_turned_boxes_groups_and_subsets) {
+  const char *said;
+  if (!xml_is_built) {
+    test_skip("this build has no expat");
+    return;
+  }
+  EXPECT_INT(
+      command(
+          &said,
+          "cd %s && mkdir in && cp $OLDPWD/test/exports/cvat-xml-masks/images/p1.png in && printf '%%s' '"
+          "<annotations><image id=\"0\" name=\"sub/p1.png\" subset=\"Validation\" width=\"64\" height=\"48\">"
+          "<box label=\"a\" xtl=\"10\" ytl=\"20\" xbr=\"30\" ybr=\"30\" rotation=\"90.0\"/>"
+          "<polygon label=\"b\" points=\"40,2;44,2;44,6;40,6\" group_id=\"3\"/>"
+          "<polygon label=\"b\" points=\"50,2;54,2;54,6;50,6\" group_id=\"3\"/>"
+          "<mask label=\"c\" rle=\"0, 4, 0, 7\" left=\"1\" top=\"1\" width=\"2\" height=\"2\"/>"
+          "<mask label=\"c\" rle=\"0, 3\" left=\"1\" top=\"1\" width=\"2\" height=\"2\"/><poly' >in/annotations.xml",
+          test_tmp()),
+      0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("val");
+  EXPECT_INT(c.num_anns, 3);
+  expect_object(&c, "p1.png", "a", BOX(15, 15, 10, 20), 200, 0, true);
+  expect_object(&c, "p1.png", "b", BOX(40, 2, 14, 4), 32, 0, true);
+  expect_object(&c, "p1.png", "c", BOX(1, 1, 2, 2), 4, 0, true);
+  EXPECT_INT(imported_count(&i, "file that cannot be used"), 1);
+  coco_free(&c);
+  imported_free(&i);
+}

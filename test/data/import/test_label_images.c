@@ -1,0 +1,81 @@
+// Catches a label image whose values are joined, split or cut, and a mask with loss that is taken for classes.
+#include "data/images/image.h"
+#include "data/images/png.h"
+#include "data/import/masks.h"
+#include "data/import/samples_file.h"
+#include "data/import/tiff.h"
+#include "test/harness/command.h"
+#include "test/harness/import.h"
+#include "test/harness/test.h"
+
+TEST(label_images_of_16_bits) {
+  Imported i = import_case("labels-16bit");
+  Coco c = imported_split("train");
+  EXPECT_STR(i.format->name, "label-images");
+  EXPECT_INT(c.num_images, 2);
+  EXPECT_INT(c.num_anns, 3);
+  expect_object(&c, "cell1.png", "object", BOX(10, 8, 20, 20), 400, 0, true);
+  expect_object(&c, "cell1.png", "object", BOX(50, 5, 5, 30), 50, 0, true); // in two pieces
+  expect_object(&c, "cell1.png", "object", BOX(2, 40, 2, 2), 4, 0, true);
+  coco_free(&c);
+  imported_free(&i);
+}
+
+TEST(label_images_refuse_jpeg) {
+  Imported i = import_case("labels-colour-jpeg");
+  EXPECT_STR(i.format->name, "label-images");
+  EXPECT_INT(i.set.n, 0);
+  EXPECT_INT(imported_count(&i, "file that cannot be used"), 1);
+  imported_free(&i);
+}
+
+// A colour is a class, with the name of labelmap.txt, and its pieces are objects.
+TEST(label_images_of_colours) {
+  const char *said;
+  Image im = image_alloc(20, 30);
+  for (int y = 2; y < 8; y++)
+    for (int x = 2; x < 28; x++)
+      if (x < 8 || x >= 20) im.rgb[3 * (30 * y + x)] = 200; // two red pieces
+  im.rgb[3 * (30 * 8 + 8)] = 200;                           // touches the first by a corner
+  im.rgb[3 * (30 * 15 + 15) + 1] = 90;                      // one green pixel, without a name
+  Err err;
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir -p in/images in/masks && printf '# x\\nbackground:0,0,0::\\ncup:200,0,0::\\n' "
+                     ">in/labelmap.txt",
+                     test_tmp()),
+             0);
+  EXPECT(png_write(in_tmp("in/masks/a.png"), &im, PNG_FAST, &err));
+  EXPECT(png_write(in_tmp("in/images/a.png"), &im, PNG_FAST, &err));
+  image_free(&im);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_anns, 3);
+  expect_object(&c, "a.png", "cup", BOX(2, 2, 7, 7), 37, 0, true);
+  expect_object(&c, "a.png", "cup", BOX(20, 2, 8, 6), 48, 0, true);
+  expect_object(&c, "a.png", "#005A00", BOX(15, 15, 1, 1), 1, 0, true);
+  coco_free(&c);
+  imported_free(&i);
+}
+
+// Deflate and LZW; the picture becomes a PNG of the same 16 bits.
+TEST(label_images_of_tiff) {
+  if (!tiff_is_built) {
+    test_skip("this build has no libtiff");
+    return;
+  }
+  Imported i = import_case("labels-tiff");
+  Coco c = imported_split("train");
+  Samples s;
+  Err err;
+  EXPECT_INT(c.num_anns, 2);
+  expect_object(&c, "c_img.png", "object", BOX(3, 2, 6, 4), 24, 0, true);
+  expect_object(&c, "c_img.png", "object", BOX(10, 10, 2, 2), 4, 0, true);
+  if (EXPECT(samples_load(&s, in_tmp("out/train/c_img.png"), &err))) {
+    EXPECT_INT(s.bits, 16);
+    EXPECT_INT(s.v[0], 65535);
+    EXPECT_INT(s.v[24 * 3 + 5], 100 * (24 * 3 + 5));
+    samples_free(&s);
+  }
+  coco_free(&c);
+  imported_free(&i);
+}

@@ -1,0 +1,61 @@
+// Catches rows that are misread, splits that are lost, and folders of another machine that are not found.
+#include "test/harness/command.h"
+#include "test/harness/import.h"
+#include "test/harness/test.h"
+
+TEST(yolo_rows_of_every_kind) {
+  Imported i = import_case("yolo-seg");
+  Coco train = imported_split("train"), val = imported_split("val");
+  EXPECT_STR(i.format->name, "yolo");
+  EXPECT_INT(train.num_images, 5);
+  EXPECT_INT(train.num_anns, 5);
+  EXPECT_INT(val.num_images, 1);
+  EXPECT_STR(train.categories[1].name, "wedge Nº2");
+  expect_object(&train, "p1.jpg", "plate", BOX(10, 8, 20, 20), 400, 0, true);
+  expect_object(&train, "p2.jpg", "plate", BOX(10, 8, 20, 20), 400, 0, false);  // a box
+  expect_object(&train, "p5.jpg", "plate", BOX(50, 20, 14, 10), 140, 0, true);  // clipped
+  expect_object(&val, "p1.jpg", "wedge Nº2", BOX(2, 2, 24, 10), 160, 24, true); // two parts with a bridge
+  EXPECT_INT(imported_count(&i, "class beyond names"), 1);
+  EXPECT_INT(imported_count(&i, "row that cannot be read"), 1);
+  EXPECT_INT(imported_count(&i, "picture without a .txt, taken as background"), 1);
+  EXPECT_INT(imported_count(&i, "test: ../test/images is not here, and left out"), 1); // not train/images
+  coco_free(&train);
+  coco_free(&val);
+  imported_free(&i);
+}
+
+static void expect_both_splits(const char *name) {
+  Imported i = import_case(name);
+  Coco train = imported_split("train"), val = imported_split("val");
+  EXPECT_INT(train.num_images, 1);
+  EXPECT_INT(val.num_images, 1);
+  expect_object(&train, NULL, "plate", BOX(10, 8, 20, 20), 400, 0, true);
+  expect_object(&val, NULL, "wedge", BOX(40, 10, 18, 30), 249, 0, true);
+  coco_free(&train);
+  coco_free(&val);
+  imported_free(&i);
+}
+
+TEST(yolo_names_as_a_map_and_a_path_of_windows) { expect_both_splits("yolo-seg-yaml-dict"); }
+TEST(yolo_names_in_lines_and_paths_of_another_machine) { expect_both_splits("yolo-seg-yaml-list"); }
+
+// Another yaml with other names is said, and taken where it is named.
+TEST(yolo_two_files_that_disagree) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && cp -r $OLDPWD/test/exports/yolo-seg-yaml-list in && "
+                     "printf 'names: [cup, \"fork \\\\xBA\"]\\ntrain: images/train\\n' >in/other.yaml",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  EXPECT_INT(
+      imported_count(&i, "other file with other names than data.yaml, which was taken; name it instead of the folder"),
+      1);
+  EXPECT_STR(i.set.categories.text[0], "plate");
+  imported_free(&i);
+  EXPECT_INT(command(&said, "rm -r %s", in_tmp("out")), 0);
+  i = import_folder(in_tmp("in/other.yaml"), NULL, (ImportOptions){0});
+  EXPECT_INT(i.set.n, 1);
+  EXPECT_STR(i.set.categories.text[1], "fork º");
+  imported_free(&i);
+}
