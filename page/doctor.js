@@ -40,7 +40,8 @@ function whatWillHurt(facts) {
 }
 
 function suggested(facts) {
-  return section("suggested", "Suggested command", copyBlock(facts.command), facts.note && el("p.faint", facts.note));
+  return section("suggested", "Suggested command", copyBlock(facts.command),
+    facts.reasons.length > 0 && el("ul", facts.reasons.map(text => el("li", text))));
 }
 
 // ---- histograms -------------------------------------------------------------------------------------------------------

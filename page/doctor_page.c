@@ -118,7 +118,7 @@ static void record_diagnosis(Record *r, const Diagnosis *f) {
   record_wrong(r, f);
   record_strings(r, "hurts", (const char *const *)f->concern, (int)f->num_concerns);
   record_str(r, "command", f->command);
-  record_str(r, "note", f->note);
+  record_strings(r, "reasons", (const char *const *)f->reason, (int)f->num_reasons);
   record_limits(r);
   record_int(r, "small", SIZE_SMALL_BINS);
   record_categories(r, f);

@@ -16,10 +16,13 @@
 #include "data/batches/source.h"
 #include "data/batches/upright.h"
 #include "data/survey/checkup.h"
+#include "data/survey/checkup_json.h"
 #include "models/model.h"
-#include "nn/optim.h"
+#include "models/torchvision_files.h"
+#include "nn/device.h"
 #include "page/doctor_page.h"
 #include "page/document.h"
+#include "weights/checkpoint.h"
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
@@ -36,6 +39,7 @@
   X(STRING, group, NULL, "REGEX", "keep images together by their names, as with train --group")                        \
   X(INT64, split_seed, 1, 0, 9e15, "N", "seed that draws the images of --val-fraction or --fold, as with train")       \
   X(STRING, model, DEFAULT_MODEL, "NAME", "model that sets the default input size")                                    \
+  X(STRING, weights, NULL, "FILE", "weights that training is to start from")                                           \
   X(INT, size, 0, 1, 8192, "PIXELS", "length of the input's shorter side", .usual = "the model's")                     \
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
     .usual = "the model's; 5/3 of --size if that is given")                                                            \
@@ -77,6 +81,15 @@ static const Source *surveyed_by(const char *dir) {
   return NULL;
 }
 
+static void check_weights(const DoctorOptions *o) {
+  Checkpoint c;
+  Err err;
+  if (!o->weights) return;
+  if (surveyed_by(o->data)) die(EXIT_USAGE, "--weights is for detectors, but %s is for a classifier", o->data);
+  if (!ckpt_open(&c, o->weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  ckpt_close(&c);
+}
+
 static DoctorOptions doctor_options(int argc, char **argv) {
   DoctorOptions o = {OPTION_DEFAULTS(DOCTOR_OPTIONS)};
   OPTION_TABLE(table, DoctorOptions, DOCTOR_OPTIONS);
@@ -108,9 +121,10 @@ static DoctorOptions doctor_options(int argc, char **argv) {
     o.range = NULL;
   else if (!sample_range_parse(&range, o.range, &bad))
     die(EXIT_USAGE, "--range %s; or auto", bad.msg);
+  Err err;
+  check_weights(&o);
   if (surveyed_by(o.data)) return o;
   ModelConfig c;
-  Err err;
   if (!config_init(&c, o.model, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (o.size) {
     c.size = o.size;
@@ -127,126 +141,6 @@ static DoctorOptions doctor_options(int argc, char **argv) {
 static void show_progress(int done, int total) {
   if (done % 16 && done < total) return;
   fprintf(stderr, "\rdoctor: %d of %d images%s", done, total, done == total ? "\n" : "");
-}
-
-// ---- JSON output ---- -----------------------------------------------------------------------------------------------
-
-// A growing text: a JSON array under construction.
-typedef struct List {
-  char *text;
-  size_t size;
-  FILE *f;
-  bool any;
-} List;
-
-static void list_begin(List *l) {
-  l->f = text_open(&l->text, &l->size);
-  l->any = false;
-  fputc('[', l->f);
-}
-
-static void list_add(List *l, const char *json) {
-  fprintf(l->f, "%s%s", l->any ? "," : "", json);
-  l->any = true;
-}
-
-// Closes the array and makes it a member of r.
-static void list_end(List *l, Record *r, const char *key) {
-  fputc(']', l->f);
-  text_close(l->f);
-  record_raw(r, key, l->text);
-  free(l->text);
-}
-
-static void record_size(Record *r, const char *key, Size s) {
-  char text[64];
-  snprintf(text, sizeof text, "[%d,%d]", s.h, s.w);
-  record_raw(r, key, text);
-}
-
-static void record_categories(Record *out, const Split *s) {
-  List l;
-  list_begin(&l);
-  Record r = {0};
-  for (int i = 0; i < s->data.coco.num_categories; i++) {
-    const CategorySurvey *c = &s->survey.category[i];
-    record_begin(&r);
-    record_int(&r, "id", s->data.coco.categories[i].id);
-    record_str(&r, "name", s->data.coco.categories[i].name);
-    record_int(&r, "objects", c->objects);
-    record_int(&r, "images", c->images);
-    record_int(&r, "tiny", c->tiny);
-    record_num(&r, "pixels", (double)c->size);
-    list_add(&l, record_end(&r));
-  }
-  record_free(&r);
-  list_end(&l, out, "categories");
-}
-
-static void record_wrong(Record *out, const Split *s, bool scored) {
-  List l;
-  list_begin(&l);
-  Record r = {0};
-  for (int k = 0; k < DEFECTS; k++) {
-    const DefectCount *f = &s->defects.of_type[k];
-    if (!f->count) continue;
-    record_begin(&r);
-    record_str(&r, "defect", defect_info[k].key);
-    record_int(&r, "count", f->count);
-    record_str(&r, "what", defect_info[k].what);
-    record_str(&r, "treatment", defect_treatment((Defect)k, scored));
-    record_str(&r, "of", defect_info[k].of);
-    record_int(&r, "first_id", f->id);
-    record_str(&r, "first_file", f->image >= 0 ? s->data.coco.images[f->image].file_name : NULL);
-    list_add(&l, record_end(&r));
-  }
-  record_free(&r);
-  list_end(&l, out, "wrong");
-}
-
-static void record_split(Record *out, const char *key, const Split *s, bool scored) {
-  const Survey *v = &s->survey;
-  Record r = {0};
-  record_begin(&r);
-  record_str(&r, "split", s->name);
-  record_str(&r, "stop", *s->stop.msg ? s->stop.msg : NULL);
-  if (s->open) {
-    record_int(&r, "images", s->data.num_images);
-    record_int(&r, "without_objects", s->data.without_objects);
-    record_int(&r, "objects", v->objects);
-    record_int(&r, "crowds", s->data.crowds);
-    record_int(&r, "tiny", v->tiny);
-    record_int(&r, "most_objects", s->data.max_objects);
-    record_int(&r, "crowded_images", v->crowded);
-    record_int(&r, "place_bytes", v->slot_bytes);
-    record_size(&r, "median_image", v->image50);
-    record_size(&r, "largest_image", v->image100);
-    record_num(&r, "pixels_10", (double)v->size10);
-    record_num(&r, "pixels_50", (double)v->size50);
-    record_num(&r, "pixels_90", (double)v->size90);
-    ranges_record(&r, &s->ranges);
-    record_num(&r, "decode_ms", s->defects.decode_ms > 0 ? s->defects.decode_ms : NAN);
-    record_categories(&r, s);
-    record_wrong(&r, s, scored);
-  }
-  record_raw(out, key, record_end(&r));
-  record_free(&r);
-}
-
-static char *as_json(const Checkup *c, const DoctorOptions *o) {
-  Record r = {0};
-  record_begin(&r);
-  record_str(&r, "data", o->data);
-  record_int(&r, "size", o->size);
-  record_int(&r, "max_size", o->max_size);
-  record_bool(&r, "sound", c->sound);
-  record_split(&r, "train", &c->train, false);
-  if (c->val.name) record_split(&r, "val", &c->val, true);
-  record_strings(&r, "hurts", (const char *const *)c->advice.concerns, c->advice.num_concerns);
-  record_str(&r, "flags", c->advice.flags);
-  char *json = xstrdup(record_end(&r));
-  record_free(&r);
-  return json;
 }
 
 // ---- text output ---- -----------------------------------------------------------------------------------------------
@@ -355,6 +249,45 @@ static const char *suited_rois(const DoctorOptions *o, const Checkup *c, char fl
   return flag;
 }
 
+static void say_start(Diagnosis *f, const DoctorOptions *o, const char *model) {
+  ModelConfig config;
+  const char *file = config_init(&config, model, NULL) ? torchvision_file(&config) : NULL;
+  if (o->weights)
+    diagnosis_add_reason(f, "--reset-heads: the output layers are new, for this data's categories");
+  else if (file)
+    diagnosis_add_reason(f,
+                         "torchvision's weights to start from: %s from https://download.pytorch.org/models/; the "
+                         "digits in the name begin its SHA-256; then give doctor --weights FILE",
+                         file);
+}
+
+// The command, and the reasons of the options that follow from model and machine.
+static void say_command(Diagnosis *f, const DoctorOptions *o, const Checkup *c) {
+  GpuList gpus;
+  Err err;
+  const bool gpu = device_locate(&gpus, &err) && gpus.count > 0;
+  char *files = options_of_files(o), proposals[32], rois[32];
+  char *data = cli_word(o->data), *weights = o->weights ? cli_word(o->weights) : NULL;
+  const char *model = suited_model(o, c);
+  char *start = weights ? xasprintf("--weights %s --reset-heads ", weights) : xstrdup("");
+  char *of_data = o->train_json ? xstrdup(files + 1) : xasprintf("--data %s%s", data, files);
+  char *of_model = weights ? xstrdup("") : xasprintf(" --model %s", model);
+  f->command =
+      xasprintf("%s %s%s%s%s%s %s%s", command_name("train"), start, of_data, of_model,
+                suited_proposals(o, c, proposals), suited_rois(o, c, rois), c->suggestion.flags, gpu ? " --amp" : "");
+  if (gpu)
+    diagnosis_add_reason(f, "--amp: trains in bf16 on the GPU of this machine");
+  else if (!o->weights && strcmp(o->model, "tiny"))
+    diagnosis_add_reason(f, "this machine has no GPU: for training on the CPU, give doctor --model tiny");
+  say_start(f, o, model);
+  free(of_model);
+  free(of_data);
+  free(start);
+  free(weights);
+  free(data);
+  free(files);
+}
+
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
   ModelConfig named;
   CHECK(config_init(&named, o->model, NULL)); // doctor_options
@@ -376,24 +309,15 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .holdout = &o->holdout,
                                   .keep_empty = o->keep_empty,
                                   .sampled = sampled_objects(&named),
+                                  .weights = o->weights,
                                   .decode = o->decode,
                                   .looked = tick};
   Checkup c;
   Diagnosis f;
   checkup_take(&c, &options);
   checkup_diagnosis(&f, &c, &options);
-  if (c.train.open) {
-    char *data = cli_word(o->data), proposals[32], rois[32];
-    char *files = options_of_files(o);
-    f.command = xasprintf("%s%s%s%s --model %s%s%s %s", command_name("train"), o->train_json ? "" : " --data ",
-                          o->train_json ? "" : data, files, suited_model(o, &c), suited_proposals(o, &c, proposals),
-                          suited_rois(o, &c, rois), c.advice.flags);
-    free(files);
-    f.note = xasprintf("the default learning rate for this batch size is %g; --plan prints the memory needed",
-                       scaled_rate(0.02, 16, c.advice.batch));
-    free(data);
-  }
-  char *json = as_json(&c, o);
+  if (c.train.open) say_command(&f, o, &c);
+  char *json = checkup_json(&c, &options);
   report(&f, json, o);
   const bool sound = c.sound;
   free(json);

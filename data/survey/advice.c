@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "data/batches/detection_limit.h"
 
-enum { FEW = 10, MANY_NAMES = 8, SHOWN = 1440 }; // few objects; most names in a sentence; least images of a run
+enum { FEW = 10, MANY_NAMES = 8 }; // few objects; most names in a sentence
 
 static void PRINTF_LIKE(2, 3) add_concern(Advice *a, const char *fmt, ...) {
   CHECK(a->num_concerns < COUNT(a->concerns));
@@ -175,9 +175,9 @@ static void advise_orientation(Advice *a, const Split *t, const Split *v) {
       train, t->name, of_val);
 }
 
-static void advise_amount(Advice *a, const Split *t, bool keep_empty) {
+static void advise_amount(Advice *a, const Split *t, bool keep_empty, bool weights) {
   const Dataset *d = &t->data;
-  if (d->num_images < 1000)
+  if (d->num_images < 1000 && !weights)
     add_concern(a, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
                 d->num_images);
   if (10 * d->without_objects >= d->coco.num_images && !keep_empty)
@@ -196,92 +196,10 @@ static void advise_ids(Advice *a, const Split *s) {
                 s->name, zero);
 }
 
-// ---- flags ----------------------------------------------------------------------------------------------------------
-
-static int round32(double pixels) { return MAX(32 * (int)lround(pixels / 32), 32); }
-
-// The size at which nine in ten objects are not tiny, up to twice the requested size or the images' own; or, if images
-// are enlarged more than twice, one that enlarges at most twice, less if nine in ten objects are then large enough.
-static int suit_size(const Split *t) {
-  const Survey *s = &t->survey;
-  const int size = t->data.resize.size;
-  if (s->objects == 0) return size;
-  double need = (double)SURVEY_TINY / (double)s->size10, stored = size / (double)s->scale50;
-  if (need > 1) return MAX(round32(fmin(size * fmin(need, 2), 2 * stored)), size);
-  if (s->scale50 <= 2) return size;
-  return round32(stored * fmin(fmax(2 * need * (double)s->scale50, 1), 2));
-}
-
-// The fewest canvases whose padding is nearly as small as with the maximum number.
-static int suit_canvases(const Survey *s, int asked) {
-  int n = 1;
-  while (s->padding[n - 1] > s->padding[MAX_CANVASES - 1] + 0.05) n++;
-  return MAX(n, asked);
-}
-
-// The batch size with about the pixels of torchvision's batch, two images of 800 x 1333, but with at least 20 batches
-// per epoch.
-static int suit_batch(const Split *t, int size) {
-  const double grow = (double)size / t->data.resize.size;
-  double largest = 1;
-  for (int k = 0; k < t->data.num_canvases; k++)
-    largest = fmax(largest, grow * grow * t->data.canvas[k].h * t->data.canvas[k].w);
-  int batch = 1;
-  while (batch < 32 && 2 * batch * largest <= 2 * 832 * 1344.0 && 40 * batch <= t->data.num_images) batch *= 2;
-  return batch;
-}
-
-// 0: the default of 12 epochs is enough; otherwise as many epochs as show the network SHOWN images.
-static int suit_epochs(const Dataset *d) {
-  const int epochs = (SHOWN + d->num_images - 1) / d->num_images;
-  return epochs > 12 ? epochs : 0;
-}
-
-// "" if the default limit is enough.
-static const char *suit_detections(const Split *t, const Split *v, char flag[32]) {
-  const int most = MAX(t->data.max_objects, v ? v->data.max_objects : 0);
-  *flag = '\0';
-  if (most >= USUAL_DETECTIONS) snprintf(flag, 32, " --detections %d", detection_limit_for(most));
-  return flag;
-}
-
-// With the range of 16-bit images, so that the run does not depend on a measurement.
-static const char *suit_range(const Split *t, char flag[32]) {
-  char range[SAMPLE_RANGE_TEXT];
-  *flag = '\0';
-  sample_range_text(t->data.range, range);
-  if (t->ranges.deep) snprintf(flag, 32, " --range %s", range);
-  return flag;
-}
-
-static int objects_with_masks(const Split *t) {
-  const Dataset *d = &t->data;
-  int n = 0;
-  for (int o = 0; o < d->first_object[d->num_images]; o++) n += d->coco.anns[d->object[o].ann].type != SEG_NONE;
-  return n;
-}
-
-static void suit_flags(Advice *a, const Split *t, const Split *v, bool keep_empty, int canvases, const char *holdout) {
-  int size = suit_size(t), suited = suit_canvases(&t->survey, canvases);
-  a->batch = suit_batch(t, size);
-  const Resize *r = &t->data.resize;
-  char longer[32] = "";
-  if (r->max_size != r->size * 5 / 3) // the default that follows from --size
-    snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
-  bool empty = keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images;
-  char length[32] = "";
-  const int epochs = suit_epochs(&t->data);
-  if (epochs) snprintf(length, sizeof length, " --epochs %d", epochs);
-  char detections[32], range[32];
-  const bool takes_boxes = 2 * t->defects.of_type[DEFECT_BOX_APART].count > objects_with_masks(t);
-  a->flags = xasprintf("--size %d%s --canvases %d --batch %d%s%s%s%s%s%s%s%s", size, longer, suited, a->batch, length,
-                       suit_detections(t, v, detections), suit_range(t, range), t->data.upright ? " --exif yes" : "",
-                       empty ? " --keep-empty" : "", takes_boxes ? " --boxes mask" : "",
-                       t->data.box_areas || (v && v->data.box_areas) ? " --areas mask" : "", holdout);
-}
+// ---- all ------------------------------------------------------------------------------------------------------------
 
 void advice_write(Advice *a, const Split *train, const Split *val, bool keep_empty, int canvases, int sampled,
-                  const char *holdout) {
+                  bool weights) {
   *a = (Advice){0};
   advise_sizes(a, train);
   advise_categories(a, train, val);
@@ -289,15 +207,13 @@ void advice_write(Advice *a, const Split *train, const Split *val, bool keep_emp
   if (sampled) advise_samples(a, train, sampled);
   advise_files(a, train);
   advise_orientation(a, train, val);
-  advise_amount(a, train, keep_empty);
+  advise_amount(a, train, keep_empty, weights);
   advise_ids(a, train);
   if (val) advise_ids(a, val);
   if (val) advise_limit(a, val);
-  suit_flags(a, train, val, keep_empty, canvases, holdout);
 }
 
 void advice_free(Advice *a) {
   for (int i = 0; i < a->num_concerns; i++) free(a->concerns[i]);
-  free(a->flags);
   *a = (Advice){0};
 }

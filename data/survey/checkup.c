@@ -65,14 +65,22 @@ static bool is_split(const CheckupOptions *o, const char *split) {
 
 static bool split_sound(const Split *s) { return !s->name || (!*s->stop.msg && !defects_any(&s->defects)); }
 
-// The options that hold out images: those given or, without a split to evaluate on, those to suggest. Caller frees.
-static char *holdout_text_of(const Checkup *c, const CheckupOptions *o) {
+// Suggests options, among them those that hold out images: those given or, without a split to evaluate on, a fifth.
+static void suggest_options(Checkup *c, const CheckupOptions *o) {
   enum { FEWEST = 5 }; // images to divide
   char *given = o->holdout && holdout_wanted(o->holdout) ? holdout_option_text(o->holdout) : NULL;
-  const bool suggests = !given && !c->val.name && c->train.open && c->train.data.num_images >= FEWEST;
+  const int images = c->train.data.num_images;
+  const bool suggests = !given && !c->val.name && images >= FEWEST;
   char *text = given ? xasprintf(" %s", given) : xstrdup(suggests ? " --val-fraction 0.2" : "");
+  const SuggestFor how = {.keep_empty = o->keep_empty,
+                          .canvases = o->canvases,
+                          .images = suggests ? images - images / 5 : images,
+                          .holdout = text,
+                          .is_suggested = suggests,
+                          .weights = o->weights};
+  suggest(&c->suggestion, &c->train, c->val.open ? &c->val : NULL, &how);
+  free(text);
   free(given);
-  return text;
 }
 
 void checkup_take(Checkup *c, const CheckupOptions *o) {
@@ -93,15 +101,17 @@ void checkup_take(Checkup *c, const CheckupOptions *o) {
   if (other) notes_add(&c->train.data.notes, "%s may be a split to evaluate on: %s", other, options);
   free(options);
   free(other);
-  char *holdout = holdout_text_of(c, o);
-  if (c->train.open)
-    advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, o->sampled, holdout);
-  free(holdout);
+  if (c->train.open) {
+    advice_write(&c->advice, &c->train, c->val.open ? &c->val : NULL, o->keep_empty, o->canvases, o->sampled,
+                 o->weights);
+    suggest_options(c, o);
+  }
   c->sound = split_sound(&c->train) && split_sound(&c->val);
 }
 
 void checkup_free(Checkup *c) {
   advice_free(&c->advice);
+  suggestion_free(&c->suggestion);
   split_close(&c->train);
   split_close(&c->val);
 }
@@ -232,4 +242,5 @@ void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) 
   }
   f->defect_types.n = DEFECTS;
   for (int i = 0; i < c->advice.num_concerns; i++) diagnosis_add_concern(f, "%s", c->advice.concerns[i]);
+  for (int i = 0; i < c->suggestion.reasons; i++) diagnosis_add_reason(f, "%s", c->suggestion.reason[i]);
 }

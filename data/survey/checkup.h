@@ -2,6 +2,7 @@
 #pragma once
 #include "data/survey/advice.h"
 #include "data/survey/diagnosis.h"
+#include "data/survey/suggest.h"
 
 typedef struct CheckupOptions {
   const char *data, *train_split, *val_split;
@@ -14,6 +15,7 @@ typedef struct CheckupOptions {
   CrowdChoice crowd;             // …
   const HoldoutOptions *holdout; // what to hold out; NULL: nothing
   int sampled;                   // objects of an image that a training step samples; 0: unknown
+  bool weights;                  // training starts from weights
   bool decode;                   // also read image files and rasterise masks
   void (*looked)(int done, int total);
 } CheckupOptions;
@@ -21,10 +23,11 @@ typedef struct CheckupOptions {
 typedef struct Checkup { // the results
   Split train, val;      // val.name is NULL without a split to evaluate on
   Advice advice;
+  Suggestion suggestion;
   bool sound;
 } Checkup;
 
 void checkup_take(Checkup *c, const CheckupOptions *o);
 void checkup_free(Checkup *c);
-// Fills in the diagnosis; the caller adds the command and its note. Free it before the checkup.
+// Fills in the diagnosis; the caller adds the command. Free it before the checkup.
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o);

@@ -49,6 +49,14 @@ void diagnosis_add_concern(Diagnosis *f, const char *fmt, ...) {
   va_end(args);
 }
 
+void diagnosis_add_reason(Diagnosis *f, const char *fmt, ...) {
+  array_reserve((void **)&f->reason, &f->cap_reasons, f->num_reasons + 1, sizeof *f->reason);
+  va_list args;
+  va_start(args, fmt);
+  f->reason[f->num_reasons++] = vtext(fmt, args);
+  va_end(args);
+}
+
 // ---- for people -----------------------------------------------------------------------------------------------------
 
 static void print_split(FILE *out, const DiagnosisSplit *s) {
@@ -114,7 +122,7 @@ void diagnosis_print(FILE *out, const Diagnosis *f) {
   if (!f->command) return;
   fprintf(out, "\nsuggested command\n");
   line_print(out, "  %s", f->command);
-  if (f->note) line_print(out, "  %s", f->note);
+  for (size_t i = 0; i < f->num_reasons; i++) line_print(out, "  %s", f->reason[i]);
 }
 
 void diagnosis_free(Diagnosis *f) {
@@ -143,6 +151,7 @@ void diagnosis_free(Diagnosis *f) {
   free(f->unseen);
   free(f->absent);
   free(f->command);
-  free(f->note);
+  for (size_t i = 0; i < f->num_reasons; i++) free(f->reason[i]);
+  free(f->reason);
   *f = (Diagnosis){0};
 }

@@ -57,7 +57,8 @@ typedef struct Diagnosis { // zero-initialise
   char **concern; // one sentence each
   size_t num_concerns, cap_concerns;
   char *command; // the suggested command; NULL: training cannot start
-  char *note;    // about the command; may be NULL
+  char **reason; // of the command's options, one sentence each
+  size_t num_reasons, cap_reasons;
 } Diagnosis;
 
 // Adds a line of statistics to the split.
@@ -65,5 +66,6 @@ void diagnosis_add_statistic(DiagnosisSplit *s, const char *name, const char *fm
 void diagnosis_add_defect(Diagnosis *f, int split, const char *what, int count, const char *treatment);
 void diagnosis_add_detail(Diagnosis *f, const char *fmt, ...) PRINTF_LIKE(2, 3); // adds a detail to the last defect
 void diagnosis_add_concern(Diagnosis *f, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void diagnosis_add_reason(Diagnosis *f, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void diagnosis_print(FILE *out, const Diagnosis *f);
 void diagnosis_free(Diagnosis *f); // does not free the data sets

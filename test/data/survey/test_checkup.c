@@ -53,7 +53,7 @@ TEST(checkup_says_what_there_is) {
   EXPECT(said(s, "decoding") && !s->stop);
   EXPECT_STR(f.read_as, "as loaded by train with --size 96 --max-size 160 --canvases 2");
   EXPECT_STR(f.absent, "no split val to evaluate on; --val-fraction 0.2 holds out a fifth of the training images");
-  EXPECT(strstr(c.advice.flags, " --val-fraction 0.2"));
+  EXPECT(strstr(c.suggestion.flags, " --val-fraction 0.2"));
   EXPECT(!f.unseen && !f.split[1].name);
   EXPECT_INT(f.categories, 2);
   EXPECT(!strcmp(f.category[0].name, "a") && f.category[0].count[0] == 16 && f.category[0].count[1] == -1);

@@ -2,8 +2,8 @@
 #include <omp.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "data/survey/advice.h"
 #include "data/survey/defects.h"
+#include "data/survey/suggest.h"
 #include "test/harness/child.h"
 #include "test/harness/exif.h"
 #include "test/harness/small_set.h"
@@ -405,7 +405,7 @@ TEST(advice_says_what_hurts) {
   Split train, val;
   if (!open_split(&train, dir, "train", 20) || !open_split(&val, dir, "val", 20)) return;
   Advice a;
-  advice_write(&a, &train, &val, false, 1, 0, "");
+  advice_write(&a, &train, &val, false, 1, 0, false);
   EXPECT(says(
       &a, "objects smaller than 8 pixels at --size 20, which are hard to learn: 24 of 24 (100.0 %); most of a 16 of "
           "16, b 8 of 8"));
@@ -422,20 +422,27 @@ TEST(advice_says_what_hurts) {
       "annotations of val with id 0: 1; cocoeval and pycocotools count detections that match one as false positives"));
   EXPECT(!says(&a, "annotations of train with id 0"));
   EXPECT(!says(&a, "EXIF") && !says(&a, "duplicate") && !says(&a, "the same name") && !says(&a, "normalized"));
-  EXPECT(strstr(a.flags, "--size 32 --max-size 64 ") && strstr(a.flags, " --batch 1 --epochs 103 --keep-empty"));
   advice_free(&a);
+  Suggestion s;
+  suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .images = 14, .holdout = ""});
+  EXPECT(strstr(s.flags, "--size 32 --max-size 64 ") &&
+         strstr(s.flags, " --batch 8 --epochs 625 --augment standard --keep-empty"));
+  suggestion_free(&s);
   close_split(&train);
   snprintf(copy, sizeof copy, "cd %s/train && cp 1.png 2.png", dir); // of another height than 2.png's
   CHECK(system(copy) == 0);
   if (!open_split(&train, dir, "train", 320)) return;
   EXPECT_INT(train.defects.of_type[DEFECT_FILE].count, 1);
-  advice_write(&a, &train, NULL, true, 1, 0, " --fold 1/2");
+  advice_write(&a, &train, NULL, true, 1, 0, true);
   EXPECT(says(&a, "--size 320 upscales the images"));
   EXPECT(says(&a, "duplicate image files in train: 1"));
   EXPECT(!says(&a, "objects smaller") && !says(&a, "images without objects"));
-  EXPECT(strstr(a.flags, "--size 96 ") &&
-         strstr(a.flags, " --fold 1/2")); // sides of 48 pixels enlarged twice, for objects of 8
+  EXPECT(!says(&a, "pretrained"));
   advice_free(&a);
+  suggest(&s, &train, NULL, &(SuggestFor){.canvases = 1, .images = 14, .holdout = " --fold 1/2", .weights = true});
+  EXPECT(strstr(s.flags, "--size 96 ") && strstr(s.flags, " --epochs 157 ") &&
+         strstr(s.flags, " --fold 1/2")); // sides of 48 pixels enlarged twice, for objects of 8
+  suggestion_free(&s);
   close_split(&train);
   close_split(&val);
 }

@@ -1,0 +1,26 @@
+// Suggests options of ./train for a data set, with the reason of each.
+#pragma once
+#include "data/survey/advice.h"
+#include "data/survey/orientation.h"
+
+typedef struct SuggestFor {
+  bool keep_empty; // images without objects are used
+  int canvases;    // that the data set was opened with
+  int images;      // to train on, those held out left out
+  // train's options that hold images out, with a space before them; "": none. Without a split to evaluate on they are
+  // suggested.
+  const char *holdout;
+  bool is_suggested;
+  bool weights; // training starts from weights
+} SuggestFor;
+
+typedef struct Suggestion {
+  char *flags; // "--size … --batch …"
+  int batch;   // batch size in the flags
+  char *reason[8];
+  int reasons; // one sentence for each of the main options: "--size 512: …"
+} Suggestion;
+
+// val may be NULL.
+void suggest(Suggestion *s, const Split *train, const Split *val, const SuggestFor *how);
+void suggestion_free(Suggestion *s);
