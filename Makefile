@@ -383,7 +383,7 @@ fuzz:
 	@$(MAKE) B=$B/fuzz CC=clang CUDA=0 CFLAGS="-O2 -g -fsanitize=fuzzer-no-link,$(trap)" run-fuzzers
 run-fuzzers: $(fuzzers)
 	@for f in $^; do x=$${f#$B/fuzz_} && mkdir -p $B/found/$$x && echo "fuzz $$x" && \
-	  case $$x in coco | results) words=json ;; *) words=$$x ;; esac && words=test/corpus/$$words.dict && \
+	  case $$x in coco | import | results) words=json ;; *) words=$$x ;; esac && words=test/corpus/$$words.dict && \
 	  if $$f $$([ -e $$words ] && echo -dict=$$words) -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=10 \
 	  -print_final_stats=1 -artifact_prefix=$B/ $B/found/$$x test/corpus/$$x >$$f.log 2>&1; \
 	  then grep number_of_executed $$f.log; else tail -40 $$f.log; exit 1; fi; done

@@ -113,10 +113,12 @@ int main(int argc, char **argv) {
   const ImportFormat *format = choose(&tree, dir, o.format);
   format->read(&set);
   line_print(stdout, "format: %s, %s", format->name, format->about);
+  if (set.refused) die(EXIT_USAGE, "%s", set.refused);
   import_settle(&set);
   if (set.n == 0) print_report(&set);
   if (set.n == 0) die(EXIT_USAGE, "%s: no image with annotations could be read; nothing was written", dir);
   if (!import_write(&set, o.to, &err)) die(err_exit(&err), "%s", err.msg);
+  if (set.refused) die(EXIT_USAGE, "%s", set.refused);
   print_report(&set);
   line_print(stdout, "written: %s; next: %s --data %s", o.to, command_name("doctor"), o.to);
   import_free(&set);

@@ -288,8 +288,10 @@ static void read_cvat(ImportSet *s) {
     Err err;
     s->files++;
     if (text && !xml_parse(text, size, f->path, &handlers, &c, &err)) {
-      if (!xml_is_built) die(EXIT_USAGE, "%s", err.msg);
-      import_broken(s, "%s; what stands before it was read", err.msg);
+      if (xml_is_built)
+        import_broken(s, "%s; what stands before it was read", err.msg);
+      else
+        import_refuse(s, "%s", err.msg);
     }
     if (c.video) take_other_frames(&c);
     free(text);

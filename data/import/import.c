@@ -37,6 +37,15 @@ void import_note(ImportSet *s, const char *where, const char *fmt, ...) {
   va_end(args);
 }
 
+void import_refuse(ImportSet *s, const char *fmt, ...) {
+  Err err;
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(err.msg, sizeof err.msg, fmt, args);
+  va_end(args);
+  if (!s->refused) s->refused = xstrdup(err.msg);
+}
+
 void import_broken(ImportSet *s, const char *fmt, ...) {
   enum { SAID = 20 }; // a data set may have thousands
   Err err;
@@ -44,8 +53,11 @@ void import_broken(ImportSet *s, const char *fmt, ...) {
   va_start(args, fmt);
   vsnprintf(err.msg, sizeof err.msg, fmt, args);
   va_end(args);
-  if (s->options.strict) die(EXIT_USAGE, "%s; --strict stops here", err.msg);
   import_drop(s, NULL, "file that cannot be used");
+  if (s->options.strict) {
+    import_refuse(s, "%s; --strict stops here", err.msg);
+    return;
+  }
   for (int i = 0; i < s->num_counts; i++)
     if (!strcmp(s->counts[i].what, "file that cannot be used") && s->counts[i].n <= SAID)
       line_print(stderr, "note: left out: %s", err.msg);
@@ -246,6 +258,7 @@ void import_free(ImportSet *s) {
     free(s->counts[i].first);
   }
   free(s->counts);
+  free(s->refused);
   text_table_free(&s->categories);
   text_table_free(&s->splits);
 }

@@ -64,7 +64,8 @@ typedef struct ImportSet {
   ImportCount *counts;
   int num_counts;
   size_t counts_cap;
-  int files; // annotation files that were read
+  int files;     // annotation files that were read
+  char *refused; // why nothing may be written; NULL: nothing is wrong. Owned
 } ImportSet;
 
 // The image of a picture of the tree, which several annotation files may describe. split: "train", …; NULL: as the
@@ -90,7 +91,9 @@ void object_polygon_with_holes(ImportObject *o, const double *xy, const int *poi
 // Counts something dropped, or noted; `where` is the file of the first.
 void import_drop(ImportSet *s, const char *where, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void import_note(ImportSet *s, const char *where, const char *fmt, ...) PRINTF_LIKE(3, 4);
-// A file that cannot be read: says so, or ends the program where the options are strict.
+// Nothing is to be written, for this reason; the first stays.
+void import_refuse(ImportSet *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
+// A file that cannot be used: says so on stderr, or refuses all where the options are strict.
 void import_broken(ImportSet *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // The whole of a file of the tree; NULL: import_broken. Caller frees.
 char *import_read(ImportSet *s, int file, size_t *size);

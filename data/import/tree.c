@@ -58,7 +58,6 @@ enum { DEEPEST = 32 };
 
 typedef struct TreeListing {
   Tree *tree;
-  size_t cap;
   const char *root;
   bool pictures; // only these
   struct {
@@ -67,16 +66,10 @@ typedef struct TreeListing {
   } above[DEEPEST]; // the folders around, so that a link to one of them is not followed
 } TreeListing;
 
-static void add_file(TreeListing *l, const char *path, char *full) {
-  Tree *t = l->tree;
-  const bool picture = is_picture(path);
-  if (l->pictures && !picture) {
-    free(full);
-    return;
-  }
+void tree_add(Tree *t, const char *path, const char *full) {
   char *stem = path_stem(path);
-  array_reserve((void **)&t->file, &l->cap, (size_t)t->n + 1, sizeof *t->file);
-  t->file[t->n++] = (TreeFile){xstrdup(path), full, name_key(stem, true), picture, -1, 0};
+  array_reserve((void **)&t->file, &t->cap, (size_t)t->n + 1, sizeof *t->file);
+  t->file[t->n++] = (TreeFile){xstrdup(path), xstrdup(full), name_key(stem, true), is_picture(path), -1, 0};
   free(stem);
 }
 
@@ -94,12 +87,11 @@ static void list(TreeListing *l, const char *folder, int depth) {
     if (entry->d_name[0] == '.' || !strcmp(entry->d_name, "__MACOSX")) continue;
     char *path = xasprintf("%s%s%s", folder, *folder ? "/" : "", entry->d_name);
     char *full = xasprintf("%s/%s", l->root, path);
-    if (stat(full, &st) == 0 && S_ISREG(st.st_mode))
-      add_file(l, path, full);
-    else {
+    if (stat(full, &st) == 0) {
+      if (S_ISREG(st.st_mode) && (!l->pictures || is_picture(path))) tree_add(l->tree, path, full);
       if (S_ISDIR(st.st_mode)) list(l, path, depth + 1);
-      free(full);
     }
+    free(full);
     free(path);
   }
   if (dir) closedir(dir);
@@ -121,11 +113,12 @@ static int by_key(const void *a, const void *b) {
   return order ? order : (p->file > q->file) - (p->file < q->file);
 }
 
-static void sort_by_key(Tree *t) {
+void tree_sort(Tree *t, int first) {
+  qsort(t->file + first, (size_t)(t->n - first), sizeof *t->file, by_path);
   KeyedFile *keyed = xmalloc((size_t)t->n * sizeof *keyed);
   for (int i = 0; i < t->n; i++) keyed[i] = (KeyedFile){t->file[i].key, i};
   qsort(keyed, (size_t)t->n, sizeof *keyed, by_key);
-  t->by_key = xmalloc((size_t)t->n * sizeof *t->by_key);
+  t->by_key = xrealloc(t->by_key, (size_t)t->n * sizeof *t->by_key);
   for (int i = 0; i < t->n; i++) t->by_key[i] = keyed[i].file;
   free(keyed);
 }
@@ -144,16 +137,13 @@ bool tree_open(Tree *t, const char *dir, const char *pictures, Err *err) {
   for (char *end = t->root + strlen(t->root) - 1; end > t->root && *end == '/'; end--) *end = '\0';
   TreeListing l = {.tree = t, .root = t->root};
   list(&l, "", 0);
-  const int own = t->n;
-  if (pictures) {
-    l.root = pictures;
-    l.pictures = true;
-    list(&l, "", 0);
-  }
   if (t->n == 0) return err_set(err, "%s: there are no files in this folder", dir);
-  qsort(t->file, (size_t)own, sizeof *t->file, by_path);
-  qsort(t->file + own, (size_t)(t->n - own), sizeof *t->file, by_path);
-  sort_by_key(t);
+  tree_sort(t, 0);
+  if (!pictures) return true;
+  const int own = t->n;
+  l = (TreeListing){.tree = t, .root = pictures, .pictures = true};
+  list(&l, "", 0);
+  tree_sort(t, own);
   return true;
 }
 

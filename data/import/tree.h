@@ -17,6 +17,7 @@ typedef struct Tree {
   const char *only; // the annotation file that was named, relative to the root; NULL: all
   TreeFile *file;   // by path, those of the first root before those of the second
   int n;
+  size_t cap;
   int *by_key; // [n] the files by their key, then in their order
 } Tree;
 
@@ -24,6 +25,9 @@ typedef struct Tree {
 // followed. pictures: a second folder, where only pictures are looked for; NULL: none.
 bool tree_open(Tree *t, const char *dir, const char *pictures, Err *err);
 void tree_free(Tree *t);
+// What tree_open does: adds files, then puts those from `first` on into the order of their paths, and all into by_key.
+void tree_add(Tree *t, const char *path, const char *full);
+void tree_sort(Tree *t, int first);
 
 bool path_ends(const char *path, const char *ending); // ignoring case
 const char *path_name(const char *path);              // its last part

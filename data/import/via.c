@@ -85,11 +85,11 @@ static void choose_attribute(ImportSet *s, Attributes *a) {
     free(names);
     names = more;
   }
-  if (asked && !best) die(EXIT_USAGE, "--attribute %s: no region has it; there are: %s", asked, a->n ? names : "none");
+  if (asked && !best) import_refuse(s, "--attribute %s: no region has it; there are: %s", asked, a->n ? names : "none");
   if (other && !asked && other->n == best->n && usual(other->name) == usual(best->name) &&
       other->apart + best->apart > 0)
-    die(EXIT_USAGE, "regions have several attributes that say different things (%s); choose with --attribute NAME",
-        names);
+    import_refuse(s, "regions have several attributes that say different things (%s); choose with --attribute NAME",
+                  names);
   if (best) a->taken = best->name;
   if (best && other)
     import_note(s, NULL, "the class is the attribute %s, of: %s; --attribute NAME takes another", best->name, names);

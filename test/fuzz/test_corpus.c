@@ -9,8 +9,8 @@
 #include "test/harness/test.h"
 
 typedef int Target(const uint8_t *bytes, size_t size);
-Target corpus_cli, corpus_coco, corpus_holdout, corpus_idx, corpus_image, corpus_index, corpus_json, corpus_records,
-    corpus_results, corpus_rle, corpus_safetensors, corpus_torch, corpus_wire; // test/fuzz/fuzz_X.c
+Target corpus_cli, corpus_coco, corpus_holdout, corpus_idx, corpus_image, corpus_import, corpus_index, corpus_json,
+    corpus_records, corpus_results, corpus_rle, corpus_safetensors, corpus_torch, corpus_wire; // test/fuzz/fuzz_X.c
 
 static void feed_folder(const char *folder, Target *target) {
   DIR *dir = opendir(folder);
@@ -38,6 +38,7 @@ TEST(corpus_coco) { feed_folder("test/corpus/coco", corpus_coco); }
 TEST(corpus_holdout) { feed_folder("test/corpus/holdout", corpus_holdout); }
 TEST(corpus_idx) { feed_folder("test/corpus/idx", corpus_idx); }
 TEST(corpus_image) { feed_folder("test/corpus/image", corpus_image); }
+TEST(corpus_import) { feed_folder("test/corpus/import", corpus_import); }
 TEST(corpus_index) { feed_folder("test/corpus/index", corpus_index); }
 TEST(corpus_json) { feed_folder("test/corpus/json", corpus_json); }
 TEST(corpus_records) { feed_folder("test/corpus/records", corpus_records); }
