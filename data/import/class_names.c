@@ -57,14 +57,16 @@ static const struct {
 static void read_line(ClassNames *c, NameFile form, const char *line) {
   int64_t colour;
   const char *after, *colon = strchr(line, ':'), *comma = strchr(line, ',');
-  if (form == NAMES)
+  if (form == NAMES) {
     add(c, line, strlen(line), c->n, -1);
-  else if (form == MAP && colon && *line != '#')
-    add(c, line, (size_t)(colon - line), -1, read_colour(colon + 1, &colour, &after) ? colour : -1);
-  else if (form == COLOUR_NAME && read_colour(line, &colour, &after))
+  } else if (form == MAP && colon && *line != '#') { // without a colour it has that of its place
+    const bool has = read_colour(colon + 1, &colour, &after);
+    add(c, line, (size_t)(colon - line), has ? -1 : c->n, has ? colour : -1);
+  } else if (form == COLOUR_NAME && read_colour(line, &colour, &after)) {
     add(c, after, strlen(after), -1, colour);
-  else if (form == NAME_COLOUR && comma && read_colour(comma + 1, &colour, &after))
+  } else if (form == NAME_COLOUR && comma && read_colour(comma + 1, &colour, &after)) {
     add(c, line, (size_t)(comma - line), -1, colour);
+  }
 }
 
 ClassNames class_names_read(ImportSet *s) {
@@ -81,9 +83,10 @@ ClassNames class_names_read(ImportSet *s) {
     p += n + more;
   }
   free(text);
-  const int first = c.n == 0 ? 0 : !strcmp(c.item[0].name, "__ignore__") ? -1 : c.item[0].background ? 0 : 1;
+  const bool ignores = c.n > 0 && !strcmp(c.item[0].name, "__ignore__"), background = c.n > 0 && c.item[0].background;
+  const int first = k == 0 || class_files[k - 1].form != NAMES || (background && !ignores) ? 0 : ignores ? -1 : 1;
   for (int i = 0; i < c.n; i++)
-    if (c.item[i].value >= 0) c.item[i].value += first;
+    if (c.item[i].colour < 0) c.item[i].value += first;
   return c;
 }
 

@@ -1,7 +1,6 @@
 #include "data/import/formats.h"
 #include <stdlib.h>
 #include <string.h>
-#include "base/file.h"
 #include "data/import/value.h"
 
 // Files that name each object come before masks that may have been made of them.
@@ -47,7 +46,8 @@ JsonKind json_kind(Tree *t, int file) {
   TreeFile *f = &t->file[file];
   if (f->kind != JSON_UNREAD || !path_ends(f->path, ".json") || (t->only && strcmp(f->path, t->only))) return f->kind;
   size_t size = 0;
-  char *text = file_read(f->full, &size, NULL);
+  bool latin1;
+  char *text = text_read(f->full, &size, &latin1, NULL);
   JsonValue v;
   const bool whole = text && value_read(&v, f->path, text, size, NULL);
   if (text && !whole) { // a part may tell

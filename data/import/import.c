@@ -8,6 +8,7 @@
 #include "base/output.h"
 #include "data/images/image.h"
 #include "data/import/tiff.h"
+#include "data/import/value.h"
 
 // ---- what is counted ------------------------------------------------------------------------------------------------
 
@@ -65,8 +66,10 @@ void import_broken(ImportSet *s, const char *fmt, ...) {
 
 char *import_read(ImportSet *s, int file, size_t *size) {
   Err err;
-  char *text = file_read(s->tree->file[file].full, size, &err);
+  bool latin1;
+  char *text = text_read(s->tree->file[file].full, size, &latin1, &err);
   if (!text) import_broken(s, "%s", err.msg);
+  if (text && latin1) import_note(s, s->tree->file[file].path, "file that is not UTF-8, read as Latin-1");
   return text;
 }
 

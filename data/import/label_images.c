@@ -249,6 +249,10 @@ static void read_label_images(ImportSet *s) {
     const TreeFile *f = &s->tree->file[i];
     const int picture = picture_of(s->tree, i);
     if (picture < 0) continue;
+    if (s->tree->file[picture].image >= 0) {
+      import_drop(s, f->path, "second mask of a picture, as Cellpose writes PNG and TIFF");
+      continue;
+    }
     s->files++;
     if (is_jpeg(f)) {
       refuse_jpeg(s, f);

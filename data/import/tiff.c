@@ -77,6 +77,15 @@ static bool read_layout(TIFF *t, TiffLayout *l, const char *name, Err *err) {
   TIFFGetFieldDefaulted(t, TIFFTAG_SAMPLEFORMAT, &l->format);
   if (l->h == 0 || l->w == 0 || (uint64_t)l->h * l->w > IMAGE_MAX_PIXELS)
     return err_set(err, "%s: cannot read the image: its header says %u×%u pixels", name, l->w, l->h);
+  if (TIFFLastDirectory(t) == 0) {
+    TiffLayout next = {0};
+    TIFFReadDirectory(t);
+    TIFFGetField(t, TIFFTAG_IMAGELENGTH, &next.h);
+    TIFFGetField(t, TIFFTAG_IMAGEWIDTH, &next.w);
+    if (next.h == l->h && next.w == l->w) // smaller ones are previews
+      return err_set(err, "%s: cannot read the image: a TIFF of several pages; save each as a file", name);
+    TIFFSetDirectory(t, 0);
+  }
   const bool bits = l->bits == 1 || l->bits == 8 || l->bits == 16 || l->bits == 32;
   const bool colours = l->photometric == PHOTOMETRIC_MINISBLACK || l->photometric == PHOTOMETRIC_MINISWHITE ||
                        l->photometric == PHOTOMETRIC_PALETTE || l->photometric == PHOTOMETRIC_RGB;

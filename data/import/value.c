@@ -3,6 +3,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/utf8.h"
+
+char *text_read(const char *path, size_t *size, bool *latin1, Err *err) {
+  char *text = file_read(path, size, err);
+  *latin1 = text && strlen(text) == *size && !utf8_is(text);
+  if (!*latin1) return text;
+  char *utf8 = xmalloc(2 * *size + 1), *to = utf8;
+  for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+    if (*p >= 0x80) *to++ = (char)(0xc0 | *p >> 6);
+    *to++ = (char)(*p >= 0x80 ? 0x80 | (*p & 0x3f) : *p);
+  }
+  *to = '\0';
+  *size = (size_t)(to - utf8);
+  free(text);
+  return utf8;
+}
 
 static Json open_value(JsonValue v) {
   Json j;

@@ -10,6 +10,8 @@ typedef struct JsonValue {
   const char *begin, *end; // NULL: absent
 } JsonValue;
 
+// The whole of a text file, as file_read. What is not UTF-8, as Python writes it on Windows, is taken as Latin-1.
+char *text_read(const char *path, size_t *size, bool *latin1, Err *err);
 // The value that a whole text consists of. NaN and Infinity are numbers. False with "FILE:LINE:COLUMN: …".
 bool value_read(JsonValue *v, const char *file, const char *text, size_t size, Err *err);
 JsonType value_type(JsonValue v); // JSON_NULL where it is absent, too

@@ -34,6 +34,19 @@ TEST(labelme_points_are_upright) {
   imported_free(&i);
 }
 
+// A label that Windows wrote in its own encoding.
+TEST(labelme_files_that_are_not_utf8) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir in && cp $OLDPWD/test/exports/labelme-exif/a.jpg in && "
+                     "sed \"s/plate/caf$(printf '\\351')/\" $OLDPWD/test/exports/labelme-exif/a.json >in/a.json",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  EXPECT_STR(i.set.n ? i.set.categories.text[0] : "", "café");
+  imported_free(&i);
+}
+
 // A file that is cut short is named, the others are read; the picture of a file that was renamed has its name.
 TEST(labelme_files_that_are_broken_or_renamed) {
   const char *said;
