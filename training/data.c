@@ -60,7 +60,6 @@ static bool asked_to_evaluate(const TrainSpec *o) {
 static SourceOptions source_options(const TrainSpec *o, const ModelConfig *c) {
   return (SourceOptions){
       .set = {.resize = resize_of(c),
-              .sizes = o->shorter_sides,
               .box_extra = c->box_extra,
               .polygons = c->mask_source == MASK_POLYGON,
               .moved_boxes = c->moved_boxes,
@@ -98,6 +97,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
   int largest = sizes_largest(&o->shorter_sides);
   if (largest > c->max_size)
     die(EXIT_USAGE, "--sizes %d exceeds the maximum of the longer side, %d; increase --max-size", largest, c->max_size);
+  if (largest) options.set.resize.size = largest;
   if (!source->open(train, o->data, o->train_split, &options, &err) || !mask_forms_check(&train->coco, &err))
     die(EXIT_USAGE, "%s", err.msg);
   refuse_boxes(o, c, train);
@@ -122,7 +122,7 @@ bool train_open_data(const TrainSpec *o, const ModelConfig *c, Dataset *train, D
     return false;
   }
   options.train = train;
-  options.set.sizes.n = 0;
+  options.set.resize = resize_of(c);
   options.set.paste = false;
   options.set.keep_empty = true;
   options.set.limit = o->val_limit;

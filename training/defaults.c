@@ -152,7 +152,7 @@ EACH_AUGMENT(SETTLE_STRENGTH, )
 
 Augment augment_of(const TrainSpec *o) {
 #define AUGMENT_TAKE(field, ...) .field = o->field,
-  return (Augment){EACH_AUGMENT(AUGMENT_TAKE, )};
+  return (Augment){EACH_AUGMENT(AUGMENT_TAKE, ).sizes = o->shorter_sides};
 }
 
 OptionSource settle_range(void *values, const void *basis) {

@@ -83,7 +83,13 @@ const Augment *augment_preset(AugmentFor learner, AugmentPreset preset) {
 
 bool augment_any(const Augment *a) {
 #define AUGMENT_DRAWS(field, ...) || a->field > 0
-  return false EACH_AUGMENT(AUGMENT_DRAWS, );
+  return a->sizes.n > 1 EACH_AUGMENT(AUGMENT_DRAWS, );
+}
+
+Resize augment_resize(const Augment *a, uint64_t key, Resize of_set) {
+  const uint32_t n = a ? (uint32_t)a->sizes.n : 0;
+  if (n > 0) of_set.size = a->sizes.side[rng_u32(rng_key(key, RNG_SIZE), 0) % n];
+  return of_set;
 }
 
 // ---- draws ----------------------------------------------------------------------------------------------------------

@@ -35,6 +35,9 @@
 #define AUGMENT_FIELD(field, ...) float field;
 typedef struct Augment { // all zero: no augmentation
   EACH_AUGMENT(AUGMENT_FIELD, )
+  // Multi-scale training, detectors: shorter sides to draw from, the largest is the data set's; none: only that.
+  // A resize apart from the map, so that its pixels are those of the implementations that train like this.
+  Sizes sizes;
 } Augment;
 
 typedef enum AugmentPreset {
@@ -51,6 +54,9 @@ bool augment_any(const Augment *a); // whether anything is to be drawn
 // What learns from the images: each has strengths of its own.
 typedef enum AugmentFor { AUGMENT_DETECTORS, AUGMENT_PHOTOGRAPHS, AUGMENT_DIGITS, AUGMENT_LEARNERS } AugmentFor;
 const Augment *augment_preset(AugmentFor learner, AugmentPreset preset);
+
+// The resize of an image: the data set's or, if `a` has several sizes, the one drawn. a NULL: no augmentation.
+Resize augment_resize(const Augment *a, uint64_t key, Resize of_set);
 
 // How an image is shown: where nothing moves it but `flip`, a caller may resize and mirror it instead.
 typedef struct AugmentMap {

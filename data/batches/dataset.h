@@ -28,8 +28,7 @@ typedef struct Dataset {
   bool *by_last; // [coco.num_images] whether its file was found by the last part of its name alone; NULL: none was
   char *another; // a file that an image's name leads to by its last part, but that is in another split's folder; NULL
   int classes;   // categories, plus the background if there is one
-  Resize resize; // to the largest of `sizes`
-  Sizes sizes;   // sizes that training draws from
+  Resize resize;
   float box_extra; // as in the options, and below
   bool polygons;
   MovedBoxes moved_boxes;
@@ -82,9 +81,7 @@ enum { STORAGE_PATIENCE = 10 }; // seconds; the default of training runs
 typedef enum ExifChoice { EXIF_AUTO, EXIF_YES, EXIF_NO } ExifChoice;
 
 typedef struct DatasetOptions {
-  Resize resize;
-  Sizes sizes; // multi-scale: instead of resize.size. Canvases are for the largest, so that the batches of an epoch do
-               // not depend on what is drawn
+  Resize resize; // with multi-scale training to the largest size, so that which images share a batch depends on no draw
   ExifChoice exif;
   bool upright_otherwise;     // if EXIF_AUTO finds no evidence: as the training set is read
   MeasureChoice boxes, areas; // of annotations that have a mask

@@ -406,13 +406,11 @@ bool dataset_open(Dataset *d, const char *dir, const char *split, const DatasetO
   *d = (Dataset){.type = &objects_with_masks,
                  .bad = bad_images_open(),
                  .resize = options->resize,
-                 .sizes = options->sizes,
                  .box_extra = options->box_extra,
                  .polygons = options->polygons,
                  .moved_boxes = options->moved_boxes,
                  .paste = options->paste,
                  .patience = options->patience};
-  if (d->sizes.n > 0) d->resize.size = sizes_largest(&d->sizes);
   CocoLayout layout;
   bool ok = coco_layout_find(&layout, dir, split, options->json, options->images, err) &&
             coco_open(&d->coco, layout.annotations, options->index, err) && choose_categories(d, options, err) &&

@@ -139,14 +139,6 @@ static bool read_image(Worker *worker, int i, uint8_t *rgb, Err *err) {
   return ok;
 }
 
-// The data set's size or, if it has several, the one drawn for this image and epoch.
-static Resize draw_resize(const Loader *l, uint64_t key) {
-  Resize r = l->data->resize;
-  const Sizes *s = &l->data->sizes;
-  if (l->options.train && s->n > 0) r.size = s->side[rng_u32(rng_key(key, RNG_SIZE), 0) % (uint32_t)s->n];
-  return r;
-}
-
 // Whether images are augmented in this epoch.
 static bool is_augmented(const LoaderOptions *o, int64_t epoch) { return o->train && epoch >= o->augment_after; }
 
@@ -191,12 +183,12 @@ static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
   Batch *b = &slot->batch;
   const Canvas *canvas = &d->canvas[b->canvas];
   const Size size = dataset_size(d, i);
-  const bool augmented = is_augmented(o, slot->epoch);
+  const Augment *augment = is_augmented(o, slot->epoch) ? &o->augment : NULL;
   ImageInfo info = {.offset = position * d->max_bytes, .h = size.h, .w = size.w};
   if (!read_image(w, i, b->bytes + info.offset, err)) return false;
   info.key = rng_key(rng_key(o->seed, (uint64_t)slot->epoch), (uint64_t)d->coco.images[d->image[i]].id);
   if (slot->copy[position]) info.key = rng_key(info.key, (uint64_t)slot->copy[position]);
-  const int source = augmented ? read_pasted(w, slot, position, info.key) : -1;
+  const int source = augment ? read_pasted(w, slot, position, info.key) : -1;
   if (w->scratch.lacking) return false;
   b->index[position] = i;
   b->info[position] = info;
@@ -205,8 +197,8 @@ static bool write_image(Worker *w, Slot *slot, int position, int i, Err *err) {
                                                          .image = i,
                                                          .canvas_h = canvas->h,
                                                          .canvas_w = canvas->w,
-                                                         .resize = draw_resize(l, info.key),
-                                                         .augment = augmented ? &o->augment : NULL,
+                                                         .resize = augment_resize(augment, info.key, d->resize),
+                                                         .augment = augment,
                                                          .source = source,
                                                          .pasted = source < 0 ? NULL : w->pasted,
                                                          .masks = o->masks,

@@ -18,8 +18,7 @@ typedef struct LoaderOptions {
   int batch;       // images per rank and step
   int rank, world; // of this process: sampler_batch
   uint64_t seed;
-  bool
-      train; // shuffled, augmented, sizes drawn, endless; otherwise each image once, by canvas, in the data set's order
+  bool train;            // shuffled, augmented, endless; otherwise each image once, by canvas, in the data set's order
   int threads;           // decoder threads; 0 = one per core
   int prefetch;          // batches ahead, ≥ 1
   int held;              // number of most recent batches from loader_next that stay valid; 0 = 1
