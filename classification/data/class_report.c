@@ -46,7 +46,7 @@ static void split_open(ClassSplit *s, const char *name, const SourceSurvey *r, c
   s->data.range = like ? like->range : s->ranges.range;
   if (r->range) sample_range_parse(&s->data.range, r->range, NULL);
   ranges_note(&s->ranges, &s->data, name, s->data.range, &s->data.notes);
-  class_survey_take(&s->survey, &s->data, r->decode, r->tick);
+  class_survey_take(&s->survey, &s->data, r->decode, &s->ranges, r->tick);
 }
 
 static void split_close(ClassSplit *s) {

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/digest.h"
 #include "data/batches/file_key.h"
 
@@ -26,16 +25,9 @@ static uint64_t key_of_pixels(const Dataset *d, int i) {
   return digest_all(p, pixels) | 1;
 }
 
-static void look_at_image(ClassSurvey *s, const Dataset *d, int i, ClassLook *look) {
-  Image im;
+static void look_at_image(ClassSurvey *s, const Dataset *d, const Ranges *ranges, int i, ClassLook *look) {
   Err err;
-  const double start = now_seconds();
-  if (dataset_image(d, i, &im, &err)) {
-    look->ms = 1e3 * (now_seconds() - start);
-    image_free(&im);
-  } else {
-    look->reason = xstrdup(err.msg);
-  }
+  if (!ranges_try_image(ranges, d, i, &look->ms, &err)) look->reason = xstrdup(err.msg);
   char *path = dataset_path(d, i);
   s->key[i] = file_key_of(path);
   free(path);
@@ -46,13 +38,14 @@ static int compare_double(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void look_at_images(ClassSurvey *s, const Dataset *d, void (*progress)(int done, int total)) {
+static void look_at_images(ClassSurvey *s, const Dataset *d, const Ranges *ranges,
+                           void (*progress)(int done, int total)) {
   ClassLook *look = xcalloc((size_t)d->num_images, sizeof *look);
   double *ms = xmalloc((size_t)d->num_images * sizeof *ms);
   int done = 0, decoded = 0;
 #pragma omp parallel for schedule(dynamic)
   for (int i = 0; i < d->num_images; i++) {
-    look_at_image(s, d, i, &look[i]);
+    look_at_image(s, d, ranges, i, &look[i]);
 #pragma omp critical
     if (progress) progress(++done, d->num_images);
   }
@@ -157,7 +150,8 @@ static void measure_sizes(ClassSurvey *s, const Dataset *d) {
   free(size);
 }
 
-void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, void (*progress)(int done, int total)) {
+void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, const Ranges *ranges,
+                       void (*progress)(int done, int total)) {
   *s = (ClassSurvey){.count = xcalloc((size_t)d->classes, sizeof *s->count),
                      .wrong = xcalloc((size_t)d->coco.num_images, sizeof *s->wrong),
                      .key = xcalloc((size_t)d->num_images, sizeof *s->key),
@@ -169,7 +163,7 @@ void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, void (*prog
   if (d->gray)
     for (int i = 0; i < d->num_images; i++) s->key[i] = key_of_pixels(d, i);
   else if (files)
-    look_at_images(s, d, progress);
+    look_at_images(s, d, ranges, progress);
   find_copies(s, d);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdint.h>
 #include "classification/data/classes.h"
+#include "data/survey/ranges.h"
 
 typedef enum ClassDefect {
   CLASS_UNREADABLE, // cannot be decoded
@@ -31,8 +32,9 @@ typedef struct ClassSurvey {
 } ClassSurvey;
 
 // With `files`, every image is read and decoded on all cores; IDX images always are. The result does not depend on the
-// number of cores. progress may be NULL; it is called from one thread at a time.
-void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, void (*progress)(int done, int total));
+// number of cores. ranges, of d's images, and progress may be NULL; progress is called from one thread at a time.
+void class_survey_take(ClassSurvey *s, const Dataset *d, bool files, const Ranges *ranges,
+                       void (*progress)(int done, int total));
 void class_survey_free(ClassSurvey *s);
 // Counts images of b that equal one of a, and marks them in b; `first`: the first of them and its equal in a, or -1.
 int class_survey_shared(const ClassSurvey *a, const Dataset *of_a, ClassSurvey *b, const Dataset *of_b, int first[2]);

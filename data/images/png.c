@@ -8,8 +8,7 @@
 #include "base/alloc.h"
 #include "base/lock.h"
 #include "base/regular.h"
-
-enum { FILTERS = 5 };
+#include "data/images/png_filter.h"
 
 static void put_u32(uint8_t *p, uint32_t v) {
   for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> (24 - 8 * i));
@@ -27,12 +26,6 @@ static void write_chunk(FILE *f, const char *type, const uint8_t *data, size_t s
   fwrite(tail, 1, sizeof tail, f);
 }
 
-// Whichever of left (a), above (b) and above left (c) is nearest to a + b - c.
-static int paeth(int a, int b, int c) {
-  int pa = abs(b - c), pb = abs(a - c), pc = abs(a + b - 2 * c);
-  return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
-}
-
 // Filters one row: the residual of each byte after predicting it from its neighbours. `up` is the row above, zeros for
 // the first; `bpp` is bytes per pixel. Returns the sum of the residuals' magnitudes: a smaller sum usually compresses
 // better.
@@ -40,7 +33,11 @@ static uint64_t filter_row(int filter, const uint8_t *row, const uint8_t *up, si
   uint64_t sum = 0;
   for (size_t i = 0; i < size; i++) {
     int a = i < bpp ? 0 : row[i - bpp], b = up[i], c = i < bpp ? 0 : up[i - bpp];
-    int predicted = filter == 0 ? 0 : filter == 1 ? a : filter == 2 ? b : filter == 3 ? (a + b) / 2 : paeth(a, b, c);
+    int predicted = filter == PNG_NONE      ? 0
+                    : filter == PNG_SUB     ? a
+                    : filter == PNG_UP      ? b
+                    : filter == PNG_AVERAGE ? (a + b) / 2
+                                            : png_paeth(a, b, c);
     out[i] = (uint8_t)(row[i] - predicted);
     sum += (uint64_t)abs((int8_t)out[i]);
   }
@@ -55,7 +52,7 @@ static void filter_rows(const PngPixels *im, int first, int end, uint8_t *out) {
   for (int y = first; y < end; y++, out += stride + 1) {
     const uint8_t *row = im->bytes + (size_t)y * stride, *up = y > 0 ? row - stride : zeros;
     uint64_t least = UINT64_MAX;
-    for (int filter = 0; filter < FILTERS && least > 0; filter++) {
+    for (int filter = 0; filter < PNG_FILTERS && least > 0; filter++) {
       uint64_t sum = filter_row(filter, row, up, stride, bpp, trial);
       if (sum >= least) continue;
       least = sum;

@@ -3,10 +3,10 @@
 #include <string.h>
 #include <zlib.h>
 #include "base/alloc.h"
+#include "data/images/png_filter.h"
 
 enum { GRAY = 0, RGB = 2, PALETTE = 3, GRAY_ALPHA = 4, RGB_ALPHA = 6 };
-enum { NONE, SUB, UP, AVERAGE, PAETH, FILTER_LAST = PAETH }; // filters of rows
-enum { SIGNATURE = 8, IHDR_SIZE = 13, CHUNK = 12 };          // bytes; CHUNK: of a chunk without its data
+enum { SIGNATURE = 8, IHDR_SIZE = 13, CHUNK = 12 }; // bytes; CHUNK: of a chunk without its data
 
 static uint32_t u32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
 
@@ -171,48 +171,6 @@ static bool inflate_rest(Inflater *s, ImageFault *fault) {
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-// Whichever of left (a), above (b) and above left (c) is nearest to a + b - c.
-static inline uint8_t paeth(int a, int b, int c) {
-  const int pa = abs(b - c), pb = abs(a - c), pc = abs(a + b - 2 * c);
-  const int nearest = pb <= pc ? b : c;
-  return (uint8_t)(pa <= pb && pa <= pc ? a : nearest);
-}
-
-// Undoes the filter of a row in place. `up` is the row above, zeros for the first; bpp: bytes per pixel, at least 1.
-static inline void unfilter_pixels(int filter, uint8_t *restrict row, const uint8_t *restrict up, size_t size,
-                                   const size_t bpp) {
-  const size_t first = MIN(bpp, size);
-  switch (filter) {
-  case SUB:
-    for (size_t i = bpp; i < size; i++) row[i] += row[i - bpp];
-    break;
-  case UP:
-    for (size_t i = 0; i < size; i++) row[i] += up[i];
-    break;
-  case AVERAGE:
-    for (size_t i = 0; i < first; i++) row[i] += up[i] / 2;
-    for (size_t i = bpp; i < size; i++) row[i] += (uint8_t)((row[i - bpp] + up[i]) / 2);
-    break;
-  case PAETH:
-    for (size_t i = 0; i < first; i++) row[i] += up[i]; // without left neighbours, Paeth predicts the byte above
-    for (size_t i = bpp; i < size; i++) row[i] += paeth(row[i - bpp], up[i], up[i - bpp]);
-    break;
-  default: break;
-  }
-}
-
-static void unfilter_row(int filter, uint8_t *row, const uint8_t *up, size_t size, size_t bpp) {
-  switch (bpp) { // constants, so that the compiler unrolls the loops
-  case 1: unfilter_pixels(filter, row, up, size, 1); break;
-  case 2: unfilter_pixels(filter, row, up, size, 2); break;
-  case 3: unfilter_pixels(filter, row, up, size, 3); break;
-  case 4: unfilter_pixels(filter, row, up, size, 4); break;
-  case 6: unfilter_pixels(filter, row, up, size, 6); break;
-  case 8: unfilter_pixels(filter, row, up, size, 8); break;
-  default: unfilter_pixels(filter, row, up, size, bpp); break;
-  }
-}
-
 static inline void put(uint8_t *to, uint8_t r, uint8_t g, uint8_t b) {
   to[0] = r;
   to[1] = g;
@@ -320,8 +278,8 @@ static bool read_pass(const PngFile *f, const PngPass *p, Inflater *s, uint8_t *
     uint8_t *row = rows + stride;
     if (inflate_some(s, row, (size_t)n * stride) < (size_t)n * stride) return inflate_fault(s, fault);
     for (const int end = y + n; y < end; y++, row += stride) {
-      if (row[0] > FILTER_LAST) return fault_set(fault, FAULT_CORRUPT, "row %d has an unknown filter, %d", y, row[0]);
-      unfilter_row(row[0], row + 1, row + 1 - stride, size, bpp);
+      if (row[0] >= PNG_FILTERS) return fault_set(fault, FAULT_CORRUPT, "row %d has an unknown filter, %d", y, row[0]);
+      png_unfilter(row[0], row + 1, row + 1 - stride, size, bpp);
       if (f->count)
         count_row(f, row + 1, w);
       else if (f->samples)

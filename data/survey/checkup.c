@@ -44,7 +44,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
   if (o->range) sample_range_parse(&s->data.range, o->range, NULL);
   ranges_note(&s->ranges, &s->data, name, s->data.range, &s->data.notes);
   survey_take(&s->survey, &s->data);
-  defects_find(&s->defects, &s->data, o->decode ? DEPTH_FILES : DEPTH_ANNOTATIONS, o->looked);
+  defects_find(&s->defects, &s->data, o->decode ? DEPTH_FILES : DEPTH_ANNOTATIONS, &s->ranges, o->looked);
 }
 
 static void split_close(Split *s) {

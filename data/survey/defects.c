@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/parallel.h"
 #include "data/batches/file_key.h"
 #include "data/coco/mask_forms.h"
@@ -162,16 +161,9 @@ typedef struct Look {
   int orientation; // of EXIF; 0: the file cannot be read
 } Look;
 
-static void look_at_file(Defects *f, const Dataset *d, int i, Look *look) {
-  Image im;
+static void look_at_file(Defects *f, const Dataset *d, const Ranges *ranges, int i, Look *look) {
   Err err;
-  double start = now_seconds();
-  if (dataset_image(d, i, &im, &err)) {
-    look->ms = 1e3 * (now_seconds() - start);
-    image_free(&im);
-  } else {
-    f->reason[d->image[i]] = xstrdup(err.msg);
-  }
+  if (!ranges_try_image(ranges, d, i, &look->ms, &err)) f->reason[d->image[i]] = xstrdup(err.msg);
   char *path = dataset_path(d, i);
   size_t size;
   char *bytes = path_is_file(path) ? file_read(path, &size, NULL) : NULL; // reading a pipe would block
@@ -195,14 +187,14 @@ static int compare_double(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static void look_at_files(Defects *f, const Dataset *d, void (*progress)(int done, int total)) {
+static void look_at_files(Defects *f, const Dataset *d, const Ranges *ranges, void (*progress)(int done, int total)) {
   const Coco *c = f->coco;
   const uint32_t known = bit(DEFECT_MASK_UNIT, true) | bit(DEFECT_MASK_EMPTY, true);
   Look *looks = xcalloc((size_t)d->num_images, sizeof *looks);
   int done = 0;
 #pragma omp parallel for schedule(dynamic)
   for (int i = 0; i < d->num_images; i++) {
-    look_at_file(f, d, i, &looks[i]);
+    look_at_file(f, d, ranges, i, &looks[i]);
     for (int o = d->first_object[i]; o < d->first_object[i + 1]; o++) {
       const int a = d->object[o].ann;
       if (!(f->of_ann[a] & known))
@@ -288,12 +280,13 @@ static void count_annotations(Defects *f) {
       count(f, i, c->anns[a].id, f->of_ann[a]);
 }
 
-void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progress)(int done, int total)) {
+void defects_find(Defects *f, const Dataset *d, DefectDepth depth, const Ranges *ranges,
+                  void (*progress)(int done, int total)) {
   const Coco *c = &d->coco;
   begin(f, c);
   f->file_key = xcalloc((size_t)d->num_images, sizeof *f->file_key);
   look_at_all_annotations(f, d->num_listed, d->left_out, d->box_extra);
-  if (depth == DEPTH_FILES) look_at_files(f, d, progress);
+  if (depth == DEPTH_FILES) look_at_files(f, d, ranges, progress);
   if (depth == DEPTH_HEADERS) look_at_headers(f, d, 1, true);
   for (int i = 0; i < d->num_images; i++)
     count(f, d->image[i], c->images[d->image[i]].id,

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "data/batches/dataset.h"
+#include "data/survey/ranges.h"
 
 typedef enum Defect {
   DEFECT_IMAGE_ID,    // repeated image id
@@ -65,9 +66,10 @@ typedef struct Defects {
 // and all masks rasterised, on all cores.
 typedef enum DefectDepth { DEPTH_ANNOTATIONS, DEPTH_HEADERS, DEPTH_FILES } DefectDepth;
 
-// Examines every annotation of the selected images. The result does not depend on the number of cores. progress may be
-// NULL; it is called from one thread at a time.
-void defects_find(Defects *f, const Dataset *d, DefectDepth depth, void (*progress)(int done, int total));
+// Examines every annotation of the selected images. The result does not depend on the number of cores. ranges, of
+// d's images, and progress may be NULL; progress is called from one thread at a time.
+void defects_find(Defects *f, const Dataset *d, DefectDepth depth, const Ranges *ranges,
+                  void (*progress)(int done, int total));
 // The same for an annotation file without images.
 void defects_find_annotations(Defects *f, const Coco *c);
 // Adds DEFECT_SHARED for images of d whose file is also in train.

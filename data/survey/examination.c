@@ -9,7 +9,7 @@
 void examination_take(Examination *e, const char *split, bool scored, const Dataset *d, const Dataset *train) {
   *e = (Examination){.split = split, .scored = scored};
   if (d->type != &objects_with_masks) return;
-  defects_find(&e->defects, d, scored ? DEPTH_HEADERS : DEPTH_ANNOTATIONS, NULL);
+  defects_find(&e->defects, d, scored ? DEPTH_HEADERS : DEPTH_ANNOTATIONS, NULL, NULL);
   if (train) defects_find_shared(&e->defects, d, train);
   for (int i = 0; scored && i < d->num_images; i++) // reported here, not again when it is read
     if (e->defects.reason[d->image[i]]) atomic_store(&d->reported[i], 1);

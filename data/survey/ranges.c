@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "base/text.h"
 
@@ -95,7 +96,10 @@ static void measure_image(void *of, int k, int thread) {
   char *path = dataset_path(m->d, m->r->image[k]);
   memset(count, 0, SAMPLE_VALUES * sizeof *count);
   scratch_reset(scratch);
-  m->read[k] = image_count_samples(count, path, scratch, &err) && image_range(count, &m->r->of[k]);
+  const double start = now_seconds();
+  m->read[k] = image_count_samples(count, path, scratch, &err);
+  if (m->read[k]) m->r->ms[m->r->image[k]] = 1e3 * (now_seconds() - start);
+  m->read[k] = m->read[k] && image_range(count, &m->r->of[k]);
   free(path);
 }
 
@@ -134,6 +138,7 @@ void ranges_measure(Ranges *r, const Dataset *d) {
   if (!r->measured) return;
   const int threads = parallel_threads(r->measured);
   r->of = xcalloc((size_t)r->measured, sizeof *r->of);
+  r->ms = xcalloc((size_t)d->num_images, sizeof *r->ms);
   m.read = xcalloc((size_t)r->measured, sizeof *m.read);
   m.count = xmalloc((size_t)threads * SAMPLE_VALUES * sizeof *m.count);
   m.scratch = xcalloc((size_t)threads, sizeof *m.scratch);
@@ -149,7 +154,22 @@ void ranges_measure(Ranges *r, const Dataset *d) {
 void ranges_free(Ranges *r) {
   free(r->image);
   free(r->of);
+  free(r->ms);
   *r = (Ranges){0};
+}
+
+bool ranges_try_image(const Ranges *r, const Dataset *d, int i, double *ms, Err *err) {
+  Image im;
+  int orientation;
+  if (r && r->ms && r->ms[i] > 0) {
+    *ms = r->ms[i];
+    return dataset_header(d, i, &orientation, err);
+  }
+  const double start = now_seconds();
+  if (!dataset_image(d, i, &im, err)) return false;
+  *ms = 1e3 * (now_seconds() - start);
+  image_free(&im);
+  return true;
 }
 
 // ---- in words -------------------------------------------------------------------------------------------------------

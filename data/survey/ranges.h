@@ -19,6 +19,7 @@ typedef struct Ranges {
   int *image;           // [measured] usable images
   int first_shallow[4]; // the first usable images of these
   ImageRange *of;       // [measured]
+  double *ms;           // [num_images] usable images: the time it took to read all values; 0: not read, or not whole
   SampleRange range;    // of the set; that of the type where nothing was measured
 } Ranges;
 
@@ -30,6 +31,9 @@ typedef struct Ranges {
 // images, without those images that reach eight times as far as nine in ten. The same data give the same range.
 void ranges_measure(Ranges *r, const Dataset *d);
 void ranges_free(Ranges *r);
+// Whether image i can be decoded and has the annotated size; *ms: the time to decode it. Those that were measured are
+// not decoded again. r may be NULL. False with a message.
+bool ranges_try_image(const Ranges *r, const Dataset *d, int i, double *ms, Err *err);
 
 // What ranges_measure says of an image with count[v] samples of each value v; false if it has none.
 bool image_range(const uint32_t count[SAMPLE_VALUES], ImageRange *r);

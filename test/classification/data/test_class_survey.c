@@ -61,8 +61,8 @@ TEST(class_survey_finds) {
   if (!EXPECT(classes_open(&train, ill_set(), "train", &(ClassOptions){.size = {50, 50}}, &err))) return;
   const CategoryList known = dataset_categories(&train);
   if (!EXPECT(classes_open(&val, ill_set(), "val", &(ClassOptions){.size = {50, 50}, .like = &known}, &err))) return;
-  class_survey_take(&s, &train, true, NULL);
-  class_survey_take(&v, &val, true, NULL);
+  class_survey_take(&s, &train, true, NULL, NULL);
+  class_survey_take(&v, &val, true, NULL, NULL);
   EXPECT(s.count[0] == 6 && s.count[1] == 4 && v.count[0] == 3 && v.count[1] == 0);
   EXPECT(s.least.h == 20 && s.least.w == 30 && s.most.h == 27 && s.most.w == 37);
   EXPECT_INT(s.small, 7); // lower than 25: 0 to 4, and copies of 1 and 2
@@ -78,7 +78,7 @@ TEST(class_survey_finds) {
   EXPECT_STR(name_of(&val, first[0]), "cat/seen.png");
   EXPECT_STR(name_of(&train, first[1]), "cat/3.png");
   class_survey_free(&s);
-  class_survey_take(&s, &train, false, NULL); // names and sizes alone
+  class_survey_take(&s, &train, false, NULL, NULL); // names and sizes alone
   EXPECT(s.copies == 0 && s.unreadable == 0 && s.least.h == 20);
   EXPECT_INT(class_survey_shared(&s, &train, &v, &val, first), 0);
   class_survey_free(&s);
@@ -107,7 +107,7 @@ TEST(class_survey_of_idx) {
   ClassSurvey s;
   Err err = {""};
   if (!EXPECT(classes_open(&d, dir, "train", &(ClassOptions){0}, &err))) return;
-  class_survey_take(&s, &d, false, NULL);
+  class_survey_take(&s, &d, false, NULL, NULL);
   EXPECT(s.copies == 2 && s.conflicts == 1 && s.copy[0] == 5 && s.copy[1] == 2 && s.conflict[0] == 9 &&
          s.conflict[1] == 1);
   class_survey_free(&s);

@@ -136,7 +136,7 @@ TEST(crowds_are_said_to_be_objects) {
   Dataset d;
   Defects f;
   if (!open_set(&d, set_of("aBBbAaa"), &small_options)) return;
-  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
+  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL, NULL);
   char *line = defects_line(&f, DEFECT_CROWD, false);
   EXPECT_STR(
       line,
@@ -150,7 +150,7 @@ TEST(crowds_are_said_to_be_objects) {
   DatasetOptions ignore = small_options;
   ignore.crowd = CROWD_IGNORE;
   if (!open_set(&d, set_of("aBBbAaa"), &ignore)) return;
-  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
+  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL, NULL);
   EXPECT(d.first_object[d.num_images] == 4 && d.crowds == 3 && f.of_type[DEFECT_CROWD].count == 0);
   defects_free(&f);
   dataset_close(&d);

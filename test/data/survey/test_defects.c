@@ -67,7 +67,7 @@ TEST(defects_are_found) {
   Dataset d;
   Defects f;
   if (!open_set(&d, broken_set(), &small_options)) return;
-  defects_find(&f, &d, DEPTH_FILES, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
   for (int k = 0; k < DEFECTS; k++) {
     int i = f.of_type[k].image;
     int64_t image = i >= 0 && want[k].image ? d.coco.images[i].id : 0;
@@ -96,7 +96,7 @@ TEST(defects_of_a_pipe) {
   snprintf(path, sizeof path, "%s/train/8.png", dir);
   CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
   if (!open_set(&d, dir, &small_options)) return;
-  defects_find(&f, &d, DEPTH_FILES, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
   EXPECT(f.reason[3] && strstr(f.reason[3], "8.png: no such file, or not a regular file"));
   EXPECT_INT(f.of_type[DEFECT_FILE].count, 1);
   EXPECT_INT(f.of_type[DEFECT_MISSING].count, 1);
@@ -127,7 +127,7 @@ TEST(defects_of_images_left_out) {
   bool ok = open_set(&d, dir, &small_options);
   quiet_end(kept);
   if (!ok) return;
-  defects_find(&f, &d, DEPTH_FILES, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
   EXPECT_INT(f.of_type[DEFECT_FILE].count, 2);
   EXPECT_INT(f.of_type[DEFECT_FILE].id, 1);
   EXPECT_INT(f.of_type[DEFECT_BOX_EMPTY].count, 1);
@@ -167,7 +167,7 @@ TEST(defects_without_looking_at_files) {
   Dataset d;
   Defects f;
   if (!open_set(&d, broken_set(), &small_options)) return;
-  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL);
+  defects_find(&f, &d, DEPTH_ANNOTATIONS, NULL, NULL);
   EXPECT_INT(f.of_type[DEFECT_FILE].count, 0);
   EXPECT(f.of_type[DEFECT_BOX_APART].count == 1 && f.of_type[DEFECT_MASK_EMPTY].count == 1); // as with files
   EXPECT_INT(f.of_type[DEFECT_MASK_SIZE].count, 1);
@@ -181,7 +181,7 @@ TEST(defects_of_headers) {
   Dataset d;
   Defects f, annotations;
   if (!open_set(&d, broken_set(), &small_options)) return;
-  defects_find(&f, &d, DEPTH_HEADERS, NULL);
+  defects_find(&f, &d, DEPTH_HEADERS, NULL, NULL);
   EXPECT_INT(f.of_type[DEFECT_FILE].count, 1);
   EXPECT(f.reason[2] && strstr(f.reason[2], "/train/7.png: the image has 60 x 47 pixels, but 47 x 60 in"));
   char *line = defects_line(&f, DEFECT_FILE, true);
@@ -214,7 +214,7 @@ TEST(defects_tell_turned_images) {
   Dataset d;
   Defects f;
   if (!open_set(&d, dir, &small_options)) return;
-  defects_find(&f, &d, DEPTH_FILES, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
   EXPECT(f.turned == 1 && f.of_type[DEFECT_FILE].count == 0);
   defects_free(&f);
   dataset_close(&d);
@@ -246,7 +246,7 @@ TEST(defects_name_exif_if_annotations_fit_only_one_way) {
     for (int depth = DEPTH_HEADERS; depth <= DEPTH_FILES; depth++) {
       options.exif = upright ? EXIF_YES : EXIF_NO;
       if (!open_set(&d, dir, &options)) return;
-      defects_find(&f, &d, (DefectDepth)depth, NULL);
+      defects_find(&f, &d, (DefectDepth)depth, NULL, NULL);
       EXPECT_INT(f.of_type[DEFECT_FILE].count, !upright);
       EXPECT_INT(f.turned, 1);
       EXPECT(upright || (f.reason[0] && strstr(f.reason[0], "1.png: the image has 60 x 40 pixels, but 40 x 60 in ") &&
@@ -257,7 +257,7 @@ TEST(defects_name_exif_if_annotations_fit_only_one_way) {
   write_lying(dir, 60, 40); // as Label Studio does: upright points, the size as stored
   options.exif = EXIF_NO;
   if (!open_set(&d, dir, &options)) return;
-  defects_find(&f, &d, DEPTH_FILES, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
   EXPECT(f.of_type[DEFECT_BOX_BEYOND].count == 1 && f.of_type[DEFECT_FILE].count == 0);
   EXPECT_INT(defects_details(&f, DEFECT_BOX_BEYOND, detail), 2);
   EXPECT(strstr(detail[1], "1 would fit if their images were rotated by the EXIF orientation: --exif yes"));
@@ -266,7 +266,7 @@ TEST(defects_name_exif_if_annotations_fit_only_one_way) {
   dataset_close(&d);
   options.exif = EXIF_YES; // the other way round
   if (!open_set(&d, dir, &options)) return;
-  defects_find(&f, &d, DEPTH_FILES, NULL);
+  defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
   EXPECT(f.of_type[DEFECT_BOX_BEYOND].count == 0 && f.of_type[DEFECT_FILE].count == 0); // the sides are exchanged
   defects_free(&f);
   dataset_close(&d);
@@ -278,9 +278,9 @@ TEST(defects_do_not_depend_on_threads) {
   if (!open_set(&d, broken_set(), &small_options)) return;
   int threads = omp_get_max_threads();
   omp_set_num_threads(1);
-  defects_find(&one, &d, DEPTH_FILES, NULL);
+  defects_find(&one, &d, DEPTH_FILES, NULL, NULL);
   omp_set_num_threads(3);
-  defects_find(&many, &d, DEPTH_FILES, NULL);
+  defects_find(&many, &d, DEPTH_FILES, NULL, NULL);
   omp_set_num_threads(threads);
   EXPECT(memcmp(one.of_type, many.of_type, sizeof one.of_type) == 0 && one.corners == many.corners);
   EXPECT(memcmp(one.of_image, many.of_image, (size_t)d.coco.num_images * sizeof *one.of_image) == 0);
@@ -306,7 +306,7 @@ TEST(defects_of_a_sound_set) {
             &d, dir, "val",
             &(DatasetOptions){.resize = {.size = 96, .max_size = 160}, .max_canvases = 2, .keep_empty = true}, &err)))
       continue;
-    defects_find(&f, &d, DEPTH_FILES, NULL);
+    defects_find(&f, &d, DEPTH_FILES, NULL, NULL);
     for (int k = 0; k < DEFECTS; k++)
       if (!EXPECT_INT(f.of_type[k].count, 0)) printf("  %s of %s\n", defect_info[k].key, sets[i]);
     defects_free(&f);
@@ -375,7 +375,7 @@ static bool open_split(Split *s, const char *dir, const char *name, int size) {
       &s->stop);
   if (!EXPECT(s->open)) return false;
   survey_take(&s->survey, &s->data);
-  defects_find(&s->defects, &s->data, DEPTH_FILES, NULL);
+  defects_find(&s->defects, &s->data, DEPTH_FILES, NULL, NULL);
   return true;
 }
 

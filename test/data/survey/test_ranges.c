@@ -1,6 +1,8 @@
 // Catches ranges of 16-bit images that are darkened by hot pixels or by a few images of another kind, and images that
 // do not agree with the range and are not named.
+#include <unistd.h>
 #include "base/alloc.h"
+#include "base/file.h"
 #include "data/images/png.h"
 #include "data/survey/ranges.h"
 #include "test/harness/small_set.h"
@@ -140,6 +142,32 @@ TEST(ranges_are_measured) {
     ranges_free(&r);
     dataset_close(&d);
   }
+}
+
+// The doctor decodes a file once: damage after the measurement shows that it is not read again.
+TEST(ranges_spare_measured_images_a_decode) {
+  const char *dir = small_set("ranges-once");
+  Dataset d;
+  Ranges r;
+  Err err;
+  double ms = 0;
+  if (!open_set(&d, dir, &small_options)) return;
+  deepen(dir, IMAGES - 1, 16, false); // the last stays as it was
+  char *damaged = dataset_path(&d, 0), *unreadable = dataset_path(&d, 1);
+  CHECK(!truncate(unreadable, file_length(unreadable) - 20));
+  ranges_measure(&r, &d);
+  EXPECT_INT(r.measured, 10);
+  CHECK(!truncate(damaged, file_length(damaged) - 20));
+  EXPECT(ranges_try_image(&r, &d, 0, &ms, &err) && ms == r.ms[0] && ms > 0);
+  EXPECT(!ranges_try_image(NULL, &d, 0, &ms, &err) && strstr(err.msg, "truncated"));
+  EXPECT(!ranges_try_image(&r, &d, 1, &ms, &err) && strstr(err.msg, "truncated"));
+  EXPECT(r.ms[d.num_images - 1] == 0 && ranges_try_image(&r, &d, d.num_images - 1, &ms, &err) && ms > 0);
+  d.coco.images[d.image[0]].w++; // the annotated size
+  EXPECT(!ranges_try_image(&r, &d, 0, &ms, &err));
+  free(damaged);
+  free(unreadable);
+  ranges_free(&r);
+  dataset_close(&d);
 }
 
 TEST(ranges_name_images_that_disagree) {
