@@ -15,7 +15,8 @@ LoaderOptions run_loader_options(const TrainingRun *r) {
                      .prefetch = PREFETCH,
                      .masks = r->model->targets & BATCH_BIT(BATCH_BITS),
                      .strict = o->strict,
-                     .first_step = r->first};
+                     .first_step = r->first,
+                     .end_step = r->last};
   return l;
 }
 

@@ -284,9 +284,14 @@ static void pack(Slot *slot, int64_t max_bytes, int64_t max_words) {
 
 // Threads
 
+static int64_t end_of(const Loader *l) {
+  if (!l->options.train) return l->sampler.steps;
+  return l->options.end_step ? l->options.end_step : INT64_MAX;
+}
+
 // Waits for a position to decode, in step order. False: the loader is closing, or no steps are left.
 static bool take_position(Loader *l, Slot **slot, int *position) {
-  const int64_t end = l->options.train ? INT64_MAX : l->sampler.steps;
+  const int64_t end = end_of(l);
   pthread_mutex_lock(&l->lock);
   while (!l->stop && l->item_step < end && l->item_step >= l->oldest + l->num_slots)
     pthread_cond_wait(&l->room, &l->lock);
@@ -460,7 +465,7 @@ static int64_t number_of(const Loader *l, const Batch *b) {
 
 const Batch *loader_next(Loader *l, Err *err) {
   if (err) err->msg[0] = 0;
-  if (!l->options.train && l->next >= l->sampler.steps) return NULL;
+  if (l->next >= end_of(l)) return NULL;
   const double start = now_seconds();
   Slot *slot = &l->slots[l->next % l->num_slots];
   pthread_mutex_lock(&l->lock);
@@ -481,7 +486,7 @@ const Batch *loader_next(Loader *l, Err *err) {
 
 void loader_settle(Loader *l) {
   pthread_mutex_lock(&l->lock);
-  const int64_t ahead = l->oldest + l->num_slots, end = l->options.train ? ahead : MIN(ahead, l->sampler.steps);
+  const int64_t end = MIN(l->oldest + l->num_slots, end_of(l));
   for (int64_t step = l->next; step < end; step++) {
     const Slot *slot = &l->slots[step % l->num_slots];
     while (!(slot->ready && slot->batch.step == step)) pthread_cond_wait(&l->filled, &l->lock);

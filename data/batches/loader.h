@@ -27,6 +27,7 @@ typedef struct LoaderOptions {
   int64_t augment_after; // epochs without augmentation at the beginning
   bool strict; // a bad image is an error; otherwise it is reported once per program, counted, and in training replaced
   int64_t first_step; // resume
+  int64_t end_step;   // training: no batch of this step or a later one is loaded; 0: endless
   HostMemory memory;  // all zero: malloc
 } LoaderOptions;
 
@@ -43,9 +44,9 @@ typedef struct Loader Loader;
 
 // The data set must outlive the loader. NULL if threads cannot be started or memory runs out.
 Loader *loader_open(const Dataset *d, const LoaderOptions *options, Err *err);
-// The next batch; valid until the `held`-th call after this one. NULL with an empty message at the end of an
-// evaluation; NULL with a message if an image is bad under `strict`, if in training no image of the batch can be read,
-// if memory runs out, or if storage fails, which does not make an image bad.
+// The next batch; valid until the `held`-th call after this one. NULL with an empty message at the end; NULL with a
+// message if an image is bad under `strict`, if in training no image of the batch can be read, if memory runs out, or
+// if storage fails, which does not make an image bad.
 const Batch *loader_next(Loader *l, Err *err);
 // Waits until all prefetched batches are ready and the decoder threads sleep, for timing what follows.
 void loader_settle(Loader *l);

@@ -105,6 +105,34 @@ TEST(loader_replaces_bad_images) {
   dataset_close(&d);
 }
 
+// A run of two steps reads no file for a third: all others are bad.
+TEST(loader_ends_with_the_run) {
+  enum { STEPS = 2 };
+  const char *dir = small_set("end-step");
+  Dataset d;
+  Err err;
+  bool used[IMAGES] = {false};
+  if (!open_set(&d, dir, &small_options)) return;
+  LoaderOptions o = training(3);
+  Loader *l = loader_open(&d, &o, &err);
+  for (int step = 0; step < STEPS; step++) {
+    const Batch *b = loader_next(l, &err);
+    for (int i = 0; i < b->images; i++) used[image_number(&d, b->index[i])] = true;
+  }
+  loader_close(l);
+  for (int image = 0; image < IMAGES; image++)
+    if (!used[image]) replace_image(dir, image, 42, 61);
+  o.end_step = STEPS;
+  o.prefetch = 4;
+  l = loader_open(&d, &o, &err);
+  loader_settle(l);
+  for (int step = 0; step < STEPS; step++) EXPECT(loader_next(l, &err) != NULL);
+  EXPECT(!loader_next(l, &err) && !err.msg[0]);
+  EXPECT_INT(loader_bad_images(l), 0);
+  loader_close(l);
+  dataset_close(&d);
+}
+
 // Calls of read by this process; -1 where the system does not count.
 static int64_t reads(void) {
   char *text = file_read("/proc/self/io", &(size_t){0}, NULL), *at = text ? strstr(text, "syscr: ") : NULL;
