@@ -51,17 +51,14 @@ static inline HD PolygonEdge polygon_edge(int x0, int y0, int x1, int y1, int w)
   return e;
 }
 
-// The last point of a steep edge before it crosses the middle of a column. x is monotone in t.
+// The last point of a steep edge before it crosses the middle of a column: sought from where a line would, for x is
+// monotone in t.
 static inline HD int polygon_last_before(const PolygonEdge *e, int middle) {
-  int low = 0, high = e->steps;
-  while (high - low > 1) {
-    int t = low + (high - low) / 2, x = polygon_minor(e, t);
-    if (e->slope > 0 ? x <= middle : x > middle)
-      low = t;
-    else
-      high = t;
-  }
-  return low;
+  const double line = (middle + .5 - e->x) / e->slope; // NaN if the edge is vertical
+  int t = line > 0 ? (int)MIN(line, (double)(e->steps - 1)) : 0;
+  while (t > 0 && (polygon_minor(e, t) <= middle) != (e->slope > 0)) t--;
+  while (t + 1 < e->steps && (polygon_minor(e, t + 1) <= middle) == (e->slope > 0)) t++;
+  return t;
 }
 
 // From which of h rows on (h = none) the edge toggles `column`, one of first … end - 1: the first whose middle is at or

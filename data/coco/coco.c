@@ -64,23 +64,21 @@ static Rle polygon_of(Scratch *scratch, const Coco *c, int part, int h, int w) {
   return rle_from_polygon_in(scratch, c->xy + c->part_first[part], c->part_points[part], h, w);
 }
 
-// The union of some polygons, two at a time, so that their masks are not all in memory at once.
-static Rle union_of(const Coco *c, int first, int parts, int h, int w) {
-  if (parts == 1) return polygon_of(NULL, c, first, h, w);
-  Rle half[2] = {union_of(c, first, parts / 2, h, w), union_of(c, first + parts / 2, parts - parts / 2, h, w)};
-  const Rle both = rle_merge(half, 2, false);
-  rle_free(&half[0]);
-  rle_free(&half[1]);
-  return both;
-}
-
+// The union of many polygons, as bits: a polygon's mask is needed once.
 static Rle union_in(Scratch *scratch, const Coco *c, const CocoAnn *a, int h, int w) {
-  Rle all = union_of(c, a->first_part, a->parts, h, w), copy = all;
+  uint32_t *bits = xcalloc((size_t)h * (size_t)w / 32 + 1, sizeof *bits);
+  for (int i = 0; i < a->parts; i++) {
+    Rle part = polygon_of(NULL, c, a->first_part + i, h, w);
+    rle_add_to_bits(&part, bits);
+    rle_free(&part);
+  }
+  Rle all = rle_from_bits(bits, h, w), copy = all;
   const size_t bytes = (size_t)all.n * sizeof *all.runs;
   copy.runs = scratch_take(scratch, bytes);
   if (!copy.runs) die_of_memory(bytes, HERE);
   memcpy(copy.runs, all.runs, bytes);
   rle_free(&all);
+  free(bits);
   return copy;
 }
 

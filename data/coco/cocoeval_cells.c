@@ -207,24 +207,44 @@ static void take_boundaries(const Rle *dt, int dts, const Rle *gt, int gts, cons
   free(rims);
 }
 
-// IoU of the masks, iou[d * num_gts + g]; a missing mask is replaced by the box.
+// The masks of ground truths from `first` on, boxes where there are none: few more than MOST_RUNS runs. Returns the
+// end of those taken.
+enum { MOST_RUNS = 1 << 22 };
+static int take_gt_masks(const Coco *coco, const EvalCell *c, int first, Rle *mask) {
+  const CocoImage *image = &coco->images[c->gts[0].image];
+  size_t runs = 0;
+  int g = first;
+  for (; g < c->num_gts && runs < MOST_RUNS; g++, runs += (size_t)mask++->n) {
+    const CocoAnn *a = c->gts[g].ann;
+    if (!coco_ann_rle(coco, a, image->h, image->w, mask)) *mask = rle_from_bbox(a->bbox, image->h, image->w);
+  }
+  return g;
+}
+
+// IoU of the masks, iou[d * num_gts + g]; a missing mask is replaced by the box. Ground truths come a part at a time,
+// so that a large picture's masks need not all be in memory.
 static void iou_segm(const Coco *coco, const EvalCell *c, const uint8_t *crowd, bool boundary, double least,
                      double *iou) {
-  Rle *dt = xmalloc((size_t)c->num_dts * sizeof *dt), *gt = xmalloc((size_t)c->num_gts * sizeof *gt);
+  const size_t dts = (size_t)c->num_dts, gts = (size_t)c->num_gts;
+  Rle *dt = xmalloc(dts * sizeof *dt), *gt = xmalloc(gts * sizeof *gt);
+  double *part = xmalloc(dts * gts * sizeof *part);
   const CocoImage *image = &coco->images[c->gts[0].image];
-  for (int g = 0; g < c->num_gts; g++) {
-    const CocoAnn *a = c->gts[g].ann;
-    if (!coco_ann_rle(coco, a, image->h, image->w, &gt[g])) gt[g] = rle_from_bbox(a->bbox, image->h, image->w);
-  }
   for (int d = 0; d < c->num_dts; d++) {
     const CocoResult *r = c->dts[d].result;
     dt[d] = r->has_segm ? r->rle : rle_from_bbox(r->bbox, image->h, image->w);
   }
-  rle_iou(dt, c->num_dts, gt, c->num_gts, crowd, iou);
-  if (boundary) take_boundaries(dt, c->num_dts, gt, c->num_gts, crowd, least, iou);
-  for (int g = 0; g < c->num_gts; g++) rle_free(&gt[g]);
+  for (int first = 0, end; first < c->num_gts; first = end) {
+    end = take_gt_masks(coco, c, first, gt);
+    const int n = end - first;
+    rle_iou(dt, c->num_dts, gt, n, crowd + first, part);
+    if (boundary) take_boundaries(dt, c->num_dts, gt, n, crowd + first, least, part);
+    for (size_t d = 0; d < dts; d++)
+      memcpy(iou + d * gts + (size_t)first, part + d * (size_t)n, (size_t)n * sizeof *iou);
+    for (int g = 0; g < n; g++) rle_free(&gt[g]);
+  }
   for (int d = 0; d < c->num_dts; d++)
     if (!c->dts[d].result->has_segm) rle_free(&dt[d]);
+  free(part);
   free(dt);
   free(gt);
 }

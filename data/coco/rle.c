@@ -1,4 +1,4 @@
-// Run-length masks: encoding, polygons to runs, set operations, COCO's string form, areas, boxes, IoU.
+// Run-length masks: encoding, set operations, COCO's string form, areas, boxes, IoU.
 // Results equal cocoapi's maskApi.c (Dollár and Lin, 2014) for every mask whose runs add up to h·w.
 #include "data/coco/rle.h"
 #include <limits.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
-#include "exact/polygon.h"
+#include "data/coco/run_builder.h"
 
 void rle_free(Rle *r) {
   free(r->runs);
@@ -20,34 +20,10 @@ Rle rle_copy(const Rle *r) {
   return copy;
 }
 
-// Grows *items to hold `need` of them; in `scratch`, or with realloc if that is NULL.
-static void reserve(Scratch *scratch, uint32_t **items, size_t *cap, size_t need) {
-  if (!scratch) {
-    array_reserve((void **)items, cap, need, sizeof **items);
-  } else if (need > *cap) {
-    size_t more = MAX(2 * *cap, need + 64);
-    *items = scratch_resize(scratch, *items, *cap * sizeof **items, more * sizeof **items);
-    if (!*items) die_of_memory(more * sizeof **items, HERE);
-    *cap = more;
-  }
-}
-
-// A mask under construction, from pixel 0 on.
-typedef struct Builder {
-  Rle rle;
-  size_t cap;
-  Scratch *scratch; // of the runs; NULL: allocated
-} Builder;
-
-static void push_run(Builder *b, uint32_t length) {
-  reserve(b->scratch, &b->rle.runs, &b->cap, (size_t)b->rle.n + 1);
-  b->rle.runs[b->rle.n++] = length;
-}
-
 // Bytes and bits
 
 Rle rle_from_bytes(const uint8_t *mask, int h, int w) {
-  Builder b = {.rle = {.h = h, .w = w}};
+  RunBuilder b = {0};
   bool value = false;
   uint32_t length = 0;
   for (int x = 0; x < w; x++) {
@@ -62,11 +38,11 @@ Rle rle_from_bytes(const uint8_t *mask, int h, int w) {
     }
   }
   push_run(&b, length);
-  return b.rle;
+  return (Rle){h, w, b.n, b.run};
 }
 
 Rle rle_from_bits(const uint32_t *bits, int h, int w) {
-  Builder b = {.rle = {.h = h, .w = w}};
+  RunBuilder b = {0};
   const uint32_t pixels = (uint32_t)h * (uint32_t)w;
   uint32_t begin = 0, flip = 0; // flip: all ones while in the foreground, so that the next change is the next set bit
   for (uint32_t word = 0; word < pixels / 32 + (pixels % 32 != 0); word++) {
@@ -82,7 +58,20 @@ Rle rle_from_bits(const uint32_t *bits, int h, int w) {
     }
   }
   push_run(&b, pixels - begin);
-  return b.rle;
+  return (Rle){h, w, b.n, b.run};
+}
+
+// Bits from … end - 1.
+static void set_bits(uint32_t *bits, uint64_t from, uint64_t end) {
+  for (; from < end && from % 32; from++) bits[from / 32] |= 1u << from % 32;
+  for (; end - from >= 32; from += 32) bits[from / 32] = UINT32_MAX;
+  for (; from < end; from++) bits[from / 32] |= 1u << from % 32;
+}
+
+void rle_add_to_bits(const Rle *r, uint32_t *bits) {
+  uint64_t at = 0;
+  for (int i = 0; i < r->n; at += r->runs[i++])
+    if (i % 2) set_bits(bits, at, at + r->runs[i]);
 }
 
 void rle_to_bytes(const Rle *r, uint8_t *mask) {
@@ -100,97 +89,6 @@ void rle_to_bytes(const Rle *r, uint8_t *mask) {
     }
   }
 }
-
-// Polygons, by the arithmetic of exact/polygon.h. Column-major order makes "from there down" a toggle of the runs: two
-// crossings of a column cancel below the lower one.
-
-// Shellsort with Tokuda's gaps, which shrink by 9/4. The C library's qsort may allocate.
-static void sort(uint32_t *v, size_t n) {
-  size_t gap = 1;
-  while (gap < n / 3) gap = gap * 9 / 4 + 1;
-  for (; gap > 0; gap = gap * 4 / 9)
-    for (size_t i = gap; i < n; i++) {
-      uint32_t x = v[i];
-      size_t at = i;
-      for (; at >= gap && v[at - gap] > x; at -= gap) v[at] = v[at - gap];
-      v[at] = x;
-    }
-}
-
-// Pixels from which on a column toggles: a list, and from `most` on a bit for each pixel, however many there are.
-typedef struct Toggles {
-  Scratch *scratch;
-  uint32_t *list;
-  size_t n, cap, most;
-  uint64_t *bits; // [pixels / 64 + 1]; NULL: none are needed
-  uint32_t pixels;
-} Toggles;
-
-static void flip(Toggles *t, uint32_t at) {
-  if (at < t->pixels) t->bits[at / 64] ^= UINT64_C(1) << at % 64;
-}
-
-static void use_bits(Toggles *t) {
-  const size_t bytes = ((size_t)t->pixels / 64 + 1) * sizeof *t->bits;
-  t->bits = t->scratch ? scratch_take(t->scratch, bytes) : xcalloc(1, bytes);
-  if (!t->bits) die_of_memory(bytes, HERE);
-  for (size_t i = 0; i < t->n; i++) flip(t, t->list[i]);
-  t->n = 0;
-}
-
-static void toggle(Toggles *t, uint32_t at) {
-  if (!t->bits && t->n == t->most) use_bits(t);
-  if (t->bits) {
-    flip(t, at);
-  } else {
-    reserve(t->scratch, &t->list, &t->cap, t->n + 1);
-    t->list[t->n++] = at;
-  }
-}
-
-// Calls push_run up to each pixel that is toggled an odd number of times; returns the last.
-static uint32_t push_toggles(Builder *mask, const Toggles *t) {
-  uint32_t begin = 0;
-  for (size_t i = 0, same; i < t->n && t->list[i] < t->pixels; i += same) {
-    for (same = 1; i + same < t->n && t->list[i + same] == t->list[i];) same++;
-    if (same % 2 == 0) continue;
-    push_run(mask, t->list[i] - begin);
-    begin = t->list[i];
-  }
-  for (size_t i = 0; t->bits && i <= t->pixels / 64; i++)
-    for (uint64_t left = t->bits[i]; left; left &= left - 1) {
-      const uint32_t at = (uint32_t)(64 * i) + (uint32_t)__builtin_ctzll(left);
-      push_run(mask, at - begin);
-      begin = at;
-    }
-  return begin;
-}
-
-Rle rle_from_polygon_in(Scratch *scratch, const double *xy, int points, int h, int w) {
-  enum { FEW = 1 << 14 };
-  Toggles t = {.scratch = scratch, .pixels = (uint32_t)h * (uint32_t)w};
-  t.most = FEW + t.pixels / 32; // as large as the bits
-  for (int i = 0; i < points; i++) {
-    const double *p = xy + 2 * (size_t)i, *q = i + 1 < points ? p + 2 : xy;
-    PolygonEdge e = polygon_edge(polygon_fine(p[0]), polygon_fine(p[1]), polygon_fine(q[0]), polygon_fine(q[1]), w);
-    for (int x = e.first; x < e.end; x++) toggle(&t, (uint32_t)x * (uint32_t)h + (uint32_t)polygon_crossing(&e, x, h));
-  }
-  sort(t.list, t.n);
-  Builder mask = {.rle = {.h = h, .w = w}, .scratch = scratch};
-  push_run(&mask, t.pixels - push_toggles(&mask, &t));
-  if (!scratch) free(t.list);
-  if (!scratch) free(t.bits);
-  return mask.rle;
-}
-
-Rle rle_from_polygon(const double *xy, int points, int h, int w) { return rle_from_polygon_in(NULL, xy, points, h, w); }
-
-Rle rle_from_bbox_in(Scratch *scratch, const double bbox[4], int h, int w) {
-  double x0 = bbox[0], y0 = bbox[1], x1 = x0 + bbox[2], y1 = y0 + bbox[3];
-  return rle_from_polygon_in(scratch, (double[]){x0, y0, x0, y1, x1, y1, x1, y0}, 4, h, w);
-}
-
-Rle rle_from_bbox(const double bbox[4], int h, int w) { return rle_from_bbox_in(NULL, bbox, h, w); }
 
 // Set operations
 
@@ -224,7 +122,7 @@ static uint32_t walk_together(RunWalk *a, RunWalk *b) {
 }
 
 static Rle merge_two(Scratch *scratch, const Rle *p, const Rle *q, bool intersect) {
-  Builder out = {.rle = {.h = p->h, .w = p->w}, .scratch = scratch};
+  RunBuilder out = {.scratch = scratch};
   RunWalk a = walk_begin(p), b = walk_begin(q);
   bool value = false;
   uint32_t run = 0;
@@ -240,7 +138,7 @@ static Rle merge_two(Scratch *scratch, const Rle *p, const Rle *q, bool intersec
     run += length;
   }
   push_run(&out, run);
-  return out.rle;
+  return (Rle){p->h, p->w, out.n, out.run};
 }
 
 // By halves, so that many parts take time in proportion to their runs, but for a logarithm.

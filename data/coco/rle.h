@@ -18,7 +18,8 @@ Rle rle_copy(const Rle *r);
 Rle rle_from_bytes(const uint8_t *mask, int h, int w);
 // Bits column-major: pixel (y, x) is bit (x·h + y) % 32 of word (x·h + y) / 32.
 Rle rle_from_bits(const uint32_t *bits, int h, int w);
-void rle_to_bytes(const Rle *r, uint8_t *mask); // row-major [h, w], 0 or 1
+void rle_add_to_bits(const Rle *r, uint32_t *bits); // sets those of the foreground
+void rle_to_bytes(const Rle *r, uint8_t *mask);     // row-major [h, w], 0 or 1
 // Polygons: xy pairs in image pixels, `points` of them; union of several parts by rle_merge.
 Rle rle_from_polygon(const double *xy, int points, int h, int w);
 Rle rle_from_bbox(const double bbox[4], int h, int w); // x y w h

@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 
 // Limits on how many other objects, with boxes that begin next to its own, an object is compared with, and on how many
-// pairs per image are compared by pixels: they bound the time for an image of a million objects.
-enum { NEXT = 32, MOST_RASTERISED = 4096 };
+// of these by pixels, and on these of an image: they bound the time for an image of a million objects.
+enum { NEXT = 32, NEXT_RASTERISED = 4, MOST_RASTERISED = 4096 };
 static const double same_iou = 0.9;
 
 static int compare_objects(const void *pa, const void *pb) {
@@ -47,24 +47,29 @@ static bool same_pixels(const Coco *c, const CocoImage *im, const CocoAnn *a, co
   return iou >= same_iou;
 }
 
-static bool same_object(const Coco *c, const CocoImage *im, const TwiceObject *a, const TwiceObject *b,
+static bool same_object(const Coco *c, const CocoImage *im, const TwiceObject *a, const TwiceObject *b, int most,
                         int *rasterised) {
   if (box_iou(a->box, b->box) < same_iou) return false;
   const CocoAnn *of_a = &c->anns[a->ann], *of_b = &c->anns[b->ann];
   if (!coco_ann_has_mask(of_a, im->h, im->w) || !coco_ann_has_mask(of_b, im->h, im->w))
     return memcmp(a->box, b->box, sizeof a->box) == 0;
   if (same_polygons(c, of_a, of_b)) return true;
-  return (*rasterised)++ < MOST_RASTERISED && same_pixels(c, im, of_a, of_b);
+  if (*rasterised >= most) return false;
+  ++*rasterised;
+  return same_pixels(c, im, of_a, of_b);
 }
 
 void twice_mark(const Coco *c, const CocoImage *im, TwiceObject *object, int n, bool *is_copy) {
   int rasterised = 0;
   if (n < 2) return;
   qsort(object, (size_t)n, sizeof *object, compare_objects);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
+    const int most = MIN(rasterised + NEXT_RASTERISED, MOST_RASTERISED);
     for (int k = i + 1; k < n && k <= i + NEXT; k++) {
       const TwiceObject *a = &object[i], *b = &object[k];
       if (b->category != a->category || b->box[0] - a->box[0] > 0.1f * (a->box[2] - a->box[0])) break;
-      if (!is_copy[MAX(a->ann, b->ann)] && same_object(c, im, a, b, &rasterised)) is_copy[MAX(a->ann, b->ann)] = true;
+      if (!is_copy[MAX(a->ann, b->ann)] && same_object(c, im, a, b, most, &rasterised))
+        is_copy[MAX(a->ann, b->ann)] = true;
     }
+  }
 }

@@ -199,6 +199,39 @@ TEST_TIER(memory_of_large_pictures, 1) {
   }
 }
 
+// The most memory in which cocoeval scores so many objects as wide as a picture of 60,000 columns.
+static double peak_of_wide_objects(int objects) {
+  const char *truth = path_in("", "wide.json");
+  FILE *f = fopen(truth, "w");
+  CHECK(f);
+  fputs("{\"images\":[{\"id\":1,\"file_name\":\"x\",\"width\":60000,\"height\":1000}],\"categories\":[{\"id\":1,"
+        "\"name\":\"stripe\"}],\"annotations\":[",
+        f);
+  for (int i = 0; i < objects; i++)
+    fprintf(f,
+            "%s{\"id\":%d,\"image_id\":1,\"category_id\":1,\"iscrowd\":0,\"area\":120000,\"bbox\":[0,%d,60000,2],"
+            "\"segmentation\":[[0,%d,60000,%d,60000,%d,0,%d]]}",
+            i ? "," : "", i + 1, 5 * i, 5 * i, 5 * i, 5 * i + 2, 5 * i + 2);
+  fputs("]}", f);
+  CHECK(fclose(f) == 0);
+  char line[2048];
+  snprintf(line, sizeof line,
+           "echo '[{\"image_id\":1,\"category_id\":1,\"score\":0.5,\"bbox\":[0,0,60000,2]}]' >%s.found && exec env "
+           "OMP_NUM_THREADS=2 %s --gt %s --dt %s.found --iou segm >%s.said 2>&1",
+           truth, tool("cocoeval"), truth, truth, truth);
+  return peak_of(line);
+}
+
+// Their masks take 480 KB each: a few at a time are in memory.
+TEST_TIER(memory_of_cocoeval_on_wide_objects, 1) {
+  if (!allocations_counted()) {
+    test_skip("AddressSanitizer takes memory of its own");
+    return;
+  }
+  const double few = peak_of_wide_objects(2), many = peak_of_wide_objects(200);
+  if (!EXPECT(many - few < 40)) printf("    %.0f MB, and %.0f MB for two\n", many, few);
+}
+
 // ---- allocations ----------------------------------------------------------------------------------------------------
 
 // A command with one thread, as the test's library leaves it to allocate. As a user starts it: the tests' own variables

@@ -110,16 +110,21 @@ static uint32_t *bits_of(const uint8_t *mask, int h, int w) {
 static void check_forms(const Rle *r) {
   uint8_t *mask = xmalloc((size_t)r->h * (size_t)r->w);
   rle_to_bytes(r, mask);
-  uint32_t *bits = bits_of(mask, r->h, r->w);
+  uint32_t *bits = bits_of(mask, r->h, r->w), *set = xcalloc((size_t)r->h * (size_t)r->w / 32 + 1, sizeof *set);
+  for (int twice = 0; twice < 2; twice++) rle_add_to_bits(r, set);
   char *string = rle_to_string(r);
   Rle bytes = rle_from_bytes(mask, r->h, r->w), packed = rle_from_bits(bits, r->h, r->w), text;
+  Rle added = rle_from_bits(set, r->h, r->w);
   EXPECT(same_rle(&bytes, r));
   EXPECT(same_rle(&packed, r));
+  EXPECT(same_rle(&added, r));
   if (EXPECT(rle_from_string(&text, string, strlen(string), r->h, r->w, NULL))) EXPECT(same_rle(&text, r));
   rle_free(&text);
   rle_free(&packed);
+  rle_free(&added);
   rle_free(&bytes);
   free(string);
+  free(set);
   free(bits);
   free(mask);
 }
@@ -285,65 +290,7 @@ static void expect_runs(const Rle *r, const uint32_t *runs, int n) {
   for (int i = 0; i < MIN(n, r->n); i++) EXPECT_INT(r->runs[i], runs[i]);
 }
 
-TEST(rle_polygon_covers_pixel_middles) {
-  Rle square = rle_from_bbox((double[]){1, 1, 2, 2}, 5, 5); // pixels 1 and 2 both ways
-  expect_runs(&square, (uint32_t[]){6, 2, 3, 2, 12}, 5);
-  rle_free(&square);
-  Rle whole = rle_from_bbox((double[]){-3, -3, 100, 100}, 4, 6);
-  expect_runs(&whole, (uint32_t[]){0, 24}, 2);
-  rle_free(&whole);
-  Rle outside = rle_from_bbox((double[]){20, 0, 5, 5}, 4, 6);
-  expect_runs(&outside, (uint32_t[]){24}, 1);
-  rle_free(&outside);
-  Rle nothing = rle_from_polygon(NULL, 0, 4, 6);
-  expect_runs(&nothing, (uint32_t[]){24}, 1);
-  rle_free(&nothing);
-}
-
-// Whatever the coordinates, the runs add up and the canonical form holds: no run but the first is empty.
-TEST(rle_polygon_survives_stray_coordinates) {
-  static const double stray[] = {0, -0.5, 3.3, 1e3, -1e3, 1e7, -1e7, 1e300, -1e300, INFINITY, -INFINITY, NAN};
-  for (uint64_t round = 0; round < 60; round++) {
-    double xy[8];
-    for (int i = 0; i < COUNT(xy); i++) xy[i] = stray[rng_u32(round, (uint64_t)i) % (round % 10 ? 5u : 12u)];
-    Rle r = rle_from_polygon(xy, 4, 9, 7);
-    uint32_t sum = 0;
-    for (int i = 0; i < r.n; i++) {
-      EXPECT(i == 0 || r.runs[i] > 0);
-      sum += r.runs[i];
-    }
-    EXPECT_INT(sum, 63);
-    rle_free(&r);
-  }
-}
-
 // The fourth run is written as its difference from the second: both signs, where numbers become a group longer.
-// However many edges a polygon has, its memory is bounded by its pixels. Triangles that share a corner and cover it,
-// added by exclusive or, are the same mask: what they toggle twice cancels.
-TEST(rle_polygon_of_many_edges) {
-  enum { H = 70, W = 90, POINTS = 20000 };
-  static double xy[2 * POINTS];
-  static uint8_t want[H * W], got[H * W], triangle[H * W];
-  Scratch scratch = {0};
-  memset(want, 0, sizeof want);
-  for (int i = 0; i < 2 * POINTS; i++) xy[i] = (double)rng_uniform(1, (uint64_t)i) * (i % 2 ? H : W);
-  for (int i = 1; i + 1 < POINTS; i++) {
-    const double *p = xy + 2 * (size_t)i;
-    Rle part = rle_from_polygon((double[]){xy[0], xy[1], p[0], p[1], p[2], p[3]}, 3, H, W);
-    rle_to_bytes(&part, triangle);
-    for (int k = 0; k < H * W; k++) want[k] ^= triangle[k];
-    rle_free(&part);
-  }
-  for (int in_scratch = 0; in_scratch < 2; in_scratch++) {
-    Rle mask = rle_from_polygon_in(in_scratch ? &scratch : NULL, xy, POINTS, H, W);
-    rle_to_bytes(&mask, got);
-    EXPECT(!memcmp(got, want, sizeof got));
-    if (!in_scratch) rle_free(&mask);
-  }
-  EXPECT(scratch.used + scratch.more_bytes < 400000);
-  scratch_free(&scratch);
-}
-
 TEST(rle_string_of_every_length) {
   for (int bit = 0; bit < 31; bit++)
     for (int off = -1; off < 2; off++) {
