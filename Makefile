@@ -211,7 +211,7 @@ $B/maskrcnn.pc: force | setup
 # Installs the command maskrcnn in bin, the programs that it runs in libexec, and the library. Outdated files are
 # rebuilt first, but only for the owner of the build folder: after `make`, `sudo make install` copies the existing
 # files.
-commands := train infer doctor import cocoeval inspect report
+commands := train infer doctor import export cocoeval inspect report
 to_install := $(patsubst %,$B/%,maskrcnn $(commands) libmaskrcnn.so libmaskrcnn.a maskrcnn.pc)
 to := $(DESTDIR)$(PREFIX)
 ifneq ($(filter install,$(MAKECMDGOALS)),)
@@ -254,7 +254,7 @@ $1/$(notdir $2): $B/$2.o $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
-$B/import $B/host/import $B/test_all $B/host/test_all $(fuzzers): private libs += $(import_libs)
+$B/import $B/host/import $B/export $B/host/export $B/test_all $B/host/test_all $(fuzzers): private libs += $(import_libs)
 # All programs, with the devices $2; programs that need no device are linked without any, and without the CPU reference.
 programs = $(foreach p,$(computing),$(call program,$1,$p,$2))$(foreach \
   p,$(describing),$(call program,$1,$p,$(if $(filter %/libkernels.a,$2),$(described),$2)))$(foreach \

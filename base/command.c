@@ -10,10 +10,10 @@ extern char *__progname; // the last part of argv[0]
 
 static const struct {
   const char *program, *built, *installed;
-} commands[] = {{"train", "./train", "maskrcnn train"},        {"infer", "./infer", "maskrcnn infer"},
-                {"doctor", "build/doctor", "maskrcnn doctor"}, {"cocoeval", "build/cocoeval", "maskrcnn cocoeval"},
-                {"import", "build/import", "maskrcnn import"}, {"inspect", "build/inspect", "maskrcnn inspect"},
-                {"report", "build/report", "maskrcnn report"}};
+} commands[] = {{"train", "./train", "maskrcnn train"},           {"infer", "./infer", "maskrcnn infer"},
+                {"doctor", "build/doctor", "maskrcnn doctor"},    {"cocoeval", "build/cocoeval", "maskrcnn cocoeval"},
+                {"import", "build/import", "maskrcnn import"},    {"export", "build/export", "maskrcnn export"},
+                {"inspect", "build/inspect", "maskrcnn inspect"}, {"report", "build/report", "maskrcnn report"}};
 
 const char *command_name(const char *program) {
   const bool installed = !strncmp(__progname, "maskrcnn ", strlen("maskrcnn "));

@@ -17,6 +17,7 @@ static const struct {
                 {"infer", "maskrcnn infer", "run a model on images, or evaluate it on a data set"},
                 {"doctor", "maskrcnn doctor", "check a data set and suggest training options"},
                 {"import", "maskrcnn import", "turn the annotations of labelme, CVAT, YOLO and others into COCO"},
+                {"export", "maskrcnn export", "turn detections into files of labelme or YOLO, to be corrected"},
                 {"cocoeval", "maskrcnn cocoeval", "compute COCO metrics from files of annotations and detections"},
                 {"inspect", "maskrcnn inspect", "list the metadata and tensors of a weights file"},
                 {"report", "maskrcnn report", "write an HTML page of one or several training runs"}};

@@ -84,6 +84,7 @@ static int add_image(ImportSet *s, ImportImage im) {
   const bool turned = im.orientation >= IMAGE_TURNED;
   im.h = turned ? im.stored_w : im.stored_h;
   im.w = turned ? im.stored_h : im.stored_w;
+  im.upright = true;
   if (im.orientation > 1) import_note(s, im.name, "picture stored turned, taken upright by its EXIF orientation");
   array_reserve((void **)&s->images, &s->cap, (size_t)s->n + 1, sizeof *s->images);
   s->images[s->n] = im;
@@ -146,6 +147,7 @@ void import_size(ImportSet *s, int image, int h, int w) {
   if (h == im->stored_h && w == im->stored_w) { // before the tool looked at EXIF
     im->h = h;
     im->w = w;
+    im->upright = false;
   } else {
     import_note(s, im->name, "picture of another size than its annotations give; coordinates are taken as pixels");
   }

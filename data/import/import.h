@@ -29,7 +29,8 @@ typedef struct ImportImage {
   const char *split; // a text of ImportSet.splits; NULL: it is left out
   int h, w;          // as the coordinates have them
   int stored_h, stored_w, orientation;
-  bool tiff; // to be written as PNG
+  bool upright; // the coordinates are
+  bool tiff;    // to be written as PNG
   ImportObject *objects;
   int n;
   size_t cap;
@@ -106,3 +107,7 @@ void import_free(ImportSet *s);
 // folder must not exist or be empty.
 bool import_write(ImportSet *s, const char *dir, Err *err);
 bool import_may_write(const char *dir, Err *err);
+// Names of the pictures in their split's folder: the last part of the path where that is unique in the split, else the
+// whole path. malloc'ed [s->n], of texts that belong to the images.
+const char **import_names(const ImportSet *s);
+bool import_write_picture(ImportSet *s, ImportImage *im, const char *to, Err *err);

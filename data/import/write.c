@@ -25,9 +25,7 @@ bool import_may_write(const char *dir, Err *err) {
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
-// Names in the split's folder: the last part of the path where that is unique in the split, else the whole path.
-// names[s->n], whose texts belong to the images.
-static const char **name_images(const ImportSet *s) {
+const char **import_names(const ImportSet *s) {
   const char **names = xcalloc((size_t)s->n + 1, sizeof *names);
   TextTable seen = {0};
   int *times = xcalloc((size_t)s->n + 1, sizeof *times), *of = xcalloc((size_t)s->n + 1, sizeof *of);
@@ -87,7 +85,7 @@ static bool write_tiff(ImportSet *s, ImportImage *im, const char *to, Err *err) 
   return ok;
 }
 
-static bool write_picture(ImportSet *s, ImportImage *im, const char *to, Err *err) {
+bool import_write_picture(ImportSet *s, ImportImage *im, const char *to, Err *err) {
   char *folder = path_folder(to);
   bool ok = dirs_make(folder, err);
   free(folder);
@@ -164,11 +162,11 @@ static void write_split(FILE *f, const ImportSet *s, const char *const *names, c
 }
 
 bool import_write(ImportSet *s, const char *dir, Err *err) {
-  const char **names = name_images(s);
+  const char **names = import_names(s);
   bool ok = import_may_write(dir, err);
   for (int i = 0; ok && i < s->n; i++) {
     char *to = xasprintf("%s/%s/%s", dir, s->images[i].split, names[i]);
-    ok = write_picture(s, &s->images[i], to, err);
+    ok = import_write_picture(s, &s->images[i], to, err);
     free(to);
   }
   for (int k = 0; ok && k < s->splits.n; k++) {

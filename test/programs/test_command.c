@@ -6,7 +6,8 @@
 #include "test/harness/test.h"
 
 TEST_TIER(command_runs_the_programs, 1) {
-  static const char *const programs[] = {"train", "infer", "doctor", "import", "cocoeval", "inspect", "report"};
+  static const char *const programs[] = {"train",  "infer",    "doctor",  "import",
+                                         "export", "cocoeval", "inspect", "report"};
   const char *said;
   EXPECT_INT(command(&said, "%s --help", tool("maskrcnn")), 0);
   for (int i = 0; i < COUNT(programs); i++) EXPECT(strstr(said, programs[i]) != NULL);
