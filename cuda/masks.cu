@@ -102,9 +102,8 @@ __global__ void __launch_bounds__(BLOCK)
   }
   Box box = box_rows(&objects.box)[r];
   const RoiAxis ys = target_axis(&p, box.y1, box.y2), xs = target_axis(&p, box.x1, box.x2);
-  // Through a map, rows and columns cannot be found apart.
-  const bool moved = mask.info->view.moved;
-  const bool in_shared = !moved && xs.samples <= MOST_COLUMNS / p.size && ys.samples <= MOST_ROWS / TARGET_ROWS;
+  const bool apart = mask_axes_apart(&mask);
+  const bool in_shared = apart && xs.samples <= MOST_COLUMNS / p.size && ys.samples <= MOST_ROWS / TARGET_ROWS;
   for (int i = threadIdx.x; in_shared && i < p.size * xs.samples; i += BLOCK)
     columns[i] = column_tap(mask, xs, i / xs.samples, i % xs.samples);
   for (int i = threadIdx.x; in_shared && i < (last - first) * ys.samples; i += BLOCK)
@@ -118,7 +117,7 @@ __global__ void __launch_bounds__(BLOCK)
     for (int s = lane; s - lane < ys.samples; s += BIN_LANES) {
       float row = 0;
       if (s < ys.samples && xs.samples > 0) {
-        if (moved)
+        if (!apart)
           row = mask_bin_row(&mask, ys, xs, y, x, s);
         else if (in_shared)
           row = bin_row(mask, rows[(y - first) * ys.samples + s], xs.samples,

@@ -31,13 +31,28 @@ static inline HD Mask instance_mask(const MaskTarget *p, const Truth *truth, int
   return mask;
 }
 
-// The row or column of the bitmap that is read at a canvas pixel inside the resized image: mirrored, then resized by
-// nearest, as in torchvision's training. It may be outside the bitmap, where there is nothing. Always float, whatever
-// `real` is, as PyTorch's interpolate is.
+// Whether a canvas row is read from one row of the bitmap, and a column from one column: all but turns and rotations.
+static inline HD bool mask_axes_apart(const Mask *m) {
+  const ImageView *v = &m->info->view;
+  return !v->moved || (v->map[1] == 0 && v->map[3] == 0);
+}
+
+// The bitmap's row or column under the centre of a canvas pixel, by one axis of a map; the bits of view_under.
+static inline HD int mask_under(float factor, int at, float offset) {
+  return (int)floorf(factor * ((float)at + 0.5f) + offset);
+}
+
+// The row or column of the bitmap that is read at a canvas pixel inside the resized image, where axes are apart:
+// mirrored, then resized by nearest, as in torchvision's training, or through a map. It may be outside the bitmap,
+// where there is nothing. Always float, whatever `real` is, as PyTorch's interpolate is.
 static inline HD int mask_row(const Mask *m, int y) {
+  const ImageView *v = &m->info->view;
+  if (v->moved) return mask_under(v->map[4], y, v->map[5]) - m->bitmap->y;
   return MIN((int)(((float)y + m->centre) * m->scale_y), m->info->h - 1) - m->bitmap->y;
 }
 static inline HD int mask_column(const Mask *m, int x) {
+  const ImageView *v = &m->info->view;
+  if (v->moved) return mask_under(v->map[0], x, v->map[2]) - m->bitmap->x;
   int column = MIN((int)(((float)x + m->centre) * m->scale_x), m->info->w - 1);
   if (m->info->flip) column = m->info->w - 1 - column;
   return column - m->bitmap->x;
@@ -57,7 +72,7 @@ static inline HD real mask_blend(real row, real column, bool a, bool b, bool c, 
 // A moved image's mask has the bit of the image's pixel under the canvas pixel's centre, whatever the source.
 static inline HD bool mask_pixel(const Mask *m, int y, int x) {
   int row, column;
-  if (m->info->view.moved) {
+  if (!mask_axes_apart(m)) {
     if (!view_under(&m->info->view, m->info->h, m->info->w, y, x, &row, &column)) return false;
     row -= m->bitmap->y;
     column -= m->bitmap->x;

@@ -227,7 +227,7 @@ TEST_OP(mask_target_of_no_mask) {
 TEST_OP(mask_target_through_a_map) {
   enum { ROIS = 18, SIZE = 7, H = 60, W = 80 };
   static const float maps[IMAGES][6] = {
-      {0.4f, 0.3f, 3, -0.3f, 0.4f, 22}, {0, -0.7f, 44, 0.9f, 0, 1}, {0.9f, 0, -3, 0, 0.6f, -2}};
+      {0.4f, 0.3f, 3, -0.3f, 0.4f, 22}, {0, -0.7f, 44, 0.9f, 0, 1}, {-0.9f, 0, 70, 0, 0.6f, -2}};
   for (int source = MASK_SOFT; source <= MASK_BITMAP; source++) {
     Draw r = draw_begin(151);
     MaskScene s, plain;
@@ -340,13 +340,15 @@ TEST_GPU(cuda_mask_target) {
 
 // Images that augmentation moved, one that it did not among them.
 TEST_GPU(cuda_mask_target_of_moved_images) {
-  for (int variant = 0; variant < 4; variant++) {
+  for (int variant = 0; variant < 8; variant++) {
     MaskScene s;
     MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
     objects_random(&s, f, ROIS - 2, MAX_WORDS);
     for (int n = 0; n < GPU_IMAGES - 1; n++) {
       const float across = (float)sizes[n][1] / (float)sizes[n][3], down = (float)sizes[n][0] / (float)sizes[n][2];
-      const float map[] = {0.8f * across, 0.3f * across, 1, -0.3f * down, 0.9f * down, 4};
+      const float aslant = variant < 4 ? 0.3f : 0, side = n % 2 ? 0.8f : -0.8f; // every other one mirrored
+      const float map[] = {side * across,  aslant * across, n % 2 ? 1 : (float)sizes[n][1],
+                           -aslant * down, 0.9f * down,     -4};
       s.images[n].view.moved = 1;
       memcpy(s.images[n].view.map, map, sizeof map);
     }
