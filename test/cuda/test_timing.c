@@ -31,7 +31,7 @@ TEST(cuda_timing_marks) {
     const double start = now_seconds();
     device_replay(gpu, program);
     const double seconds = timing->elapsed(gpu, &from, &to), host = now_seconds() - start;
-    EXPECT(seconds > 0.1 * host && seconds < host + 1e-6);
+    EXPECT(seconds > (double)bytes / 20e12 && seconds < host + 1e-6); // no GPU's memory is written faster
   }
   device_forget(gpu, program);
   timing->forget(gpu, &from);
