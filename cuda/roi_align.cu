@@ -200,7 +200,7 @@ extern "C" void cuda_roi_align_backward(Device *dev, const RoiAlign *p, const Ro
   for (int l = p->levels - 1; l >= 0; l--) {
     const Tensor *t = &dx[l].t;
     check_shapes(p, rois, dy, t);
-    CHECK(t->n == dx[0].t.n);
+    CHECK(t->n == dx[0].t.n && t->w <= UINT16_MAX * COLUMNS);
     a.dx[l] = dest_args(&dx[l]);
     a.first[l] = tiles;
     tiles += t->n * blocks_for((size_t)t->h, ROWS) * blocks_for((size_t)t->w, COLUMNS);
@@ -208,6 +208,6 @@ extern "C" void cuda_roi_align_backward(Device *dev, const RoiAlign *p, const Ro
   roi_sort_kernel<<<maps, SORT_THREADS, 0, stream_of(dev)>>>(a);
   LAUNCH_CHECK();
   dim3 grid((unsigned)tiles, (unsigned)blocks_for((size_t)dy->ldc, 32 * 8));
-  WITH_TYPE(dy->dtype, T, roi_align_backward_kernel<T><<<grid, THREADS, weight_bytes(p->size), stream_of(dev)>>>(a));
+  WITH_TYPE(dy->dtype, T, roi_align_backward_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(a));
   LAUNCH_CHECK();
 }

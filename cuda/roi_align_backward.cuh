@@ -1,7 +1,7 @@
-// RoIAlign's gradient over a feature pyramid. Gathers where the usual implementation scatters with atomics: a
-// threadblock owns a tile of 8 × 4 pixels and 256 channels of one level of one image. It goes through the RoIs that
-// reach the tile, in their order, and accumulates in registers; so no two threads write the same element, the order of
-// every sum is fixed, and the epilogue is applied where the sum ends. The gradient is separable:
+// RoIAlign's gradient over a feature pyramid. Gathers where the usual implementation scatters with atomics: a warp owns
+// four pixels side by side and 256 channels of one level of one image. It goes through the RoIs that reach these, in
+// their order, and accumulates in registers; so no two threads write the same element, the order of every sum is fixed,
+// and the epilogue is applied where the sum ends. Warps never wait for each other. The gradient is separable:
 //   dx[y, x] = Σ_bin_x column[bin_x, x] · Σ_bin_y row[bin_y, y] · dy[bin_y, bin_x],
 // where row and column hold the weights that all sampling points of a bin together give to a pixel.
 #pragma once
@@ -11,17 +11,17 @@ extern "C" {
 }
 
 enum {                 // of the gradient
-  ROWS = 8,            // of a tile: each is a warp's, a lane of which has eight channels of it
+  ROWS = 8,            // of a threadblock's tile: each is a warp's, a lane of which has eight channels of it
   COLUMNS = 4,         // of a tile: pixels that a thread accumulates
   THREADS = 32 * ROWS, // and 32 · 8 = 256 channels
-  BATCH = 2 * ROWS,    // RoIs whose weights are made at a time, two by a warp
   SORT_THREADS = 1024,
 };
 
-// The bounding box of the pixels that a RoI's gradient can reach, in tiles of its level's map.
+// The bounding box of the pixels that a RoI's gradient can reach: rows, and groups of COLUMNS, of its level's map.
 struct RoiReach {
   alignas(16) int roi;
-  uint16_t y1, x1, y2, x2;
+  int y1, y2;
+  uint16_t x1, x2;
 };
 
 // The RoIs sorted by the map that they read, image · levels + level; in their order within a map.
@@ -43,12 +43,13 @@ struct RoiBackwardArgs {
 
 // ---- which RoIs reach which map -------------------------------------------------------------------------------------
 
-// The tiles of `tile` pixels from the first to the last sampling point of an axis, one more pixel on either side for
-// rounding.
-static __device__ void reach_axis(RoiAxis axis, int bins, int size, int tile, uint16_t *first, uint16_t *last) {
+// The first and the last pixel that an axis reaches: those of its sampling points, one more on either side for rounding.
+struct Reach {
+  int first, last;
+};
+static __device__ Reach reach_of(RoiAxis axis, int bins, int size) {
   float a = axis.start, b = axis.start + (float)bins * axis.bin;
-  *first = (uint16_t)((int)clip(floorf(fminf(a, b)) - 1, (float)(size - 1)) / tile);
-  *last = (uint16_t)((int)clip(floorf(fmaxf(a, b)) + 2, (float)(size - 1)) / tile);
+  return {(int)clip(floorf(fminf(a, b)) - 1, (float)(size - 1)), (int)clip(floorf(fmaxf(a, b)) + 2, (float)(size - 1))};
 }
 
 // Of the threads of a threadblock that say so, how many have a lower index; *all: how many there are.
@@ -85,10 +86,8 @@ static __global__ void __launch_bounds__(SORT_THREADS) roi_sort_kernel(const __g
     int all, to = at + count_before(mine, &all);
     if (mine) {
       const Tensor &t = a.dx[grid.level].t;
-      RoiReach reach = {r};
-      reach_axis(grid.y, a.p.size, t.h, ROWS, &reach.y1, &reach.y2);
-      reach_axis(grid.x, a.p.size, t.w, COLUMNS, &reach.x1, &reach.x2);
-      a.sorted.reach[to] = reach;
+      const Reach y = reach_of(grid.y, a.p.size, t.h), x = reach_of(grid.x, a.p.size, t.w);
+      a.sorted.reach[to] = {r, y.first, y.last, (uint16_t)(x.first / COLUMNS), (uint16_t)(x.last / COLUMNS)};
       a.sorted.grid[to] = grid;
     }
     at += all;
@@ -114,68 +113,41 @@ static __device__ __forceinline__ MapTile tile_of_block(const RoiBackwardArgs &a
   return t;
 }
 
-// Of the RoIs base … base + THREADS, as they are sorted, lists those that reach the tile, in order; returns how many.
-static __device__ int list_rois(const SortedRois &sorted, MapTile tile, int base, int end, int *list) {
-  const int i = base + threadIdx.x;
-  bool hit = false;
-  if (i < end) {
-    RoiReach to = sorted.reach[i];
-    hit = to.y1 <= tile.y && tile.y <= to.y2 && to.x1 <= tile.x && tile.x <= to.x2;
-  }
-  int all, at = count_before(hit, &all);
-  if (hit) list[at] = i;
-  __syncthreads();
-  return all;
-}
-
-// What a RoI gives to a tile, in shared memory: weights and, as bits, the bins that have any.
-struct RoiWeights {
-  float *rows, *columns;      // [bins, ROWS] divided by the number of sampling points, [bins, COLUMNS]
-  uint32_t *in_row, *in_tile; // [ROWS] of rows, [1] of columns
+// What a warp keeps in shared memory: RoIs that reach its pixels, as they are sorted, of which at most 32 and a few are
+// to be summed; and of the RoIs that are being summed the weights, by lane: the first `lanes_of_roi` lanes belong to the
+// first RoI, a lane to each of its bins, and so on.
+struct WarpRois {
+  float4 columns[32]; // the weights of a bin's column
+  float row[32];      // that of its row, divided by the number of sampling points
+  int list[64];       // a ring
 };
-static __device__ __forceinline__ RoiWeights weights_at(float *shared, int bins, int i) {
-  float *rows = shared + i * (bins * (ROWS + COLUMNS) + ROWS + COLUMNS); // a multiple of 16 bytes
-  uint32_t *used = (uint32_t *)(rows + bins * (ROWS + COLUMNS));
-  return {rows, rows + bins * ROWS, used, used + ROWS};
-}
-static size_t weight_bytes(int bins) { return (size_t)2 * BATCH * (bins + 1) * (ROWS + COLUMNS) * sizeof(float); }
 
-// Makes them, a bin of either axis by a lane.
-static __device__ void fill_weights(const RoiGrid &grid, const Tensor &map, MapTile tile, int bins, RoiWeights to) {
-  const int lane = threadIdx.x % 32;
-  uint64_t used_columns = 0; // bit i of item i
-  for (int first = 0; first < 2 * bins; first += 32) {
-    const int i = first + lane;
-    const bool of_y = i < bins;
-    const RoiAxis axis = of_y ? grid.y : grid.x;
-    const int b = of_y ? i : i - bins, size = of_y ? map.h : map.w, from = of_y ? tile.y * ROWS : tile.x * COLUMNS;
-    float weight[ROWS] = {};
-    for (int s = 0; i < 2 * bins && s < axis.samples; s++) {
-      Tap tap = roi_tap(axis, b, s, size);
-#pragma unroll
-      for (int k = 0; k < ROWS; k++)
-        weight[k] += (tap.low == from + k ? 1 - tap.fraction : 0) + (tap.high == from + k ? tap.fraction : 0);
-    }
-    bool any = false;
-#pragma unroll
-    for (int k = 0; k < ROWS; k++) {
-      uint32_t used = __ballot_sync(~0u, of_y && weight[k] != 0);
-      if (first == 0 && lane == 0) to.in_row[k] = used; // as many as 32 bins
-      if (of_y) to.rows[b * ROWS + k] = weight[k] / (float)grid.samples;
-    }
-#pragma unroll
-    for (int k = 0; k < COLUMNS; k++) {
-      if (!of_y && b < bins) to.columns[b * COLUMNS + k] = weight[k];
-      any |= weight[k] != 0;
-    }
-    used_columns |= (uint64_t)__ballot_sync(~0u, !of_y && any) << first;
+static __device__ __forceinline__ int lanes_of_roi(int bins) { return bins <= 8 ? 8 : bins <= 16 ? 16 : 32; }
+
+// What a RoI gives to a warp's pixels: weights, and as bits the bins that have any.
+struct RoiWeights {
+  const float *row;
+  const float4 *columns;
+  unsigned in_row, in_columns;
+};
+
+// The lane's weights of bin b of a RoI for pixel `row` of its y axis, and for COLUMNS pixels from `column` on.
+static __device__ __forceinline__ void weights_of_bin(const RoiGrid &grid, const Tensor &map, int b, int row,
+                                                      int column, float *of_row, float *of_columns) {
+  for (int s = 0; s < grid.y.samples; s++) {
+    const Tap tap = roi_tap(grid.y, b, s, map.h);
+    *of_row += (tap.low == row ? 1 - tap.fraction : 0) + (tap.high == row ? tap.fraction : 0);
   }
-  if (lane == 0) *to.in_tile = (uint32_t)(used_columns >> bins);
+  for (int s = 0; s < grid.x.samples; s++) {
+    const Tap tap = roi_tap(grid.x, b, s, map.w);
+#pragma unroll
+    for (int k = 0; k < COLUMNS; k++)
+      of_columns[k] += (tap.low == column + k ? 1 - tap.fraction : 0) + (tap.high == column + k ? tap.fraction : 0);
+  }
 }
 
 // sum [COLUMNS] += a bin's share: its column's weights times Σ_bin_y row · dy.
-static __device__ __forceinline__ void add_bin(const float *columns, const Eight &down, Eight *sum) {
-  const float4 weights = *(const float4 *)columns;
+static __device__ __forceinline__ void add_bin(const float4 &weights, const Eight &down, Eight *sum) {
   const float weight[COLUMNS] = {weights.x, weights.y, weights.z, weights.w};
 #pragma unroll
   for (int x = 0; x < COLUMNS; x++) {
@@ -196,13 +168,12 @@ static __device__ __forceinline__ int take_bit(unsigned &bits) {
   return i;
 }
 
-// Adds a RoI to one row of the tile; dy points at the thread's channels of the RoI's first bin. A warp agrees on
+// Adds a RoI to the warp's pixels; dy points at the thread's channels of the RoI's first bin. A warp agrees on
 // everything but the channels, so that nothing diverges. A row mostly has one or two bins: they are loaded for two
 // columns of bins at once, before the first is needed.
 template <class T>
-static __device__ __forceinline__ void add_roi(const Tensor &t, const T *dy, RoiWeights weights, int row, Eight *sum) {
-  unsigned bins_y = weights.in_row[row], bins_x = *weights.in_tile;
-  if (!bins_y || !bins_x) return;
+static __device__ __forceinline__ void add_roi(const Tensor &t, const T *dy, const RoiWeights &weights, Eight *sum) {
+  unsigned bins_y = weights.in_row, bins_x = weights.in_columns;
   const int y0 = take_bit(bins_y);
   const bool second = bins_y;
   const int y1 = second ? take_bit(bins_y) : y0;
@@ -217,56 +188,78 @@ static __device__ __forceinline__ void add_roi(const Tensor &t, const T *dy, Roi
       const int x = i ? x1 : x0;
       if (i && !pair) return;
       Eight down = {};
-      add_scaled(weights.rows[y0 * ROWS + row], to_eight<T>(v[i][0]), down);
-      if (second) add_scaled(weights.rows[y1 * ROWS + row], to_eight<T>(v[i][1]), down);
+      add_scaled(weights.row[y0], to_eight<T>(v[i][0]), down);
+      if (second) add_scaled(weights.row[y1], to_eight<T>(v[i][1]), down);
       for (unsigned left = bins_y; left;) {
         const int y = take_bit(left);
-        add_scaled(weights.rows[y * ROWS + row], load8(at(y, x)), down);
+        add_scaled(weights.row[y], load8(at(y, x)), down);
       }
-      add_bin(weights.columns + x * COLUMNS, down, sum);
+      add_bin(weights.columns[x], down, sum);
     }
   }
 }
 
 // dx[l] [n, h, w, c] from dy [rois, size, size, c]. Grid (tiles of all levels and images, 256 channels each). Tiles of
 // the last levels, which many RoIs reach, begin first. The floor is reading dy and writing dx once, where it is added
-// to only what RoIs reach; a tile reads of dy what its RoIs give to it, and makes their weights: those of the next
-// batch while the last warps are still at work on this one.
+// to only what RoIs reach; a warp reads of dy what its RoIs give to it, and makes their weights, a few RoIs at once.
 template <class T>
 static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 3)
     roi_align_backward_kernel(const __grid_constant__ RoiBackwardArgs a) {
-  extern __shared__ float4 shared[];
-  __shared__ int list[THREADS];
+  __shared__ WarpRois rois_of_warp[ROWS];
   const MapTile tile = tile_of_block(a);
   const DestArgs &dx = a.dx[tile.level];
-  const int bins = a.p.size, map = tile.image * a.p.levels + tile.level;
-  const int row = threadIdx.x / 32, channel = (blockIdx.y * 32 + threadIdx.x % 32) * 8;
+  const int bins = a.p.size, map = tile.image * a.p.levels + tile.level, lane = threadIdx.x % 32;
+  const int channel = (blockIdx.y * 32 + lane) * 8;
   const int c = min(channel, a.dy.ldc - 8); // lanes without channels follow
+  const int y = tile.y * ROWS + threadIdx.x / 32;
+  const int each = lanes_of_roi(bins), b = lane % each, slot = lane / each;
+  if (y >= dx.t.h) return;
+  WarpRois &mine = rois_of_warp[threadIdx.x / 32];
   Eight sum[COLUMNS] = {};
-  bool given = false; // to this row of the tile
+  bool given = false;
+  int listed = 0, summed = 0;
   const int end = a.sorted.first[map + 1];
-  for (int base = a.sorted.first[map]; base < end; base += THREADS) {
-    const int found = list_rois(a.sorted, tile, base, end, list);
-    auto fill = [&](int from) {
-      for (int i = from + row; i < min(from + BATCH, found); i += ROWS)
-        fill_weights(a.sorted.grid[list[i]], dx.t, tile, bins, weights_at((float *)shared, bins, i % (2 * BATCH)));
-    };
-    fill(0);
-    __syncthreads();
-    for (int from = 0; from < found; from += BATCH) {
-      fill(from + BATCH);
-      for (int i = from; i < min(from + BATCH, found); i++) {
-        const int roi = a.sorted.reach[list[i]].roi;
-        const RoiWeights weights = weights_at((float *)shared, bins, i % (2 * BATCH));
-        given |= weights.in_row[row] && *weights.in_tile;
-        add_roi<T>(a.dy, pixel<T>(a.dy, roi, 0, 0) + c, weights, row, sum);
+  for (int base = a.sorted.first[map]; base < end; base += 32) {
+    bool hit = false;
+    if (base + lane < end) {
+      const RoiReach to = a.sorted.reach[base + lane];
+      hit = to.y1 <= y && y <= to.y2 && to.x1 <= tile.x && tile.x <= to.x2;
+    }
+    const unsigned hits = __ballot_sync(~0u, hit);
+    if (hit) mine.list[(listed + __popc(hits & ((1u << lane) - 1))) % 64] = base + lane;
+    listed += __popc(hits);
+    __syncwarp();
+    while (listed - summed >= 32 / each || (base + 32 >= end && summed < listed)) {
+      const int count = min(32 / each, listed - summed);
+      int roi = 0;
+      float row = 0, columns[COLUMNS] = {};
+      bool any = false;
+      if (slot < count && b < bins) {
+        const int i = mine.list[(summed + slot) % 64];
+        const RoiGrid grid = a.sorted.grid[i];
+        roi = a.sorted.reach[i].roi;
+        weights_of_bin(grid, dx.t, b, y, tile.x * COLUMNS, &row, columns);
+        mine.row[lane] = row / (float)grid.samples;
+        mine.columns[lane] = {columns[0], columns[1], columns[2], columns[3]};
       }
-      __syncthreads();
+#pragma unroll
+      for (int k = 0; k < COLUMNS; k++) any |= columns[k] != 0;
+      const unsigned in_row = __ballot_sync(~0u, row != 0), in_columns = __ballot_sync(~0u, any);
+      const unsigned bits = each == 32 ? ~0u : (1u << each) - 1;
+      __syncwarp();
+      for (int i = 0; i < count; i++) {
+        const int first = i * each, r = __shfl_sync(~0u, roi, first);
+        const RoiWeights weights = {mine.row + first, mine.columns + first, in_row >> first & bits,
+                                    in_columns >> first & bits};
+        if (!weights.in_row || !weights.in_columns) continue;
+        given = true;
+        add_roi<T>(a.dy, pixel<T>(a.dy, r, 0, 0) + c, weights, sum);
+      }
+      __syncwarp();
+      summed += count;
     }
   }
-  const int y = tile.y * ROWS + row;
-  if (y >= dx.t.h || channel >= dx.t.ldc) return;
-  if (!given && dest_keeps(dx)) return;
+  if (channel >= dx.t.ldc || (!given && dest_keeps(dx))) return;
 #pragma unroll
   for (int i = 0; i < COLUMNS; i++) {
     const int x = tile.x * COLUMNS + i;
