@@ -10,7 +10,8 @@ enum {
   THREADS = 256,
   WARPS = THREADS / 32,
   REDUCE_THREADS = 1024,
-  FILL_BLOCKS = 132 * 8 // per level: eight threadblocks on each of an H100's 132 SMs
+  VECTORS_OF_A_THREAD = 16, // of a mask's gradient
+  FILL_BLOCKS = 132 * 8     // per level: eight threadblocks on each of an H100's 132 SMs
 };
 
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
@@ -232,25 +233,30 @@ __global__ void mask_loss_mean_kernel(const double *parts, const int *rows, Tens
   if (threadIdx.x == 0) *loss = mean(sum, masks * per_row);
 }
 
-// dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A thread per
-// vector of eight channels; the floor is the stores, of which nearly all are zeros.
+// dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A threadblock
+// has some of an object's pixels, `across` threads one of them, each of these vectors of eight channels. The floor is the
+// stores, of which nearly all are zeros. Grid (objects, parts).
 template <class T>
 __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
-                                          Tensor dlogits, unsigned eights) {
-  unsigned i = thread_index();
-  const int count = *t.objects.count, masks = masks_of(target, count);
-  if (i >= eights) return;
-  VectorPosition p = position_of(dlogits, i);
-  if (p.n >= count) return;
-  Eight g = {};
-  int own = t.object_label[p.n] - p.c;
-  if (own >= 0 && own < 8 && target_counts(*pixel<float>(target, p.n, 0, 0))) {
-    float x = to_float(pixel<T>(logits, p.n, p.y, p.x)[p.c + own]), wanted = *pixel<float>(target, p.n, p.y, p.x);
-    float factor = gradient_factor(scale, (double)masks * logits.h * logits.w);
+                                          Tensor dlogits) {
+  const int n = blockIdx.x, count = *t.objects.count;
+  if (n >= count) return;
+  const int masks = masks_of(target, count);
+  const int across = min(dlogits.ldc / 8, THREADS), down = THREADS / across, row = threadIdx.x / across;
+  const int label = target_counts(*pixel<float>(target, n, 0, 0)) ? t.object_label[n] : -1;
+  const int pixels = dlogits.h * dlogits.w;
+  const float factor = gradient_factor(scale, (double)masks * pixels), *wanted = pixel<float>(target, n, 0, 0);
+  for (int i = blockIdx.y * down + row; i < pixels && row < down; i += gridDim.y * down)
+    for (int c = (threadIdx.x - row * across) * 8; c < dlogits.ldc; c += across * 8) {
+      Eight g = {};
+      if (label >= c && label < c + 8) {
+        const float x = to_float(pixel<T>(logits, n, 0, 0)[(size_t)i * logits.ldc + label]);
+        const float own = factor * (bce_sigmoid(x) - wanted[(size_t)i * target.ldc]);
 #pragma unroll
-    for (int k = 0; k < 8; k++) g.v[k] = k == own ? factor * (bce_sigmoid(x) - wanted) : 0;
-  }
-  store8(pixel<T>(dlogits, p.n, p.y, p.x) + p.c, g);
+        for (int k = 0; k < 8; k++) g.v[k] = c + k == label ? own : 0;
+      }
+      store8(pixel<T>(dlogits, n, 0, 0) + (size_t)i * dlogits.ldc + c, g);
+    }
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -353,11 +359,12 @@ extern "C" void cuda_mask_loss_backward(Device *dev, const RoiTargets *targets, 
                                         const Tensor *target, LossScale scale, const Tensor *dlogits) {
   if (dev->measuring) return;
   check_like(logits, dlogits);
-  unsigned eights = eights_of(dlogits);
-  if (!eights) return;
+  if (!dlogits->n) return;
+  const int vectors = dlogits->h * dlogits->w * (dlogits->ldc / 8);
+  const dim3 grid(dlogits->n, MIN(blocks_for(vectors, THREADS * VECTORS_OF_A_THREAD), 65535));
   WITH_TYPE(logits->dtype, T, {
-    mask_loss_backward_kernel<T><<<blocks_for(eights, THREADS), THREADS, 0, stream_of(dev)>>>(
-        *targets, *logits, *target, (const float *)scale, *dlogits, eights);
+    mask_loss_backward_kernel<T>
+        <<<grid, THREADS, 0, stream_of(dev)>>>(*targets, *logits, *target, (const float *)scale, *dlogits);
     LAUNCH_CHECK();
   })
 }
