@@ -233,9 +233,9 @@ __global__ void mask_loss_mean_kernel(const double *parts, const int *rows, Tens
   if (threadIdx.x == 0) *loss = mean(sum, masks * per_row);
 }
 
-// dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A threadblock
-// has some of an object's pixels, `across` threads one of them, each of these vectors of eight channels. The floor is the
-// stores, of which nearly all are zeros. Grid (objects, parts).
+// dlogits [objects, m, m, classes]: factor · (σ(x) - t) in the object's own class channel, zero elsewhere. A
+// threadblock has some of an object's pixels, `across` threads one of them, each of these vectors of eight channels.
+// The floor is the stores, of which nearly all are zeros. Grid (objects, parts).
 template <class T>
 __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
                                           Tensor dlogits) {

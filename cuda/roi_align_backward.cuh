@@ -43,7 +43,7 @@ struct RoiBackwardArgs {
 
 // ---- which RoIs reach which map -------------------------------------------------------------------------------------
 
-// The first and the last pixel that an axis reaches: those of its sampling points, one more on either side for rounding.
+// The first and the last pixel that an axis reaches: by its sampling points, one more on either side for rounding.
 struct Reach {
   int first, last;
 };
@@ -114,8 +114,8 @@ static __device__ __forceinline__ MapTile tile_of_block(const RoiBackwardArgs &a
 }
 
 // What a warp keeps in shared memory: RoIs that reach its pixels, as they are sorted, of which at most 32 and a few are
-// to be summed; and of the RoIs that are being summed the weights, by lane: the first `lanes_of_roi` lanes belong to the
-// first RoI, a lane to each of its bins, and so on.
+// to be summed; and of the RoIs that are being summed the weights, by lane: the first `lanes_of_roi` lanes belong to
+// the first RoI, a lane to each of its bins, and so on.
 struct WarpRois {
   float4 columns[32]; // the weights of a bin's column
   float row[32];      // that of its row, divided by the number of sampling points

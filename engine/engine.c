@@ -298,6 +298,7 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
                    : compute->tf32 ? "tf32"
                                    : "conv");
   e->dev->tf32 = compute->tf32;
+  e->dev->every_value = compute->every_value;
   if (!device_choose_rung(e->dev, compute->conv, err)) return false;
   if (compute->team && !e->dev->gpu) start_team();
   return true;

@@ -104,6 +104,7 @@ typedef struct Compute {
   bool tf32;                   // fp32 convolutions in TF32
   const char *conv;            // rung of the convolution ladder; NULL = chosen for each problem
   bool sync_nodes;             // wait after every kernel and node, to identify the one that fails
+  bool every_value;            // as Device.every_value
   bool team;                   // on the CPU: start OpenMP's threads first, as many as can be started
   const float *mask_threshold; // a mask pixel of at least this probability is foreground; NULL: 0.5
   uint64_t seed;               // seed of random numbers within a training step: dropout

@@ -423,7 +423,7 @@ static void compute(Dump *d, const DumpOptions *o, const Checkpoint *weights, co
                     const ModelConfig *config, const Category *category) {
   Engine e;
   Err err;
-  Compute how = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32};
+  Compute how = {.device = o->device, .amp = amp_types[o->amp], .tf32 = o->tf32, .every_value = true};
   Shapes none = {0}, shapes = shapes_of(data, o->batch);
   if (!engine_open(&e, &how, model_of(config), config, category, o->train ? &shapes : &none, o->train ? &none : &shapes,
                    false, &err) ||

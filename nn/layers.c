@@ -6,6 +6,7 @@ typedef struct ConvAttr {
   Conv conv;
   int pairs;
   bool relu, addend, folded;
+  Pool pool; // of its output, by the same op; size 0: none
 } ConvAttr;
 
 // Inputs: x of every pair, then the addend, if there is one. Outputs: y of every pair.
@@ -48,6 +49,7 @@ static void conv_outputs(const Node *n, Dest *y) {
     y[i].bias = conv_bias(n);
     y[i].addend = a->addend ? &n->in[a->pairs].v->x : NULL;
     y[i].moments = n->asides ? n->aside[CONV_MOMENTS]->x.data : NULL;
+    y[i].pool = a->pool.size ? &a->pool : NULL;
   }
 }
 
@@ -104,6 +106,11 @@ static void conv_node_backward(Graph *g, Node *n) {
   if (wanted) g->dev->ops->conv_dgrad(g->dev, &a->conv, wanted, dy, &w, dx);
 }
 
+// Of a convolution's output, before it is pooled.
+static Tensor conv_shape(const Tensor *x, Conv c, Tensor w) {
+  return tensor(x->dtype, x->n, (x->h + 2 * c.pad - w.h) / c.stride + 1, (x->w + 2 * c.pad - w.w) / c.stride + 1, w.n);
+}
+
 static double filter_flops(const Node *n, const Value *per_pixel) {
   const Param *sibling = n->uses > CONV_SIBLING ? n->use[CONV_SIBLING].p : NULL;
   const size_t elements = param_elements(filter_of(n)) + (sibling ? param_elements(sibling) : 0);
@@ -112,13 +119,22 @@ static double filter_flops(const Node *n, const Value *per_pixel) {
 
 // Forward, wgrad and dgrad are products of the same size; dgrad is for the inputs whose gradient is wanted.
 static double conv_flops(const Node *n, Pass pass) {
+  const ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  if (a->pool.size) {
+    const Value before = {.x = conv_shape(&n->in[0].v->x, a->conv, filter_of(n)->master)};
+    return filter_flops(n, &before);
+  }
   double sum = 0;
   for (int i = 0; i < n->outs; i++)
     sum += filter_flops(n, n->out[i]) * (pass == PASS_BACKWARD ? filter_of(n)->trainable + n->in[i].wanted : 1);
   return sum;
 }
 
-static int conv_window(const Node *n) { return filter_of(n)->master.h * filter_of(n)->master.w; }
+static int conv_window(const Node *n) {
+  const ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  const int more = a->pool.size ? (a->pool.size - 1) * a->conv.stride : 0;
+  return (filter_of(n)->master.h + more) * (filter_of(n)->master.w + more);
+}
 
 static const NodeType conv_node = {.name = "conv",
                                    .attr_size = sizeof(ConvAttr),
@@ -284,13 +300,44 @@ void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value *
   append_conv(g, name, pairs, x, y, c);
 }
 
+// The node that writes a value; NULL: none.
+static Node *writer_of(const Graph *g, const Value *x) {
+  for (int i = g->nodes - 1; i >= 0; i--)
+    for (int j = 0; j < g->node[i]->outs; j++)
+      if (g->node[i]->out[j] == x) return g->node[i];
+  return NULL;
+}
+// The convolution of one pair, and of nothing but that, whose output is x; NULL: none.
+static Node *plain_conv_of(const Graph *g, const Value *x) {
+  Node *n = writer_of(g, x);
+  if (!n || n->type != &conv_node || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides) return NULL;
+  return n->uses > CONV_SIBLING || NODE_ATTR(n, ConvAttr)->pool.size ? NULL : n;
+}
+
+Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool) {
+  Node *n = plain_conv_of(g, x);
+  if (!n || filter_of(n)->trainable || (bias_of(n) && bias_of(n)->trainable)) return NULL;
+  ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  const Value *in = n->in[0].v;
+  const Node *before = writer_of(g, in);
+  if (g->dev->every_value || !a->relu || a->addend || (before && before->type->backward)) return NULL;
+  for (int i = 0; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->ins; j++)
+      if (g->node[i]->in[j].v == x) return NULL;
+  Tensor w = filter_of(n)->master;
+  w.dtype = g->act;
+  if (!g->dev->ops->conv_pools(g->dev, &a->conv, pool, &in->x, &w)) return NULL;
+  a->pool = *pool;
+  x->name = name;
+  x->x = tensor(g->act, x->x.n, pool_extent(pool, x->x.h, false), pool_extent(pool, x->x.w, false), x->x.c);
+  return x;
+}
+
 // The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
 // device cannot.
 static Value *conv_moments(Graph *g, const Value *x) {
-  Node *n = NULL;
-  for (int i = g->nodes - 1; i >= 0 && !n; i--)
-    if (g->node[i]->type == &conv_node && g->node[i]->out[0] == x) n = g->node[i];
-  if (!n || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides || n->uses > CONV_SIBLING) return NULL;
+  Node *n = plain_conv_of(g, x);
+  if (!n) return NULL;
   Tensor w = filter_of(n)->master;
   w.dtype = g->act;
   const int parts = g->dev->ops->conv_moments(g->dev, &NODE_ATTR(n, ConvAttr)->conv, &n->in[0].v->x, &w, &x->x);

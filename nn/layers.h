@@ -31,7 +31,10 @@ Value *layer_dense(Graph *g, const char *name, Value *x, const Dense *d);
 // The same weights over several inputs, as one node.
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
 
+// Where the device can, and no gradient has to flow back, a convolution with a ReLU pools its own output, so that the
+// values before pooling are in no memory: layer_conv_pooled, which then returns x with its new shape; else NULL.
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool);
+Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool);
 Value *layer_max_pool_ceil(Graph *g, const char *name, Value *x, Pool pool); // windows rounded up: torch's ceil_mode
 Value *layer_avg_pool(Graph *g, const char *name, Value *x, AvgPool pool, bool ceil);
 Value *layer_adaptive_avg_pool(Graph *g, const char *name, Value *x, int h, int w); // 1 × 1 is global

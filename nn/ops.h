@@ -19,12 +19,18 @@ enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15, MAX_CONCAT = 8 };
 
 // ---- dense ----------------------------------------------------------------------------------------------------------
 
+// Square windows. How many there are along an axis is rounded down or up, as torch's ceil_mode; which of the two, the
+// op sees by its output. A maximum takes padding for -inf.
+typedef struct Pool {
+  int size, stride, pad;
+} Pool;
+
 // Destination of an activation or its gradient, and the epilogue that an op fuses into writing it, v being the
 // accumulator's value:
 //   t = keep · f(v + bias + addend + (accumulate ? t : 0)),  f = max(·, 0) if relu, keep = (mask > 0) if mask else 1.
 // Forward the addend is a residual; backward it is a gradient that reaches t unchanged, and the mask is the ReLU's.
 // Every op that takes a Dest writes every element of its valid rows, padding channels included (as zeros), and honours
-// all fields but bias, which only conv_forward and conv_dgrad take, and moments.
+// all fields but bias, which only conv_forward and conv_dgrad take, moments and pool.
 typedef struct Dest {
   Tensor t;
   bool accumulate;
@@ -35,17 +41,13 @@ typedef struct Dest {
                         // May be the tensor t itself only when accumulate is false and shapes are equal.
   const Tensor *mask;   // [n, h, w, c], the ReLU output whose gradient t is
   void *moments;        // of conv_forward where conv_moments says so, or NULL: also the moments of what is written
+  const Pool *pool;     // of conv_forward where conv_pools says so, or NULL: t has the maxima of windows of f(v + bias)
 } Dest;
 
 typedef struct Conv {
   int stride, pad; // the taps are w.h × w.w
 } Conv;
 
-// Square windows. How many there are along an axis is rounded down or up, as torch's ceil_mode; which of the two, the
-// op sees by its output. A maximum takes padding for -inf.
-typedef struct Pool {
-  int size, stride, pad;
-} Pool;
 // Windows along an axis of so many positions; rounded up, the last one still begins before the padding behind the
 // input, as PyTorch has it. 0: none fits.
 static inline int pool_extent(const Pool *p, int size, bool ceil) {
@@ -329,6 +331,8 @@ struct Ops {
   // real [parts, 3, c] as batch_norm_moments gives them, for batch_norm_forward_merged; each pixel of y is in one part.
   // 0: it cannot, or would gain nothing. Shapes alone decide.
   int (*conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
+  // Whether conv_forward of one pair can pool what it makes, a ReLU's output (Dest.pool), to the bits of both ops.
+  bool (*conv_pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
   // dx = wᵀ · dy (backward by data), the shapes of conv_forward. A transposed convolution's forward is this: its input
   // is dy, its output dx.
   void (*conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);

@@ -39,7 +39,8 @@ static Value *append_max_pool(Graph *g, const char *name, Value *x, Pool pool, b
 }
 
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
-  return append_max_pool(g, name, x, pool, false);
+  Value *pooled = layer_conv_pooled(g, name, x, &pool);
+  return pooled ? pooled : append_max_pool(g, name, x, pool, false);
 }
 
 Value *layer_max_pool_ceil(Graph *g, const char *name, Value *x, Pool pool) {

@@ -26,6 +26,8 @@ struct Rung {
   void (*close)(Device *dev); // frees what the rung keeps on the device (device_kept); NULL: nothing
   // As conv_moments of nn/ops.h, wherever it can; NULL: nowhere.
   int (*moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
+  // As conv_pools of nn/ops.h; NULL: no.
+  bool (*pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
   // Names of the threadblock tiles that forward in 16 bits can be asked for (Device.conv_tile), NULL at the end. NULL:
   // nobody chooses but the rung.
   const char *const *tiles;

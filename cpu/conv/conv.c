@@ -150,6 +150,15 @@ int OP(conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tenso
   return 0;
 }
 
+bool OP(conv_pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w) {
+  (void)dev;
+  (void)conv;
+  (void)pool;
+  (void)x;
+  (void)w;
+  return false;
+}
+
 // The gradient of a fully connected layer over [h, w] inputs is that of one over [1, 1, h · w · c]. As a convolution it
 // would multiply mostly zeros: dy's only pixel lies under one tap of each of dx's.
 static bool is_flat(const Conv *conv, const Tensor *w, const Dest *dx) {

@@ -3,11 +3,9 @@
 // under every tap by another matrix descriptor. Persistent: each block's warpgroup copies the next tile's patch while
 // the tensor cores are busy with this one's, and the few blocks of an SM fill each other's gaps.
 #include "cuda/conv/ladder.h"
-#include "cuda/conv/stem.cuh"
+#include "cuda/conv/stem_bank.cuh"
 
 enum {
-  ROWS_AT_ONCE = 2,                                  // of output pixels, which the accumulators hold
-  FILTER_BYTES = STEM_FILTERS * GROUP * PIXEL_BYTES, // of the bank, under a group of taps
   WARPS = WARPGROUP / 32,
   STAGING_BYTES = WGMMA_WARP_M * SWIZZLE_ROW,
   ALL_STAGING_BYTES = WARPS * ROWS_AT_ONCE * STAGING_BYTES,
@@ -24,46 +22,6 @@ struct StemParams {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// The filter: [rows of taps, groups, pairs of taps, filters, two taps, four channels], zeros where there is no tap or
-// no filter.
-template <class T> __device__ void load_bank(const StemParams &p, int first, uint32_t bank) {
-  const Tensor &w = p.filter;
-  int across = p.x.patch.groups * GROUP;
-  for (int i = threadIdx.x; i < w.h * across * STEM_FILTERS; i += WARPGROUP) {
-    int tap = i / STEM_FILTERS, filter = i % STEM_FILTERS, ty = tap / across, tx = tap % across;
-    uint2 v = {};
-    if (first + filter < w.n && tx < w.w) v = *(const uint2 *)pixel<T>(w, first + filter, ty, tx);
-    uint32_t pair = bank + (tap / 2 * STEM_FILTERS + filter) * PAIR_BYTES;
-    store_shared(pair + tap % 2 * PIXEL_BYTES, __uint_as_float(v.x), __uint_as_float(v.y));
-  }
-}
-
-// Issues the wgmmas of a tile's output rows `first` and the next.
-template <class T, int STRIDE>
-__device__ __forceinline__ void stem_multiply(float (&acc)[ROWS_AT_ONCE][STEM_FILTERS / 2], const StemParams &p,
-                                              int first, uint32_t patch, uint32_t bank) {
-  const StemPatch &s = p.x.patch;
-  int output_row = STRIDE * s.pitch;
-  uint64_t a = unswizzled_descriptor(patch + first * output_row, s.next_pair, CORE_BYTES);
-  uint64_t b = unswizzled_descriptor(bank, STEM_FILTERS * PAIR_BYTES, CORE_BYTES);
-  wgmma_fence();
-#pragma unroll 1
-  for (int ty = 0; ty < p.filter.h; ty++) {
-    uint64_t under = a;
-#pragma unroll 1
-    for (int i = 0; i < s.groups; i++) {
-#pragma unroll
-      for (int j = 0; j < ROWS_AT_ONCE; j++)
-        wgmma<T, STEM_FILTERS, false>(acc[j], under + (j * output_row >> 4), b, ty + i > 0);
-      under += s.next_group >> 4;
-      b += FILTER_BYTES >> 4;
-    }
-    a += s.pitch >> 4;
-  }
-  wgmma_fence();
-  wgmma_commit();
-}
-
 // y [n, p, q, k] from x [n, h, w, 8], of which four channels count. Grid (persistent blocks, groups of 64 filters); a
 // block takes every gridDim.x-th tile, two rows of output pixels at a time.
 template <class T, int STRIDE>
@@ -78,7 +36,7 @@ __global__ __launch_bounds__(WARPGROUP, MAX_BLOCKS) void stem_kernel(const __gri
     staging += warp * ROWS_AT_ONCE * STAGING_BYTES;
     StemTile t = stem_tile(p.x, tile);
     load_patch<T, STRIDE, WARPS>(p.x, t, patch);
-    load_bank<T>(p, column, bank);
+    load_bank<T>(p.filter, p.x.patch.groups, column, bank);
     load_bias<STEM_FILTERS>(p.out, column, bias);
     while (true) {
       cp_async_wait<0>();
@@ -89,7 +47,7 @@ __global__ __launch_bounds__(WARPGROUP, MAX_BLOCKS) void stem_kernel(const __gri
 #pragma unroll 1
       for (int first = 0; first < p.x.patch.rows; first += ROWS_AT_ONCE) {
         float acc[ROWS_AT_ONCE][STEM_FILTERS / 2];
-        stem_multiply<T, STRIDE>(acc, p, first, patch, bank);
+        stem_multiply<T, STRIDE>(acc, p.x.patch, p.filter.h, first, patch, bank);
         if (first == 0 && more) {
           after = stem_tile(p.x, tile);
           load_patch<T, STRIDE, WARPS>(p.x, after, next);
@@ -122,9 +80,8 @@ __global__ __launch_bounds__(WARPGROUP, MAX_BLOCKS) void stem_kernel(const __gri
 static StemPatch forward_patch(const Conv *conv, const Tensor *w) {
   return stem_patch(conv->stride, w->h, blocks_for(w->w, GROUP), w->h <= 7 ? 4 : 2);
 }
-static int forward_bank(const Tensor *w) { return w->h * blocks_for(w->w, GROUP) * FILTER_BYTES; }
 static int forward_shared(const Conv *conv, const Tensor *w) {
-  return SWIZZLE_ATOM + ALL_STAGING_BYTES + forward_bank(w) + 2 * forward_patch(conv, w).bytes;
+  return SWIZZLE_ATOM + ALL_STAGING_BYTES + stem_bank_bytes(w) + 2 * forward_patch(conv, w).bytes;
 }
 
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w) {
@@ -159,7 +116,7 @@ void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *
   p.out = dest_args(y);
   p.x = stem_input(x, conv, t, forward_patch(conv, w));
   p.filter = *w;
-  p.bank = forward_bank(w);
+  p.bank = stem_bank_bytes(w);
   if (w->dtype == BF16)
     launch<__nv_bfloat16>(dev, conv->stride, p, forward_shared(conv, w));
   else

@@ -461,6 +461,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   Tensor bank = *w; // the filters as the kernel reads them
   if (BACKWARD && w->dtype == F32) bank = filters_transpose(dev, w);
   if (dev->measuring) return;
+  if (!BACKWARD && out->pool) return stem_pool_forward(dev, conv, in, w, out);
   if (!BACKWARD && w->dtype != F32 && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
   WgmmaParams p = {};
   auto flush = [&] {
@@ -506,5 +507,9 @@ static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w,
   return w->dtype != F32 && stem_fits(conv, 1, x, w) ? 0 : blocks_for(tensor_pixels(y), WGMMA_M);
 }
 
+static bool pools(Device *, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w) {
+  return w->dtype != F32 && stem_pools(conv, pool, x, w);
+}
+
 extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad,
-                                    true,    NULL,     moments,        tile_names};
+                                    true,    NULL,     moments,        pools,         tile_names};

@@ -56,12 +56,16 @@ static const Conv one_by_one = {1, 0};
 extern "C" void cuda_conv_forward(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w,
                                   const Dest *y) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == x->dtype);
+  const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
+  CHECK(!y->moments || (pairs == 1 && rung->moments));
+  if (y->pool) {
+    CHECK(pairs == 1 && rung->pools && rung->pools(dev, conv, y->pool, x, w));
+    return rung->forward(dev, conv, 1, x, w, y);
+  }
   for (int i = 0; i < pairs; i++) {
     check_sides(conv, w, &x[i], &y[i].t);
     check_dest(&y[i]);
   }
-  const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
-  CHECK(!y->moments || (pairs == 1 && rung->moments));
   if (!is_flat(conv, pairs, x, w)) return rung->forward(dev, conv, pairs, x, w, y);
   Tensor x1 = flat(x), w1 = flat(w);
   rung->forward(dev, &one_by_one, 1, &x1, &w1, y);
@@ -73,6 +77,11 @@ extern "C" int cuda_conv_moments(Device *dev, const Conv *conv, const Tensor *x,
   const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
   const bool pays = y->c >= LEAST_CHANNELS && tensor_bytes(y) >= LEAST_BYTES;
   return pays && rung->moments && !x->count ? rung->moments(dev, conv, x, w, y) : 0;
+}
+
+extern "C" bool cuda_conv_pools(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w) {
+  const Rung *rung = choose(dev, CONV_FORWARD, conv, x, w);
+  return rung->pools && rung->pools(dev, conv, pool, x, w);
 }
 
 extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w,

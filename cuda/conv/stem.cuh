@@ -73,11 +73,11 @@ __device__ __forceinline__ void cp_async8(uint32_t to, const void *from, bool in
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(inside ? 8 : 0) : "memory");
 }
 
-// Starts the copies of a tile's patch by so many warps, a row each; zeros outside the image.
+// Starts the copies of a tile's patch, from row `first` on, by so many warps, a row each; zeros outside the image.
 template <class T, int STRIDE, int WARPS>
-__device__ __forceinline__ void load_patch(const StemInput &s, const StemTile &t, uint32_t patch) {
+__device__ __forceinline__ void load_patch(const StemInput &s, const StemTile &t, uint32_t patch, int first = 0) {
   int lane = threadIdx.x % 32, x0 = t.x * STRIDE - s.pad;
-  for (int row = threadIdx.x / 32; row < s.patch.h; row += WARPS) {
+  for (int row = first + threadIdx.x / 32; row < s.patch.h; row += WARPS) {
     int y = t.y * STRIDE - s.pad + row;
     bool in_row = (unsigned)y < (unsigned)s.in.h;
     const T *from = pixel<T>(s.in, t.n, in_row ? y : 0, 0);

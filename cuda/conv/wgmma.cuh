@@ -340,6 +340,8 @@ Tensor filters_transpose(Device *dev, const Tensor *w);
 // Whether the stem's kernels compute a convolution of images, and the ops, in 16 bits.
 bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
+bool stem_pools(const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
+void stem_pool_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 bool stem_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void stem_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);

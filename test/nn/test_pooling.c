@@ -1,4 +1,5 @@
 // Catches pooling and concatenation layers with wrong shapes, or that alias memory still needed.
+#include "test/harness/gpu.h"
 #include "test/harness/isolation.h"
 #include "test/harness/net.h"
 
@@ -172,4 +173,45 @@ TEST(pooling_concat_by_copy) {
     EXPECT(!concat_of(&net)->in_place && concat_of(&net)->in[0].v->block >= 0);
     net_close(&net);
   }
+}
+
+// A GPU's convolution pools its own output where that is a ReLU's, no gradient flows back through it, nobody else reads
+// it, and it has 16 bits. test/cuda/conv/test_conv_pool.c looks at the values.
+typedef struct PooledCase {
+  bool trainable, relu, read, every_value;
+  DType act;
+  int nodes;
+} PooledCase;
+static void check_pooled(Device *gpu, const PooledCase *k) {
+  Params params;
+  Graph g;
+  params_init(&params, gpu, k->act);
+  graph_init(&g, gpu, &params, true);
+  g.act = k->act;
+  gpu->every_value = k->every_value;
+  Value *image = graph_value(&g, "image", tensor(k->act, 2, 61, 47, 3));
+  const ConvLayer conv = {
+      .k = 24, .r = 7, .s = 7, .stride = 2, .pad = 3, .relu = k->relu, .bias = true, .trainable = k->trainable};
+  Value *x = layer_conv(&g, "conv", image, &conv);
+  if (k->read) layer_max_pool_ceil(&g, "other", x, (Pool){2, 2, 0});
+  Value *y = layer_max_pool(&g, "pool", x, (Pool){3, 2, 1});
+  gpu->every_value = false;
+  EXPECT_INT(g.nodes, k->nodes);
+  EXPECT(!strcmp(y->name, "pool") && (y == x) == (k->nodes == 1));
+  EXPECT_INT(y->x.h, 16);
+  EXPECT_INT(y->x.w, 12);
+  EXPECT_INT(y->x.c, 24);
+  EXPECT_NEAR(g.node[0]->type->flops(g.node[0], PASS_FORWARD), 2.0 * 2 * 31 * 24 * 24 * 49 * 3, 0);
+  graph_free(&g);
+  params_free(&params);
+}
+TEST(cuda_pooling_by_the_convolution) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  if (!gpu->wgmma) return test_skip("rung 05 needs a Hopper GPU, sm_90a");
+  const PooledCase cases[] = {{false, true, false, false, BF16, 1},  {false, true, false, false, F16, 1},
+                              {false, true, false, false, F32, 2},   {true, true, false, false, BF16, 2},
+                              {false, false, false, false, BF16, 2}, {false, true, true, false, BF16, 3},
+                              {false, true, false, true, BF16, 2}};
+  for (int i = 0; i < COUNT(cases); i++) check_pooled(gpu, &cases[i]);
 }
