@@ -29,6 +29,7 @@ bool inputs_allocate(Inputs *in, Device *dev, Err *err) {
     if (!in->array[a].data || !in->array[a].staged)
       return err_memory(err, (size_t)copies(dev) * in->array[a].room, "the inputs", "--batch");
   }
+  device_stage_next(dev); // device_alloc has queued zeros
   return true;
 }
 
