@@ -194,12 +194,12 @@ static void plan_memory(Engine *e) {
   if (trains) memory_add(m, "gradients being exchanged", ON_DEVICE, reduction_bytes(&e->reduction), "--model");
   const size_t beside = beside_bytes(e);
   memory_add(m, "activations", ON_DEVICE, e->arena_bytes - beside, smaller_images(e));
-  memory_add(m, "activations of nodes that run beside others", ON_DEVICE, beside, smaller_images(e));
+  memory_add_beside(m, "activations of nodes that run beside others", beside, smaller_images(e));
   memory_add(m, "workspace", ON_DEVICE, e->dev->workspace_bytes, smaller_images(e));
-  memory_add(m, "workspace of nodes that run beside others", ON_DEVICE, e->dev->queue_bytes[QUEUE_BESIDE],
-             smaller_images(e));
-  memory_add(m, "workspace of the gradients of parameters", ON_DEVICE, e->dev->queue_bytes[QUEUE_GRADIENTS],
-             smaller_images(e));
+  memory_add_beside(m, "workspace of nodes that run beside others", e->dev->queue_bytes[QUEUE_BESIDE],
+                    smaller_images(e));
+  memory_add_beside(m, "workspace of the gradients of parameters", e->dev->queue_bytes[QUEUE_GRADIENTS],
+                    smaller_images(e));
   memory_add(m, e->dev->gpu ? "inputs, two batches" : "inputs, one batch", ON_DEVICE, inputs, "--batch");
   memory_add(m, "loader's batches in training", ON_HOST_LOCKED, e->train.ring.bytes, "--batch");
   memory_add(m, "loader's batches in inference", ON_HOST_LOCKED, e->infer.ring.bytes, "--batch");

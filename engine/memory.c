@@ -1,11 +1,17 @@
 #include "engine/memory.h"
+#include <string.h>
 #include "base/contained.h"
 #include "base/memory.h"
 
 void memory_add(MemoryPlan *m, const char *name, MemorySpace space, size_t bytes, const char *options) {
   if (!bytes) return;
   CHECK(m->rows < MAX_MEMORY_ROWS);
-  m->row[m->rows++] = (MemoryRow){name, space, bytes, options};
+  m->row[m->rows++] = (MemoryRow){name, space, bytes, options, false};
+}
+
+void memory_add_beside(MemoryPlan *m, const char *name, size_t bytes, const char *options) {
+  memory_add(m, name, ON_DEVICE, bytes, options);
+  if (bytes) m->row[m->rows - 1].beside = true;
 }
 
 size_t memory_sum(const MemoryPlan *m, MemorySpace space) {
@@ -60,16 +66,27 @@ static const MemoryRow *largest(const MemoryPlan *m, const MemoryPool *pool) {
   return most;
 }
 
+static void beside_text(const MemoryPlan *m, const MemoryPool *pool, char *text, size_t room) {
+  *text = '\0';
+  for (int i = 0; i < m->rows; i++)
+    if (m->row[i].beside && pool->space[m->row[i].space]) {
+      const size_t used = strlen(text);
+      snprintf(text + used, room - used, "%s%.1f MB for the %s", used ? ", " : "; besides ", mb(m->row[i].bytes),
+               m->row[i].name);
+    }
+}
+
 static bool pool_fits(const MemoryPlan *m, const MemoryPool *pool, Err *err) {
   const size_t sum = pool_sum(m, pool);
   if (sum <= pool->free) return true;
   const MemoryRow *most = largest(m, pool);
-  char ranks[40];
+  char ranks[40], beside[256];
   sharers_text(m, pool, ranks, sizeof ranks);
+  beside_text(m, pool, beside, sizeof beside);
   return err_set(
-      err, "too little memory: %.1f MB needed%s, %.1f MB free on %s; the largest part, %.1f MB, is for the %s%s%s",
+      err, "too little memory: %.1f MB needed%s, %.1f MB free on %s; the largest part, %.1f MB, is for the %s%s%s%s",
       mb(sum), ranks, mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": reduce " : "",
-      most->options ? most->options : "");
+      most->options ? most->options : "", beside);
 }
 
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {

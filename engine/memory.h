@@ -18,6 +18,7 @@ typedef struct MemoryRow {
   MemorySpace space;
   size_t bytes;
   const char *options; // options that reduce it, "--batch or --size"; NULL: none
+  bool beside;         // what it costs that nodes run side by side on the device
 } MemoryRow;
 
 enum { MAX_MEMORY_ROWS = 24 };
@@ -29,10 +30,12 @@ typedef struct MemoryPlan { // zero-initialise
 
 // Adds a row unless `bytes` is 0; the strings are not copied.
 void memory_add(MemoryPlan *m, const char *name, MemorySpace space, size_t bytes, const char *options);
+void memory_add_beside(MemoryPlan *m, const char *name, size_t bytes, const char *options); // of MemoryRow.beside
 size_t memory_sum(const MemoryPlan *m, MemorySpace space);
 // Prints the table, followed by the totals and the free memory on the device and on the host.
 void memory_print(const MemoryPlan *m, Device *dev, FILE *out);
 void memory_print_sums(const MemoryPlan *m, Device *dev, FILE *out); // the totals, in one line
 // Whether the free memory is enough; if only ON_HOST_LATER does not fit, prints a warning to stderr. False with a
-// message that names the largest row of the memory that does not suffice. The CPU as a device shares the host's memory.
+// message that names the largest row of the memory that does not suffice, and what it costs that nodes run side by
+// side. The CPU as a device shares the host's memory.
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err);

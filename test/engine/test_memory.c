@@ -30,6 +30,18 @@ TEST(memory_plan_names_what_is_too_much) {
   EXPECT_INT(err_exit(&err), EXIT_USAGE);
 }
 
+TEST(memory_plan_names_what_runs_side_by_side) {
+  MemoryPlan m = {0};
+  Err err;
+  memory_add(&m, "activations", ON_DEVICE, (size_t)1 << 50, "--batch");
+  memory_add_beside(&m, "activations of nodes that run beside others", 5000000, "--batch");
+  memory_add_beside(&m, "workspace of nodes that run beside others", 0, "--batch");
+  memory_add_beside(&m, "workspace of the gradients of parameters", 300000, "--batch");
+  EXPECT(!fits(&m, &err));
+  EXPECT(strstr(err.msg, "is for the activations: reduce --batch; besides 5.0 MB for the activations of nodes that run "
+                         "beside others, 0.3 MB for the workspace of the gradients of parameters"));
+}
+
 // What is only estimated refuses nothing.
 TEST(memory_plan_warns_of_what_comes_later) {
   MemoryPlan m = {0};
