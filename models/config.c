@@ -365,6 +365,8 @@ static const char *in_list(const char *list, const char *name) {
   return value;
 }
 
+bool config_list_sets(const char *list, const char *name) { return in_list(list, name); }
+
 bool config_list_alone(const char *list, const Option *rows, int n, const void *values, Err *err) {
   for (int i = 0; i < n; i++)
     if (rows[i].type != OPT_HEADING && option_source(&rows[i], values) == FROM_GIVEN && in_list(list, rows[i].name))

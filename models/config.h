@@ -65,6 +65,8 @@ bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
 // its range; that they fit together is for config_check. Of a trained model only those that do not change the meaning
 // of its weights. The message begins with "--set"; c may be changed by the pairs before the wrong one.
 bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trained, Err *err);
+// Whether such a list, which may be NULL, sets a field.
+bool config_list_sets(const char *list, const char *name);
 // Of options with such a list: false with a message if one of them that has a field's name was given, and the list sets
 // that field, too. list may be NULL.
 bool config_list_alone(const char *list, const Option *rows, int n, const void *values, Err *err);

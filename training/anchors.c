@@ -33,10 +33,25 @@ void train_set_anchors(const TrainSpec *o, ModelConfig *c) {
         o->anchors, MAX_LEVELS);
 }
 
+// Given anchors that no object overlaps enough to count would teach the RPN nothing.
+static void refuse_apart(const ModelConfig *c, const AnchorFit *fit, const Dataset *train) {
+  char given[LIST_TEXT], suit[LIST_TEXT];
+  if (fit->most_before >= (double)c->rpn_low) return;
+  list(c->anchor_size, given);
+  list(fit->size, suit);
+  die(EXIT_USAGE, "anchors %s overlap no object of %s by an IoU of %g; these suit it: --anchors %s, or --anchors auto",
+      given, train->coco.path, (double)c->rpn_low, suit);
+}
+
 void train_fit_anchors(TrainSpec *o, Dataset *train) {
   AnchorFit fit;
   char is[LIST_TEXT], was[LIST_TEXT];
-  if (!is_auto(o) || !anchor_fit(&fit, train, o->config.anchor_size, o->config.anchor_ratio)) return;
+  const bool is_given = o->anchors || config_list_sets(o->set, "anchor_size");
+  if (!is_given || !anchor_fit(&fit, train, o->config.anchor_size, o->config.anchor_ratio)) return;
+  if (!is_auto(o)) {
+    refuse_apart(&o->config, &fit, train);
+    return;
+  }
   list(fit.size, is);
   list(o->config.anchor_size, was);
   const bool better = fit.iou >= fit.iou_before + LEAST_GAIN;

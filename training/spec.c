@@ -128,6 +128,15 @@ static void check_set(const TrainSpec *o) {
   Err err;
   const Option *rows = train_rows(&n);
   if (!config_list_alone(o->set, rows, n, o, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const struct {
+    const char *option, *field;
+    bool given;
+  } others[] = {{"anchors", "anchor_size", o->from.anchors == FROM_GIVEN},
+                {"proposals", "rpn_post_nms_test", o->from.proposals == FROM_GIVEN},
+                {"score", "min_score", o->from.score == FROM_GIVEN}};
+  for (int i = 0; i < COUNT(others); i++)
+    if (others[i].given && config_list_sets(o->set, others[i].field))
+      die(EXIT_USAGE, "--%s and --set %s cannot be combined: leave one of them out", others[i].option, others[i].field);
 }
 
 static void check_holdout(TrainSpec *o) {

@@ -27,7 +27,7 @@ static bool choose(ResultChoice *c, const char *text, size_t length) {
   return known;
 }
 
-enum { NEAREST = 3 };
+enum { NEAREST = 3, FIRST = 5 }; // most names in a message
 
 // The nearest names, without duplicates, nearest first. Returns their number.
 static int nearest(const ResultClasses *classes, const char *text, size_t length, const char *names[NEAREST]) {
@@ -55,7 +55,13 @@ static int nearest(const ResultClasses *classes, const char *text, size_t length
 static bool unknown(const ResultClasses *classes, const char *text, size_t length, Err *err) {
   const char *names[NEAREST] = {NULL};
   const int shown = (int)MIN(length, (size_t)100), n = nearest(classes, text, length, names);
-  if (n == 0) return err_set(err, "\"%.*s\" is not the name or id of any of the %d classes", shown, text, classes->n);
+  if (n == 0) {
+    char some[400] = "";
+    for (int i = 0, used = 0; i < MIN(classes->n, FIRST) && classes->items[i].name; i++)
+      used += snprintf(some + used, sizeof some - (size_t)used, "%s%.60s", i ? ", " : ": ", classes->items[i].name);
+    return err_set(err, "\"%.*s\" is not the name or id of any of the %d classes%s%s", shown, text, classes->n, some,
+                   classes->n > FIRST ? ", …" : "");
+  }
   return err_set(err, "\"%.*s\" is not the name or id of any of the %d classes; did you mean %.100s%s%.100s%s%.100s?",
                  shown, text, classes->n, names[0], n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
                  n > 2 ? names[2] : "");

@@ -24,10 +24,11 @@ static Sides *sides_of(const Dataset *d) {
   return s;
 }
 
-// Mean over n objects of the IoU with the best anchor around the same center.
-static double mean_iou(const Sides *s, int n, const float *size, const float *ratio) {
+// Mean over n objects of the IoU with the best anchor around the same center, and the largest.
+static double mean_iou(const Sides *s, int n, const float *size, const float *ratio, double *most) {
   const int count = MIN(n, MOST_OBJECTS);
   double sum = 0;
+  *most = 0;
   for (int i = 0; i < count; i++) {
     const Sides *o = &s[(int64_t)i * n / count];
     float best = 0;
@@ -38,6 +39,7 @@ static double mean_iou(const Sides *s, int n, const float *size, const float *ra
         best = fmaxf(best, both / (o->w * o->h + w * h - both));
       }
     sum += (double)best;
+    *most = fmax(*most, (double)best);
   }
   return sum / count;
 }
@@ -48,11 +50,12 @@ bool anchor_fit(AnchorFit *fit, const Dataset *d, const float before[FIT_LEVELS]
   memcpy(fit->size, before, sizeof fit->size);
   if (!n) return false;
   Sides *s = sides_of(d);
-  fit->iou_before = mean_iou(s, n, before, ratio);
+  double most;
+  fit->iou_before = mean_iou(s, n, before, ratio, &fit->most_before);
   for (int i = 0; i <= STEPS; i++) {
     float size[FIT_LEVELS];
     for (int l = 0; l < FIT_LEVELS; l++) size[l] = roundf(4 * exp2f((float)i / 8)) * (float)(1 << l);
-    const double iou = mean_iou(s, n, size, ratio);
+    const double iou = mean_iou(s, n, size, ratio, &most);
     if (iou <= fit->iou) continue;
     fit->iou = iou;
     memcpy(fit->size, size, sizeof size);

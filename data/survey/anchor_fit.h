@@ -7,6 +7,7 @@ enum { FIT_LEVELS = 5, ANCHOR_RATIOS = 3 };
 typedef struct AnchorFit {
   float size[FIT_LEVELS]; // square roots of the areas of anchors, P2 first, pixels of the resized images; doubling
   double iou, iou_before; // mean over objects of the IoU with the best anchor: of these, and of those before
+  double most_before;     // the largest of them, of those before
 } AnchorFit;
 
 // The sizes whose anchors overlap the objects best, by the mean of the best IoU where centers coincide (Redmon and

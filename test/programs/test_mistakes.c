@@ -66,6 +66,13 @@ TEST_TIER(program_mistakes_of_train, 1) {
   expect_mistake("--anchors 0,8,16,32,64: expected 5 sizes", "%s --data %s --model tiny --anchors 0,8,16,32,64", train,
                  d);
 
+  expect_mistake("anchors 2000,4000,8000,16000,32000 overlap no object of ",
+                 "%s --data %s --model tiny --anchors 2000,4000,8000,16000,32000", train, d);
+  expect_mistake("--anchors and --set anchor_size cannot be combined: ",
+                 "%s --data %s --model tiny --anchors 8,16,32,64,128 --set anchor_size=8,16,32,64,128", train, d);
+  expect_mistake("--score and --set min_score cannot be combined: ",
+                 "%s --data %s --model tiny --score 0.1 --set min_score=0.2", train, d);
+  expect_mistake("--ema takes a number from 0 to 0.9999999, not \"1\"", "%s --data %s --ema 1", train, d);
   expect_mistake("--classes: \"rin\" is not the name or id of ", "%s --data %s --classes disc,rin", train, d);
 
   // Masks in a form that nobody knows: nothing would be learnt of them.

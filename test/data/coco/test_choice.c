@@ -49,7 +49,7 @@ TEST(choice_says_what_is_near) {
       {"dgo", "\"dgo\" is not the name or id of any of the 7 classes; did you mean dog?"},
       {"person,dol", "\"dol\" is not the name or id of any of the 7 classes; did you mean dog, doll?"},
       {"traffic", "\"traffic\" is not the name or id of any of the 7 classes; did you mean traffic light?"},
-      {"19", "\"19\" is not the name or id of any of the 7 classes"},
+      {"19", "\"19\" is not the name or id of any of the 7 classes: person, dog, traffic light, dog, 30, …"},
       {"dog,", "\"dog,\" has an empty name between commas"},
       {",", "\",\" has an empty name between commas"},
   };
