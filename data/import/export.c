@@ -185,7 +185,7 @@ static void write_shape(FILE *f, const char *label, const char *type, const doub
   record_free(&r);
 }
 
-static void write_labelme(FILE *f, const ImportSet *s, const ImportImage *im, const char *name, uint64_t *lost) {
+static void write_labelme(FILE *f, const ImportSet *s, const ImportImage *im, uint64_t *lost) {
   int group = 0;
   bool first = true;
   fprintf(f, "{\"version\":\"5.5.0\",\"flags\":{},\"shapes\":[");
@@ -211,7 +211,7 @@ static void write_labelme(FILE *f, const ImportSet *s, const ImportImage *im, co
   }
   Record r = {0};
   record_begin(&r);
-  record_str(&r, "imagePath", path_name(name));
+  record_str(&r, "imagePath", path_name(im->picture));
   record_raw(&r, "imageData", "null");
   record_int(&r, "imageHeight", im->h);
   record_int(&r, "imageWidth", im->w);
@@ -239,23 +239,22 @@ static bool is_upright(ImportSet *s, const ImportImage *im) {
 }
 
 bool export_labelme(ImportSet *s, const char *dir, uint64_t *lost, Err *err) {
-  const char **names = import_names(s);
   bool ok = import_may_write(dir, err);
+  import_name_pictures(s);
   for (int i = 0; ok && i < s->n; i++) {
     ImportImage *im = &s->images[i];
     if (!is_upright(s, im)) continue;
-    char *text, *picture = xasprintf("%s/%s", dir, names[i]),
+    char *text, *picture = xasprintf("%s/%s", dir, im->picture),
                 *json = xasprintf("%.*s.json", (int)(strrchr(picture, '.') - picture), picture);
     size_t size;
     FILE *f = text_open(&text, &size);
-    write_labelme(f, s, im, names[i], lost);
+    write_labelme(f, s, im, lost);
     text_close(f);
     ok = import_write_picture(s, im, picture, err) && write_text(json, text, size, err);
     free(text);
     free(picture);
     free(json);
   }
-  free(names);
   return ok;
 }
 
@@ -300,14 +299,14 @@ static bool write_yaml(const ImportSet *s, const char *dir, Err *err) {
 }
 
 bool export_yolo(ImportSet *s, const char *dir, uint64_t *lost, Err *err) {
-  const char **names = import_names(s);
   bool ok = import_may_write(dir, err);
+  import_name_pictures(s);
   for (int i = 0; ok && i < s->n; i++) {
     ImportImage *im = &s->images[i];
     if (!is_upright(s, im)) continue;
-    char *text,
-        *picture = xasprintf("%s/images/train/%s", dir, names[i]),
-        *labels = xasprintf("%s/labels/train/%.*s.txt", dir, (int)(strrchr(names[i], '.') - names[i]), names[i]);
+    char *text, *picture = xasprintf("%s/images/train/%s", dir, im->picture),
+                *labels = xasprintf("%s/labels/train/%.*s.txt", dir, (int)(strrchr(im->picture, '.') - im->picture),
+                                    im->picture);
     size_t size;
     FILE *f = text_open(&text, &size);
     write_rows(f, im, lost);
@@ -317,6 +316,5 @@ bool export_yolo(ImportSet *s, const char *dir, uint64_t *lost, Err *err) {
     free(picture);
     free(labels);
   }
-  free(names);
   return ok && write_yaml(s, dir, err);
 }

@@ -255,6 +255,7 @@ void import_free(ImportSet *s) {
     for (int k = 0; k < im->n; k++) object_free(&im->objects[k]);
     free(im->objects);
     free(im->name);
+    free(im->picture);
     free(im->bytes);
   }
   free(s->images);

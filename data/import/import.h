@@ -24,6 +24,7 @@ typedef struct ImportObject {
 typedef struct ImportImage {
   int file;       // of the tree; -1: it is in `bytes`
   char *name;     // relative path, or for embedded ones a name
+  char *picture;  // what it is called when it is written; set by import_name_pictures. Owned
   uint8_t *bytes; // owned
   size_t size;
   const char *split; // a text of ImportSet.splits; NULL: it is left out
@@ -107,7 +108,7 @@ void import_free(ImportSet *s);
 // folder must not exist or be empty.
 bool import_write(ImportSet *s, const char *dir, Err *err);
 bool import_may_write(const char *dir, Err *err);
-// Names of the pictures in their split's folder: the last part of the path where that is unique in the split, else the
-// whole path. malloc'ed [s->n], of texts that belong to the images.
-const char **import_names(const ImportSet *s);
+// Gives each image the name of its picture in its split's folder: the last part of the path where that is unique in the
+// split, else the whole path, with a number if need be.
+void import_name_pictures(ImportSet *s);
 bool import_write_picture(ImportSet *s, ImportImage *im, const char *to, Err *err);

@@ -33,8 +33,9 @@ static TreeMatch find_name(const Tree *t, JsonValue v, const char *folder, int *
 
 // The picture of a task: what `data` names, under whatever key, or file_upload.
 static TreeMatch find_picture(const Tree *t, JsonValue task, const char *folder, int *file) {
-  TreeMatch match = find_name(t, value_of(value_of(task, "data"), "image"), folder, file);
-  for (ValueWalk w = value_walk(value_of(task, "data")); value_next(&w);)
+  const JsonValue data = value_of(task, "data");
+  TreeMatch match = find_name(t, value_of(data, "image"), folder, file);
+  for (ValueWalk w = value_walk(data.begin ? data : task); value_next(&w);)
     if (!match) match = find_name(t, w.value, folder, file);
   return match ? match : find_name(t, value_of(task, "file_upload"), folder, file);
 }
@@ -99,9 +100,11 @@ static bool take_bitmap(const TreeFile *f, const ImportImage *im, JsonValue url,
   return same;
 }
 
-static void take_result(ImportSet *s, const TreeFile *f, int image, JsonValue result, const char *label) {
+// value: of the result; in JSON-MIN they are one.
+static void take_result(ImportSet *s, const TreeFile *f, int image, JsonValue result, JsonValue value,
+                        const char *label) {
   static const char *const box[] = {"x", "y", "width", "height"}, *const round[] = {"x", "y", "radiusX", "radiusY"};
-  const JsonValue value = value_of(result, "value"), points = value_of(value, "points"), rle = value_of(value, "rle"),
+  const JsonValue points = value_of(value, "points"), rle = value_of(value, "rle"),
                   url = value_of(value, "imageDataURL");
   const double w = s->images[image].w / 100., h = s->images[image].h / 100.;
   const double turn = value_number(value_of(value, "rotation"), 0), angle = isfinite(turn) ? turn * acos(-1) / 180 : 0;
@@ -159,7 +162,7 @@ static void take_results(ImportSet *s, const TreeFile *f, int image, JsonValue r
       if (!label) label = label_elsewhere(results, value_of(w.value, "id"));
       if (!label && s->options.class_name) label = xstrdup(s->options.class_name);
       if (label)
-        take_result(s, f, image, w.value, label);
+        take_result(s, f, image, w.value, value, label);
       else
         import_drop(s, f->path, "without label");
       free(label);
@@ -168,6 +171,21 @@ static void take_results(ImportSet *s, const TreeFile *f, int image, JsonValue r
     free(id);
   }
   text_table_free(&seen);
+}
+
+// The members of a task of JSON-MIN that are lists of shapes.
+static void take_members(ImportSet *s, const TreeFile *f, int image, JsonValue task) {
+  for (ValueWalk w = value_walk(task); value_next(&w);) {
+    if (value_type(w.value) != JSON_ARRAY) continue;
+    for (ValueWalk r = value_walk(w.value); value_next(&r);) {
+      char *label = has_shape(r.value) ? label_of(r.value) : NULL;
+      if (label)
+        take_result(s, f, image, r.value, r.value, label);
+      else if (has_shape(r.value))
+        import_drop(s, f->path, "without label");
+      free(label);
+    }
+  }
 }
 
 // ---- tasks ----------------------------------------------------------------------------------------------------------
@@ -207,7 +225,8 @@ static void read_task(ImportSet *s, const TreeFile *f, JsonValue task) {
   for (ValueWalk w = value_walk(value_of(task, "predictions")); image >= 0 && value_next(&w);)
     if (value_type(w.value) == JSON_OBJECT) import_drop(s, f->path, "prediction of a model");
   const JsonValue results = value_of(choose(s, f, all), "result");
-  if (image >= 0) take_results(s, f, image, results);
+  if (image >= 0 && value_of(task, "data").begin) take_results(s, f, image, results);
+  if (image >= 0 && !value_of(task, "data").begin) take_members(s, f, image, task);
   free(folder);
   free(name);
 }

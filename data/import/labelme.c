@@ -16,8 +16,9 @@ static int embedded(ImportSet *s, const TreeFile *f, JsonValue v, const char *pa
   char *text = value_text(value_of(v, "imageData")), *stem = path_stem(f->path);
   size_t size = 0;
   uint8_t *bytes = text && *text ? base64_decode(text, &size) : NULL;
-  char *name =
-      path && *path ? xstrdup(path_name(path)) : xasprintf("%s.%s", stem, bytes && *bytes == 0xff ? "jpg" : "png");
+  const char *last = path ? path_name(path) : "";
+  const bool named = *last && strcmp(last, ".") && strcmp(last, "..");
+  char *name = named ? xstrdup(last) : xasprintf("%s.%s", stem, bytes && *bytes == 0xff ? "jpg" : "png");
   const int image = bytes ? import_embedded(s, name, bytes, size, split_of(f->path, false)) : -1;
   if (image >= 0) import_note(s, f->path, "picture taken from imageData, as no file has its name and size");
   free(text);

@@ -89,6 +89,7 @@ static void take_polygon(ImportSet *s, const TreeFile *f, int image, const char 
 
 static void take_object(ImportSet *s, const TreeFile *f, int image, JsonValue v) {
   char *class = value_text(value_of(v, "classTitle")), *type = value_text(value_of(v, "geometryType"));
+  if (!type) type = value_text(value_of(v, "type")); // of older projects
   const JsonValue bitmap = value_of(v, "bitmap"), points = value_of(v, "points");
   const char *is = type ? type : value_type(bitmap) == JSON_OBJECT ? "bitmap" : "polygon";
   double *xy = NULL;

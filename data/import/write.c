@@ -25,20 +25,32 @@ bool import_may_write(const char *dir, Err *err) {
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
-const char **import_names(const ImportSet *s) {
-  const char **names = xcalloc((size_t)s->n + 1, sizeof *names);
-  TextTable seen = {0};
+void import_name_pictures(ImportSet *s) {
+  TextTable seen = {0}, taken = {0};
   int *times = xcalloc((size_t)s->n + 1, sizeof *times), *of = xcalloc((size_t)s->n + 1, sizeof *of);
   for (int i = 0; i < s->n; i++) {
     char *key = xasprintf("%s/%s", s->images[i].split, path_name(s->images[i].name));
     times[of[i] = text_table_add(&seen, key)]++;
     free(key);
   }
-  for (int i = 0; i < s->n; i++) names[i] = times[of[i]] > 1 ? s->images[i].name : path_name(s->images[i].name);
+  for (int i = 0; i < s->n; i++) {
+    ImportImage *im = &s->images[i];
+    const char *name = times[of[i]] > 1 ? im->name : path_name(im->name), *point = strrchr(path_name(name), '.');
+    const int stem = (int)(point ? point - name : (ptrdiff_t)strlen(name));
+    for (int k = 1;; k++) {
+      free(im->picture);
+      im->picture = k == 1 ? xstrdup(name) : xasprintf("%.*s-%d%s", stem, name, k, name + stem);
+      char *key = xasprintf("%s/%s", im->split, im->picture);
+      const int before = taken.n;
+      const bool is_new = text_table_add(&taken, key) == before;
+      free(key);
+      if (is_new) break;
+    }
+  }
   text_table_free(&seen);
+  text_table_free(&taken);
   free(times);
   free(of);
-  return names;
 }
 
 static bool write_bytes(const char *path, const uint8_t *bytes, size_t size, Err *err) {
@@ -129,7 +141,7 @@ static void write_object(FILE *f, const ImportObject *o, int id, int image) {
   fputc('}', f);
 }
 
-static void write_split(FILE *f, const ImportSet *s, const char *const *names, const char *split) {
+static void write_split(FILE *f, const ImportSet *s, const char *split) {
   Record r = {0};
   int id = 0, image = 0;
   fputs("{\"info\":{\"description\":\"imported by maskrcnn.c\"},\n\"categories\":[", f);
@@ -145,7 +157,7 @@ static void write_split(FILE *f, const ImportSet *s, const char *const *names, c
     if (im->split != split) continue;
     record_begin(&r);
     record_int(&r, "id", ++image);
-    record_str(&r, "file_name", names[i]);
+    record_str(&r, "file_name", im->picture);
     record_int(&r, "width", im->w);
     record_int(&r, "height", im->h);
     fprintf(f, "%s\n%s", image > 1 ? "," : "", record_end(&r));
@@ -162,10 +174,10 @@ static void write_split(FILE *f, const ImportSet *s, const char *const *names, c
 }
 
 bool import_write(ImportSet *s, const char *dir, Err *err) {
-  const char **names = import_names(s);
   bool ok = import_may_write(dir, err);
+  import_name_pictures(s);
   for (int i = 0; ok && i < s->n; i++) {
-    char *to = xasprintf("%s/%s/%s", dir, s->images[i].split, names[i]);
+    char *to = xasprintf("%s/%s/%s", dir, s->images[i].split, s->images[i].picture);
     ok = import_write_picture(s, &s->images[i], to, err);
     free(to);
   }
@@ -176,11 +188,10 @@ bool import_write(ImportSet *s, const char *dir, Err *err) {
     char *path = xasprintf("%s/annotations/instances_%s.json", dir, s->splits.text[k]), *folder = path_folder(path);
     AtomicFile f;
     ok = dirs_make(folder, err) && file_begin(&f, path, err);
-    if (ok) write_split(f.f, s, names, s->splits.text[k]);
+    if (ok) write_split(f.f, s, s->splits.text[k]);
     ok = ok && file_commit(&f, err);
     free(path);
     free(folder);
   }
-  free(names);
   return ok;
 }

@@ -327,6 +327,8 @@ static void read_yolo(ImportSet *s) {
   if (file >= 0 && read_yaml(s->tree, file, &y)) {
     char *base = path_folder(s->tree->file[file].path);
     s->ordered = true;
+    if (yaml_find(&y, "kpt_shape"))
+      import_refuse(s, "%s: its rows are boxes with key points (kpt_shape), not polygons", s->tree->file[file].path);
     take_names(s, yaml_find(&y, "names"));
     note_other_yamls(s, file, &y);
     for (int i = 0; i < COUNT(splits); i++)

@@ -43,3 +43,21 @@ TEST(label_studio_ground_truth_and_pairs) {
   coco_free(&c);
   imported_free(&i);
 }
+
+TEST(label_studio_json_min) {
+  const char *said;
+  EXPECT_INT(
+      command(&said,
+              "cd %s && mkdir in && cp $OLDPWD/test/exports/via-shapes/img.png in && printf '%%s' '"
+              "[{\"image\":\"/data/upload/1/0123abcd-img.png\",\"id\":1,\"annotator\":1,\"annotation_id\":1,"
+              "\"lead_time\":2.5,\"label\":[{\"points\":[[0,0],[50,0],[50,50]],\"closed\":true,\"polygonlabels\":"
+              "[\"a\"],\"original_width\":64,\"original_height\":48}]}]' >in/min.json",
+              test_tmp()),
+      0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_anns, 1);
+  expect_object(&c, "img.png", "a", BOX(0, 0, 32, 24), 384, 12, true);
+  coco_free(&c);
+  imported_free(&i);
+}

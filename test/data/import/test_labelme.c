@@ -64,3 +64,20 @@ TEST(labelme_files_that_are_broken_or_renamed) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// Two files with pictures of one name inside: both are written.
+TEST(labelme_pictures_of_one_name) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir -p in/a in/b && cp $OLDPWD/test/exports/written/labelme/a.json in/a && "
+                     "cp in/a/a.json in/b",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_images, 2);
+  EXPECT_STR(c.images[0].file_name, "a.png");
+  EXPECT_STR(c.images[1].file_name, "a-2.png");
+  coco_free(&c);
+  imported_free(&i);
+}
