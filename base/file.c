@@ -12,7 +12,8 @@
 #include "base/lock.h"
 #include "base/regular.h"
 
-static char *read_all(int file, const char *path, size_t *size, Err *err) {
+// `most`: bytes; 0: any number.
+static char *read_all(int file, const char *path, size_t most, size_t *size, Err *err) {
   if (file < 0) return NULL;
   FILE *f = fdopen(file, "rb");
   if (!f) {
@@ -23,9 +24,17 @@ static char *read_all(int file, const char *path, size_t *size, Err *err) {
   // The size is a hint only: a pipe says 0. Two bytes more let one read find both the end and room for the NUL.
   struct stat st;
   size_t hint = fstat(fileno(f), &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : 0;
-  char *text = NULL;
-  size_t cap = 0, used = 0, got;
-  array_reserve((void **)&text, &cap, hint + 2, 1);
+  size_t cap = hint + 2, used = 0, got;
+  const bool fits = !most || hint <= most;
+  char *text = fits ? malloc(cap) : NULL;
+  if (!text) {
+    if (fits)
+      err_memory(err, cap, path, NULL);
+    else
+      err_set(err, "%s has %zu MB, more than any such file of a run; remove it", path, hint >> 20);
+    fclose(f);
+    return NULL;
+  }
   while ((got = fread(text + used, 1, cap - used - 1, f)) > 0) {
     used += got;
     array_reserve((void **)&text, &cap, used + 2, 1);
@@ -42,10 +51,13 @@ static char *read_all(int file, const char *path, size_t *size, Err *err) {
   return text;
 }
 
-char *file_read(const char *path, size_t *size, Err *err) { return read_all(input_open(path, err), path, size, err); }
+char *file_read(const char *path, size_t *size, Err *err) {
+  return read_all(input_open(path, err), path, 0, size, err);
+}
 
 char *file_read_own(const char *path, size_t *size, Err *err) {
-  return read_all(regular_open(path, O_RDONLY, err), path, size, err);
+  enum { MOST = 1 << 28 };
+  return read_all(regular_open(path, O_RDONLY, err), path, MOST, size, err);
 }
 
 bool path_is_dir(const char *path) {

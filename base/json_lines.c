@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/line_read.h"
 #include "base/regular.h"
 
 bool json_lines(const char *path, JsonLineFn *each, void *context, Err *err) {
@@ -17,7 +18,7 @@ bool json_lines_from(JsonLinesAt *at, const char *path, JsonLineFn *each, void *
   bool ok = true, more = true;
   ssize_t n = 0;
   if (at->bytes && fseeko(f, at->bytes, SEEK_SET) != 0) ok = err_set(err, "cannot read %s: %s", path, strerror(errno));
-  while (ok && more && (n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
+  while (ok && more && (n = line_read(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
     Json j;
     json_open(&j, path, line, (size_t)n - 1);
     j.lines_before = at->lines++;

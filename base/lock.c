@@ -44,7 +44,13 @@ bool folder_lock(const char *folder, Err *err) {
   int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666); // of a pipe: not waited for
   const bool other = file >= 0 ? !is_lock(file) : errno == ELOOP || errno == ENXIO;    // a link; a socket
   bool ok = file >= 0 || other || err_set(err, "cannot write %s: %s", path, strerror(errno));
-  if (other) ok = err_set(err, "%s exists and is not a lock file of this program; choose another folder", path);
+  struct stat st;
+  if (other && file >= 0 && fstat(file, &st) == 0 && st.st_nlink > 1)
+    ok = err_set(err,
+                 "%s is a hard link, as cp -l makes: a copy by links shares the files of the run; copy it with cp -a",
+                 path);
+  else if (other)
+    ok = err_set(err, "%s exists and is not a lock file of this program; choose another folder", path);
   free(path);
   if (!ok) {
     if (file >= 0) close(file);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "base/json_lines.h"
+#include "base/line_read.h"
 #include "base/regular.h"
 
 // ---- curves ---------------------------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ void amendments_read(const char *path, AmendmentFn *each, void *context) {
   char *line = NULL;
   size_t cap = 0;
   FILE *f = regular_read(path, NULL);
-  while (f && getline(&line, &cap, f) > 0) {
+  while (f && line_read(&line, &cap, f) > 0) {
     long long step;
     int at = 0;
     char *changes = strstr(line, member);

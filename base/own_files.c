@@ -36,12 +36,13 @@ static const struct {
     [OWN_CONFUSION] = {"{\"classes\":", "\"right\":", NULL},
     [OWN_CONFUSION_TEXT] = {NULL, " classes", NULL},
     [OWN_WEIGHTS] = {NULL, "\"format\":\"maskrcnn.c", NULL},
-    [OWN_ANY] = {NULL, NULL, NULL},
+    [OWN_DAMAGED] = {NULL, "\"step\":", "{}\n"}, // or zeros, or no more than the beginning
 };
 
 static bool has_marks(const char *text, size_t size, OwnFile what) {
   const char *begins = marks[what].begins, *holds = marks[what].holds, *without = marks[what].without;
-  const char *first = begins ? begins : holds ? holds : "";
+  const char *first = begins ? begins : holds;
+  if (what == OWN_DAMAGED && (memchr(text, 0, size) || (size > 6 && !memcmp(text, "{\"best", 6)))) return true;
   if (size < strlen(first) && !memcmp(text, first, size)) return true;
   if (without && size == strlen(without) && !memcmp(text, without, size)) return true;
   return (!begins || (size >= strlen(begins) && !memcmp(text, begins, strlen(begins)))) &&

@@ -20,7 +20,7 @@ typedef enum OwnFile {
   OWN_CONFUSION,
   OWN_CONFUSION_TEXT,
   OWN_WEIGHTS,
-  OWN_ANY, // whatever it holds
+  OWN_DAMAGED, // OWN_BEST or OWN_EVALUATION, of which a part is lost
 } OwnFile;
 
 // Whether FILE, which a user names as an output, may be written: nothing is there, or nothing is in it, this program

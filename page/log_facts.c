@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/line_read.h"
 #include "base/log_clock.h"
 #include "base/regular.h"
 
@@ -222,7 +223,7 @@ static bool read_log(LogFacts *l, const char *path, FILE *log) {
   ssize_t n = 0;
   l->cut = false;
   if (fseeko(log, l->size, SEEK_SET) != 0) return false;
-  while (!l->cut && (n = getline(&line, &cap, log)) > 0) {
+  while (!l->cut && (n = line_read(&line, &cap, log)) > 0) {
     const bool ended = line[n - 1] == '\n';
     l->cut = n > ended && !take_line(l, path, line, l->size, (size_t)n - ended, !ended);
     if (!l->cut) l->size += n;

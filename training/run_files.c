@@ -127,17 +127,16 @@ static void clean_further_names(const char *folder) {
 }
 
 bool files_lock(const RunFiles *f, bool resumes, bool force, Err *err) {
-  const OwnName written[] = {
-      {RUN_LOG, OWN_LOG},
-      {RUN_RECORD, OWN_RECORD},
-      {RUN_EVALUATION, resumes ? OWN_ANY : OWN_EVALUATION}, // both are made anew where they are damaged
-      {"best.json", resumes ? OWN_ANY : OWN_BEST},
-      {"time-to-target.json", OWN_TARGETS},
-      {"confusion.txt", OWN_CONFUSION_TEXT},
-      {"confusion.json", OWN_CONFUSION},
-      {"report.html", OWN_PAGE},
-      {RUN_DEFECTS, OWN_DEFECTS},
-      {"model.safetensors", OWN_WEIGHTS}};
+  const OwnName written[] = {{RUN_LOG, OWN_LOG},
+                             {RUN_RECORD, OWN_RECORD},
+                             {RUN_EVALUATION, resumes ? OWN_DAMAGED : OWN_EVALUATION}, // both are made anew
+                             {"best.json", resumes ? OWN_DAMAGED : OWN_BEST},
+                             {"time-to-target.json", OWN_TARGETS},
+                             {"confusion.txt", OWN_CONFUSION_TEXT},
+                             {"confusion.json", OWN_CONFUSION},
+                             {"report.html", OWN_PAGE},
+                             {RUN_DEFECTS, OWN_DEFECTS},
+                             {"model.safetensors", OWN_WEIGHTS}};
   if (!folder_is_own(f->folder, written, COUNT(written), force, err) || !folder_take(f->folder, err)) return false;
   static const char *const facts[] = {RUN_RECORD, RUN_EVALUATION, "time-to-target.json", "confusion.txt",
                                       "confusion.json"};

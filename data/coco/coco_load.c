@@ -39,6 +39,12 @@ static char *text_of(const TextIds *ids, const GivenId *given) {
   return given->is_text ? xstrdup(ids->texts.text[given->id]) : NULL;
 }
 
+// Of no use, and costly to look for under other spellings.
+static void refuse_long(Json *j, const char *file_name) {
+  const size_t length = file_name ? strlen(file_name) : 0;
+  if (length >= PATH_MAX) json_fail(j, "a file_name of %zu bytes; a path has less than %d", length, PATH_MAX);
+}
+
 static void read_image(CocoReader *r, const char *key_of) {
   Json *j = &r->json;
   CocoImage image = {0};
@@ -51,6 +57,7 @@ static void read_image(CocoReader *r, const char *key_of) {
       } else if (strcmp(key, "file_name") == 0) {
         free(image.file_name); // of an earlier, repeated key
         image.file_name = coco_read_string(j);
+        refuse_long(j, image.file_name);
       } else if (strcmp(key, "coco_url") == 0) {
         free(address);
         address = coco_read_string(j);

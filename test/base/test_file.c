@@ -67,6 +67,18 @@ TEST(file_failed_commit_leaves_nothing_behind) {
   free(path);
 }
 
+// A file of 60 GB, which takes no room, in a run's folder.
+TEST(file_read_own_refuses_what_no_run_writes) {
+  char *path = xasprintf("%s/endless-record", test_tmp());
+  size_t size;
+  Err err;
+  EXPECT(write_text(path, "{}", &err) && !truncate(path, (off_t)60 << 30));
+  EXPECT(!file_read_own(path, &size, &err));
+  EXPECT(strstr(err.msg, "/endless-record has 61440 MB, more than any such file of a run; remove it"));
+  unlink(path);
+  free(path);
+}
+
 // What a killed program left is taken away.
 TEST(file_clean_takes_what_was_left) {
   char *path = xasprintf("%s/left", test_tmp());

@@ -24,6 +24,8 @@ TEST(lock_leaves_other_files_alone) {
   write_text(other, "process");
   CHECK(!unlink(path) && !symlink(other, path));
   EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/locked/lock exists and is not a lock file of"));
+  CHECK(!unlink(path) && !link(other, path)); // of a run that was copied with cp -al
+  EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/locked/lock is a hard link, as cp -l makes: "));
   CHECK(!unlink(path));
   EXPECT(folder_lock(folder, &err));
   text = file_read(path, &size, &err);

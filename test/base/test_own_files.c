@@ -19,6 +19,8 @@ TEST(own_files_are_told_by_what_they_hold) {
       {OWN_RECORD, "{\"state\":\"complete\",\"model\":\"tiny\"}\n", "{\"model\":\"tiny\"}\n"},
       {OWN_BEST, "{\"best-bbox\":{\"bbox_AP\":0.5,\"step\":2}}\n", "{\"epoch\":2}\n"},
       {OWN_BEST, "{}\n", "{ }\n"},
+      {OWN_DAMAGED, "?\"best-box\":{\"box\":0.3,\"step\":2}}\n", "notes on the best runs\n"},
+      {OWN_DAMAGED, "{\"best-box\":{\"bo", "{\"threshold\":0.3}\n"},
       {OWN_RESULTS, "[\n{\"image_id\":1,\"category_id\":2}\n]\n", "[{\"image_id\":1,\"category_id\":2}]\n"},
       {OWN_RESULTS, "[\n]\n", "[]"},
       {OWN_CSV_OBJECTS, "file_name,image_id,category,category_id,score,area,x,y,width,height\r\n", "file_name,area\n"},
@@ -45,6 +47,9 @@ TEST(own_files_are_told_by_what_they_hold) {
   write_text(path, "{\"st"); // what a kill left of the first record
   EXPECT(output_is_own(path, OWN_LOG, false, &err));
   write_text(path, "{\"so");
+  EXPECT(!output_is_own(path, OWN_DAMAGED, false, &err));
+  CHECK(!truncate(path, 100)); // zeros, as a crash leaves
+  EXPECT(output_is_own(path, OWN_DAMAGED, false, &err));
   EXPECT(!output_is_own(path, OWN_LOG, false, &err));
   free(path);
 }

@@ -82,7 +82,7 @@ TEST(regular_lock_and_pictures_are_nobody_elses) {
   CHECK(dirs_make(folder, &err));
   write_text(other, "");
   CHECK(!link(other, lock));
-  EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/lock exists and is not a lock file of this program; "));
+  EXPECT(!folder_lock(folder, &err) && strstr(err.msg, "/lock is a hard link, as cp -l makes: "));
   expect_text(other, "");
   CHECK(!unlink(lock) && !symlink(test_tmp(), pictures));
   EXPECT(!folder_is_own(folder, NULL, 0, false, &err) && strstr(err.msg, "/pictures is a symbolic link to "));

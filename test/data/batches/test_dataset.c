@@ -203,6 +203,17 @@ TEST(dataset_explains_failures) {
          strstr(err.msg, ": no annotations; its list \"annotations\" is missing or empty"));
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"height\":41,\"width\":60}],\"annotations\":[]}");
   EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) && strstr(err.msg, "image 5 has no file_name"));
+  char *name = xmalloc(5001), *json;
+  memset(name, 'a', 5000);
+  name[5000] = 0;
+  json = xasprintf("{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"%s\",\"height\":41,\"width\":60}],"
+                   "\"annotations\":[]}",
+                   name);
+  write_json(dir, json);
+  EXPECT(!dataset_open(&d, dir, "train", &small_options, &err) &&
+         strstr(err.msg, ": a file_name of 5000 bytes; a path has less than 4096"));
+  free(name);
+  free(json);
   write_json(dir, "{\"categories\":[],\"images\":[{\"id\":5,\"file_name\":\"1.png\",\"height\":99999,\"width\":99999}],"
                   "\"annotations\":[]}");
   DatasetOptions strict = small_options;
