@@ -20,13 +20,14 @@ typedef struct Cvat {
   char *text; // of the innermost element
   size_t length, cap;
   char *label;                     // in <labels>: the name of one
-  bool part;                       // it is a part of a skeleton
+  bool other;                      // it has no area: a part of a skeleton, a line, a tag
   int h, w;                        // original_size
   long size;                       // frames of the task
   int image;                       // around; -1: none
   char *track_label, *track_group; // of a <track> around; NULL: there is none
   int skeletons;                   // around
   bool video;
+  TextTable missing; // frames that were not found
 } Cvat;
 
 // ---- numbers --------------------------------------------------------------------------------------------------------
@@ -99,10 +100,11 @@ static int frame_image(Cvat *c, long frame) {
   int image = -1;
   if (match == TREE_EXACT || match == TREE_NAME)
     image = import_image(c->s, file, split_of(c->f->path, true));
-  else
+  else if (text_table_find(&c->missing, stem) < 0)
     import_broken(c->s, "%s: frame %ld is not found; put the video's frames here as images/%s.png", c->f->path, frame,
                   stem);
   if (image >= 0) import_size(c->s, image, c->h, c->w);
+  if (image < 0) text_table_add(&c->missing, stem);
   free(stem);
   return image;
 }
@@ -241,13 +243,16 @@ static void end(void *of, const char *name) {
     free(c->label);
     c->label = xstrdup(c->text);
   } else if (!strcmp(name, "parent") && is_in(c, "label")) {
-    c->part = *c->text != '\0';
+    c->other = true;
+  } else if (!strcmp(name, "type") && is_in(c, "label")) {
+    c->other |= strcmp(c->text, "mask") && strcmp(c->text, "polygon") && strcmp(c->text, "ellipse") &&
+                strcmp(c->text, "rectangle") && strcmp(c->text, "any");
   } else if (!strcmp(name, "label") && is_in(c, "labels")) {
-    if (c->label && *c->label && !c->part) {
+    if (c->label && *c->label && !c->other) {
       import_category(c->s, c->label);
       c->s->ordered = true;
     }
-    c->part = false;
+    c->other = false;
   } else if (is_in(c, "original_size")) {
     *(name[0] == 'w' ? &c->w : &c->h) = atoi(c->text);
   } else if (!strcmp(name, "size") && is_in(c, "task")) {
@@ -300,6 +305,7 @@ static void read_cvat(ImportSet *s) {
     free(c.label);
     free(c.track_label);
     free(c.track_group);
+    text_table_free(&c.missing);
   }
 }
 

@@ -20,9 +20,11 @@ static const char *const mask_endings[] = {"_cp_masks",  "_masks",       "_mask"
                                            "_instances", "_gt",          "_seg",  "-masks",  "-mask",
                                            "_labelIds",  "_instanceIds", "_L"};
 static const char *const picture_endings[] = {"", "_img", "_image", "_raw", "_rgb", "_leftImg8bit"};
-static const char *const mask_folders[] = {
-    "masks",        "mask", "labels",   "label",        "annotations",  "annotation",        "instances",
-    "ground_truth", "gt",   "labelsTr", "label_images", "segmentation", "SegmentationClass", "segmentations"};
+static const char *const mask_folders[] = {"masks",        "mask",         "labels",       "label",
+                                           "annotations",  "annotation",   "trainannot",   "valannot",
+                                           "testannot",    "instances",    "ground_truth", "gt",
+                                           "labelsTr",     "label_images", "segmentation", "SegmentationClass",
+                                           "segmentations"};
 
 static bool is_one_of(const char *text, size_t length, const char *const *list, int n) {
   for (int i = 0; i < n; i++)

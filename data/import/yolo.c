@@ -287,6 +287,12 @@ static void take_split(ImportSet *s, const char *base, const YamlEntry *e, const
     const char *name = e->value[i];
     if (!*name || !strcmp(name, "null") || !strcmp(name, "~")) continue;
     if (take_list(s, base, name, split)) continue;
+    int picture;
+    const TreeMatch match = tree_picture(s->tree, name, base, &picture); // a list of pictures
+    if (match == TREE_EXACT || match == TREE_NAME) {
+      take_picture(s, picture, split);
+      continue;
+    }
     char *whole = path && path->n == 1 ? xasprintf("%s/%s", path->value[0], name) : xstrdup(name);
     char *folder = find_folder(s->tree, base, whole);
     if (!folder)
