@@ -76,7 +76,7 @@ static void begin_image(Cvat *c, const char **a) {
     return;
   }
   c->image = import_image(c->s, file, split ? split : split_of(c->f->path, true));
-  if (c->image >= 0) import_size(c->s, c->image, (int)number(a, "height", 0), (int)number(a, "width", 0));
+  if (c->image >= 0) import_size(c->s, c->image, import_int(number(a, "height", 0)), import_int(number(a, "width", 0)));
 }
 
 // The n-th picture, in the order of names, if there are as many as the task has frames; -1: there are not.
@@ -218,7 +218,7 @@ static void begin(void *of, const char *name, const char **a) {
     c->track_group = group ? xstrdup(group) : NULL;
   } else if (is_shape(name) && c->skeletons == 0 && (track || is_in(c, "image"))) {
     const bool outside = track && number(a, "outside", 0) != 0;
-    const int image = outside ? -1 : track ? frame_image(c, (long)number(a, "frame", -1)) : c->image;
+    const int image = outside ? -1 : track ? frame_image(c, import_int(number(a, "frame", -1))) : c->image;
     if (image >= 0) take_shape(c, image, name, a);
   }
   c->skeletons += !strcmp(name, "skeleton");

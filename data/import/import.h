@@ -7,6 +7,9 @@
 #include "data/coco/rle.h"
 #include "data/import/tree.h"
 
+// Of a number in a file, which may be any.
+static inline int import_int(double v) { return (int)MAX(-1e9, MIN(v, 1e9)); }
+
 typedef struct ImportObject {
   int category;   // of ImportSet.categories
   char *group;    // parts with the same text, and category, are one object; NULL: none. Owned

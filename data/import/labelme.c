@@ -39,7 +39,8 @@ static int find_image(ImportSet *s, const TreeFile *f, JsonValue v) {
   char *path = value_text(value_of(v, "imagePath")), *folder = path_folder(f->path), *stem = path_stem(f->path);
   for (char *p = path; p && *p; p++)
     if (*p == '\\') *p = '/';
-  const int h = (int)value_number(value_of(v, "imageHeight"), 0), w = (int)value_number(value_of(v, "imageWidth"), 0);
+  const int h = import_int(value_number(value_of(v, "imageHeight"), 0)),
+            w = import_int(value_number(value_of(v, "imageWidth"), 0));
   int file = -1, image = -1;
   const TreeMatch match = path && *path ? tree_picture(s->tree, path, folder, &file) : TREE_MISSING;
   const char *how = match == TREE_NAME ? "picture found by the last part of imagePath" : NULL;
@@ -72,7 +73,7 @@ static bool read_mask(const TreeFile *f, const ImportImage *im, JsonValue v, con
   Samples samples;
   const bool ok = bytes && samples_decode(&samples, bytes, size, f->path, NULL);
   if (ok) {
-    *mask = mask_of_samples(&samples, false, (int)xy[0], (int)xy[1], im->h, im->w);
+    *mask = mask_of_samples(&samples, false, import_int(xy[0]), import_int(xy[1]), im->h, im->w);
     samples_free(&samples);
   }
   free(bytes);

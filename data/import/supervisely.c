@@ -44,8 +44,7 @@ static bool take_bitmap(const TreeFile *f, const ImportImage *im, JsonValue bitm
   const bool ok = png && value_numbers(value_of(bitmap, "origin"), origin, 2) == 2 &&
                   samples_decode(&samples, png, length, f->path, NULL);
   if (ok) {
-    *mask = mask_of_samples(&samples, true, (int)MAX(-1e6, MIN(origin[0], 1e6)), (int)MAX(-1e6, MIN(origin[1], 1e6)),
-                            im->h, im->w);
+    *mask = mask_of_samples(&samples, true, import_int(origin[0]), import_int(origin[1]), im->h, im->w);
     samples_free(&samples);
   }
   free(text);
@@ -170,8 +169,8 @@ static void read_supervisely(ImportSet *s) {
     }
     if (image >= 0) {
       const JsonValue own = value_of(v, "size");
-      import_size(s, image, (int)value_number(value_of(own, "height"), 0),
-                  (int)value_number(value_of(own, "width"), 0));
+      import_size(s, image, import_int(value_number(value_of(own, "height"), 0)),
+                  import_int(value_number(value_of(own, "width"), 0)));
       for (ValueWalk w = value_walk(value_of(v, "objects")); value_next(&w);) take_object(s, f, image, w.value);
     }
     free(text);

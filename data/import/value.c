@@ -28,19 +28,53 @@ static Json open_value(JsonValue v) {
   return j;
 }
 
+// The end of the string that begins at p.
+static const char *skip_string(const char *p, const char *end) {
+  while (++p < end && (p = memchr(p, '"', (size_t)(end - p)))) {
+    const char *before = p;
+    while (before[-1] == '\\') before--;
+    if ((p - before) % 2 == 0) return p + 1;
+  }
+  return end;
+}
+
+// The end of the value that begins at p, in text that was checked and ends with a zero byte; without the cost of
+// checking it again.
+static const char *skip_value(const char *p, const char *end) {
+  int depth = 0;
+  while (p < end) {
+    if (*p == '"') {
+      p = skip_string(p, end);
+    } else if (*p == '[' || *p == '{') {
+      depth++;
+      p++;
+    } else if (*p == ']' || *p == '}') {
+      depth--;
+      p++;
+    } else {
+      p += depth > 0 ? MAX(strcspn(p, "\"[]{}"), 1) : strcspn(p, ",]} \t\r\n"); // 1: a zero byte
+    }
+    if (depth <= 0) break;
+  }
+  return MIN(p, end);
+}
+
 // The next value, which is passed.
 static JsonValue pass(Json *j) {
   json_peek(j); // passes white space
   const char *begin = j->at;
-  json_skip(j);
-  return j->failed ? (JsonValue){0} : (JsonValue){begin, j->at};
+  j->at = skip_value(begin, j->end);
+  return j->at == begin ? (JsonValue){0} : (JsonValue){begin, j->at};
 }
 
 bool value_read(JsonValue *v, const char *file, const char *text, size_t size, Err *err) {
   Json j;
   json_open(&j, file, text, size);
   j.takes_nonfinite = true;
-  *v = pass(&j);
+  json_peek(&j); // passes white space
+  const char *begin = j.at;
+  json_skip(&j);
+  *v = (JsonValue){begin, j.at};
   const bool ok = json_done(&j);
   if (!ok) err_set(err, "%s", j.err.msg);
   json_close(&j);
