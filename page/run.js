@@ -28,7 +28,7 @@ function verdict(run) {
                                     : `The model learned: best ${m.label} ${score(m.best.y)}, at ${step(m.best.x)}.`);
       const overfits = overfitting(run);
       if (overfits) parts.push(`It overfits: ${overfits}.`);
-      if (falls) parts.push(`Since then ${m.label} has fallen to ${score(m.last.y)}.`);
+      if (falls && !overfits.includes(`${m.label} has fallen`)) parts.push(`Since then ${m.label} has fallen to ${score(m.last.y)}.`);
       else if (m.points.length > 2 && m.last.y > 1.01 * before) parts.push(run.state.running ? "It is still rising." : "It was still rising at the end.");
     }
   } else if (loss && !run.state.diverged) {
@@ -38,14 +38,16 @@ function verdict(run) {
   return parts.join(" ");
 }
 
-// A loss on validation that is more than 5 % above its minimum at the end, while that of training has gone on falling.
+// A loss on validation, or without one the main score, that is more than 5 % worse at the end than at its best, while
+// the loss of training has gone on falling.
 function overfitting(run) {
-  const validation = run.points("val_loss"), n = validation.length;
-  if (n < 3) return "";
-  const best = validation.reduce((a, b) => (b.y <= a.y ? b : a)), last = validation[n - 1];
+  const validation = run.points("val_loss"), hasLoss = validation.length > 2, m = run.main;
+  const points = hasLoss ? validation : m ? m.points : [], last = points[points.length - 1];
+  if (points.length < 3) return "";
+  const best = hasLoss ? validation.reduce((a, b) => (b.y <= a.y ? b : a)) : m.best, format = hasLoss ? y => formatShort(y, 3) : formatScore;
   const before = run.meanLoss(best.x), after = run.meanLoss(last.x);
-  if (!(last.y > 1.05 * best.y && after < before)) return "";
-  return `since step ${best.x.toLocaleString("en")} the loss on validation has risen from ${formatShort(best.y, 3)} to ${formatShort(last.y, 3)}, while that of training fell from ${formatShort(before, 3)} to ${formatShort(after, 3)}; stop earlier, augment more, or add images`;
+  if (!((hasLoss ? last.y > 1.05 * best.y : last.y < 0.95 * best.y) && after < before)) return "";
+  return `since step ${best.x.toLocaleString("en")} ${hasLoss ? "the loss on validation has risen" : `${m.label} has fallen`} from ${format(best.y)} to ${format(last.y)}, while the loss of training fell from ${formatShort(before, 3)} to ${formatShort(after, 3)}; stop earlier, augment more, or add images`;
 }
 
 // Results of an evaluation other than scores.
