@@ -31,6 +31,7 @@ static JsonKind kind_of(JsonValue v) {
   if (has(v, "_via_img_metadata")) return JSON_VIA;
   if (has(v, "data") && (has(v, "annotations") || has(v, "completions") || has(v, "predictions")))
     return JSON_LABEL_STUDIO;
+  if (has(v, "result") && has(v, "task")) return JSON_LABEL_STUDIO;             // an annotation as storage gets it
   if (has(v, "annotation_id") && has(v, "lead_time")) return JSON_LABEL_STUDIO; // JSON-MIN
   if (has(v, "images") && has(v, "annotations")) return JSON_COCO;
   if (has(v, "objects") && has(v, "size")) return JSON_SUPERVISELY;

@@ -1,5 +1,6 @@
 // Label images beside pictures or in a folder of their own: a value an object, as Cellpose and others write them, or a
 // value or colour a class, whose pieces are the objects.
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -20,22 +21,36 @@ static const char *const mask_endings[] = {"_cp_masks",  "_masks",       "_mask"
                                            "_instances", "_gt",          "_seg",  "-masks",  "-mask",
                                            "_labelIds",  "_instanceIds", "_L"};
 static const char *const picture_endings[] = {"", "_img", "_image", "_raw", "_rgb", "_leftImg8bit"};
-static const char *const mask_folders[] = {"masks",        "mask",         "labels",       "label",
-                                           "annotations",  "annotation",   "trainannot",   "valannot",
-                                           "testannot",    "instances",    "ground_truth", "gt",
-                                           "labelsTr",     "label_images", "segmentation", "SegmentationClass",
-                                           "segmentations"};
+// Words in folders' names.
+static const char *const mask_words[] = {"mask",        "masks",         "label",      "labels",
+                                         "annotation",  "instances",     "gt",         "annotations",
+                                         "groundtruth", "segmentation",  "trainannot", "valannot",
+                                         "testannot",   "segmentations", "labelstr",   "segmentationclass"};
+static const char *const picture_words[] = {"image", "images",   "img",        "imgs",
+                                            "raw",   "pictures", "jpegimages", "imagestr"};
 
-static bool is_one_of(const char *text, size_t length, const char *const *list, int n) {
-  for (int i = 0; i < n; i++)
-    if (strlen(list[i]) == length && !strncasecmp(text, list[i], length)) return true;
+static bool has_word(const char *part, size_t length, const char *const *words, int n) {
+  for (size_t at = 0; at < length;) {
+    size_t m = 0;
+    while (at + m < length && isalpha((unsigned char)part[at + m])) m++;
+    for (int i = 0; m > 0 && i < n; i++)
+      if (strlen(words[i]) == m && !strncasecmp(part + at, words[i], m)) return true;
+    at += MAX(m, 1);
+  }
   return false;
 }
 
+// Of the folders around a file, the last whose name tells decides.
 static bool has_mask_folder(const char *path) {
-  for (const char *p = path, *slash; (slash = strchr(p, '/')); p = slash + 1)
-    if (is_one_of(p, (size_t)(slash - p), mask_folders, COUNT(mask_folders))) return true;
-  return false;
+  bool is = false;
+  for (const char *p = path, *slash; (slash = strchr(p, '/')); p = slash + 1) {
+    const size_t n = (size_t)(slash - p);
+    if (has_word(p, n, mask_words, COUNT(mask_words)))
+      is = true;
+    else if (has_word(p, n, picture_words, COUNT(picture_words)))
+      is = false;
+  }
+  return is;
 }
 
 // The stem without a mask's ending, malloc'ed; NULL: it has none.

@@ -211,7 +211,9 @@ static JsonValue choose(ImportSet *s, const TreeFile *f, JsonValue annotations) 
   return taken;
 }
 
-static void read_task(ImportSet *s, const TreeFile *f, JsonValue task) {
+// An annotation may be a file of its own, with its task inside.
+static void read_task(ImportSet *s, const TreeFile *f, JsonValue of) {
+  const JsonValue within = value_of(of, "task"), task = value_type(within) == JSON_OBJECT ? within : of;
   char *folder = path_folder(f->path), *name = value_text(value_of(value_of(task, "data"), "image"));
   const JsonValue annotations = value_of(task, "annotations"), older = value_of(task, "completions");
   const JsonValue all = annotations.begin ? annotations : older;
@@ -224,7 +226,9 @@ static void read_task(ImportSet *s, const TreeFile *f, JsonValue task) {
                   name ? name : "", match == TREE_SEVERAL ? "may be one of several files" : "is not found");
   for (ValueWalk w = value_walk(value_of(task, "predictions")); image >= 0 && value_next(&w);)
     if (value_type(w.value) == JSON_OBJECT) import_drop(s, f->path, "prediction of a model");
-  const JsonValue results = value_of(choose(s, f, all), "result");
+  const bool alone = task.begin != of.begin;
+  if (alone && is_cancelled(of)) import_drop(s, f->path, "annotation cancelled");
+  const JsonValue results = value_of(!alone ? choose(s, f, all) : is_cancelled(of) ? (JsonValue){0} : of, "result");
   if (image >= 0 && value_of(task, "data").begin) take_results(s, f, image, results);
   if (image >= 0 && !value_of(task, "data").begin) take_members(s, f, image, task);
   free(folder);

@@ -103,7 +103,10 @@ bool import_write_picture(ImportSet *s, ImportImage *im, const char *to, Err *er
   free(folder);
   if (!ok || im->bytes) return ok && write_bytes(to, im->bytes, im->size, err);
   if (im->tiff) return write_tiff(s, im, to, err);
-  return file_link(s->tree->file[im->file].full, to, err);
+  char *real = realpath(s->tree->file[im->file].full, NULL); // a data set's links are followed, whoever made them
+  ok = real ? file_link(real, to, err) : err_set(err, "%s: %s", s->tree->file[im->file].full, strerror(errno));
+  free(real);
+  return ok;
 }
 
 // ---- annotations ----------------------------------------------------------------------------------------------------

@@ -79,3 +79,20 @@ TEST(label_images_of_tiff) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// The last folder whose name tells decides: pictures may be below one that is called after labels.
+TEST(label_images_in_folders) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir -p 'in/labels_v2/images/a' 'in/labels_v2/label masks/a' && "
+                     "cp $OLDPWD/test/exports/labels-16bit/cell1.png in/labels_v2/images/a/x.png && "
+                     "cp $OLDPWD/test/exports/labels-16bit/cell1_masks.png 'in/labels_v2/label masks/a/x.png'",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_images, 1);
+  EXPECT_INT(c.num_anns, 3);
+  coco_free(&c);
+  imported_free(&i);
+}

@@ -61,3 +61,22 @@ TEST(label_studio_json_min) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// Storage gets each annotation as a file.
+TEST(label_studio_annotation_as_a_file) {
+  const char *said;
+  EXPECT_INT(
+      command(&said,
+              "cd %s && mkdir in && cp $OLDPWD/test/exports/via-shapes/img.png in && printf '%%s' '"
+              "{\"id\":7,\"result\":[{\"id\":\"r\",\"type\":\"polygonlabels\",\"value\":{\"points\":[[0,0],[50,0],"
+              "[50,50],[0,50]],\"polygonlabels\":[\"a\"]}}],\"was_cancelled\":false,\"task\":{\"id\":1,\"data\":"
+              "{\"image\":\"s3://bucket/img.png\"}}}' >in/7.json",
+              test_tmp()),
+      0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_anns, 1);
+  expect_object(&c, "img.png", "a", BOX(0, 0, 32, 24), 32 * 24, 0, true);
+  coco_free(&c);
+  imported_free(&i);
+}
