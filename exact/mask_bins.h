@@ -112,7 +112,7 @@ static inline HD RoiAxis target_axis(const MaskTarget *p, real low, real high) {
 // foreground.
 static inline HD real target_value(const MaskTarget *p, RoiAxis ys, RoiAxis xs, real sum) {
   real value = sum / (real)(ys.samples * xs.samples);
-  return p->source == MASK_SOFT ? value : value >= (real)0.5;
+  return p->source <= MASK_ALIGNED ? value : value >= (real)0.5;
 }
 
 // The target of an object without a mask is negative, and does not count. !(< 0) so that NaN counts.

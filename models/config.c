@@ -22,7 +22,7 @@ static const char *const resize_names[] = {[RESIZE_TORCHVISION] = "torchvision",
 static const char *const anchor_names[] = {
     [ANCHORS_ROUNDED] = "rounded", [ANCHORS_EXACT] = "exact", [ANCHORS_LEGACY] = "legacy", NULL};
 static const char *const mask_names[] = {
-    [MASK_SOFT] = "soft", [MASK_BITMAP] = "bitmap", [MASK_POLYGON] = "polygon", NULL};
+    [MASK_SOFT] = "soft", [MASK_ALIGNED] = "aligned", [MASK_BITMAP] = "bitmap", [MASK_POLYGON] = "polygon", NULL};
 static const char *const moved_names[] = {
     [MOVED_MASK] = "mask", [MOVED_POLYGON] = "polygon", [MOVED_BOX] = "box", NULL};
 

@@ -206,7 +206,8 @@ typedef struct Detect {
 
 typedef enum MaskSource { // where targets come from
   MASK_SOFT,              // the bitmap, resized by nearest, RoIAligned (not aligned): torchvision
-  MASK_BITMAP,            // the same at pixel centres and aligned, ≥ 0.5: detectron2's bitmaps
+  MASK_ALIGNED,           // the same at pixel centres and aligned, so that targets are not half a pixel off
+  MASK_BITMAP,            // MASK_ALIGNED ≥ 0.5: detectron2's bitmaps
   MASK_POLYGON,           // polygons, drawn into the box; MASK_BITMAP where an instance has none
 } MaskSource;
 typedef struct MaskTarget {

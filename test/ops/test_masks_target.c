@@ -34,24 +34,25 @@ static double *naive_resized(const MaskScene *s, int row, int (*nearest)(int, in
 
 TEST_OP(mask_target_random) {
   enum { ROIS = 18, SIZE = 7 };
-  for (int bitmap = 0; bitmap < 2; bitmap++) {
+  for (int source = MASK_SOFT; source <= MASK_BITMAP; source++) {
+    const bool aligned = source != MASK_SOFT;
     Draw r = draw_begin(150);
     MaskScene s;
     scene_random(&s, f, &r, ROIS);
     Tensor target = fixture_single(f, ROIS + 2, SIZE, SIZE);
-    MaskTarget p = {.size = SIZE, .source = bitmap ? MASK_BITMAP : MASK_SOFT};
+    MaskTarget p = {.size = SIZE, .source = (MaskSource)source};
     RUN(f, mask_target, &p, s.images, &s.truth, &s.targets, &target);
-    const RoiAlign align = {.size = SIZE, .aligned = bitmap}; // adaptive sampling
+    const RoiAlign align = {.size = SIZE, .aligned = aligned}; // adaptive sampling
     // A position below 128 after 6 roundings, slope at most 1 along either axis; then a mean of values up to 1.
     double tolerance = (2 * 6 * 128 + 128) * epsilon(f);
     for (int i = 0; i < ROIS; i++) {
       const ImageInfo *im = &s.images[s.targets.objects.image[i]];
-      double *map = naive_resized(&s, s.targets.object_truth[i], bitmap ? nearest_centre : nearest), box[4];
+      double *map = naive_resized(&s, s.targets.object_truth[i], aligned ? nearest_centre : nearest), box[4];
       get_box(&s.targets.objects.box, i, box);
       for (int k = 0; k < SIZE * SIZE; k++) {
         size_t at = pixel(&target, i, k / SIZE, k % SIZE);
         double want = naive_roi_align(map, im->rh, im->rw, 1, &align, 1, box, k / SIZE, k % SIZE);
-        if (!bitmap)
+        if (source != MASK_BITMAP)
           EXPECT_NEAR(get_at(&target, at), want, tolerance);
         else if (fabs(want - .5) > tolerance)
           EXPECT_NEAR(get_at(&target, at), want >= .5, 0);
@@ -330,23 +331,23 @@ static int check_target(Fixture *f, const MaskScene *s, const MaskTarget *p) {
 }
 
 TEST_GPU(cuda_mask_target) {
-  for (int variant = 0; variant < 6; variant++) {
+  for (int variant = 0; variant < 8; variant++) {
     MaskScene s;
-    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
-    objects_random(&s, f, variant < 4 ? ROIS - 2 : 0, MAX_WORDS);
+    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = (MaskSource)(variant / 2 % MASK_POLYGON)};
+    objects_random(&s, f, variant < 6 ? ROIS - 2 : 0, MAX_WORDS);
     check_target(f, &s, &p);
   }
 }
 
 // Images that augmentation moved, one that it did not among them.
 TEST_GPU(cuda_mask_target_of_moved_images) {
-  for (int variant = 0; variant < 8; variant++) {
+  for (int variant = 0; variant < 12; variant++) {
     MaskScene s;
-    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = variant & 2 ? MASK_BITMAP : MASK_SOFT};
+    MaskTarget p = {.size = variant & 1 ? 28 : 7, .source = (MaskSource)(variant / 2 % MASK_POLYGON)};
     objects_random(&s, f, ROIS - 2, MAX_WORDS);
     for (int n = 0; n < GPU_IMAGES - 1; n++) {
       const float across = (float)sizes[n][1] / (float)sizes[n][3], down = (float)sizes[n][0] / (float)sizes[n][2];
-      const float aslant = variant < 4 ? 0.3f : 0, side = n % 2 ? 0.8f : -0.8f; // every other one mirrored
+      const float aslant = variant < 6 ? 0.3f : 0, side = n % 2 ? 0.8f : -0.8f; // every other one mirrored
       const float map[] = {side * across,  aslant * across, n % 2 ? 1 : (float)sizes[n][1],
                            -aslant * down, 0.9f * down,     -4};
       s.images[n].view.moved = 1;
