@@ -133,8 +133,13 @@ void rcnn_configure(ModelConfig *c) {
   if (c->depth == RCNN_TINY) c->rpn_post_nms_train = 200; // more take time and sample the same 48 RoIs
 }
 
-// Without published statistics there is nothing to freeze.
+// Without published statistics there is nothing to freeze. torchvision's targets are half a pixel off, and it pastes
+// masks over whole pixels: with the true boxes and masks of small nuclei that leaves a mean IoU of 0.88, aligned
+// targets and exact pasting 1.00 (results/mask-bounds-cpu.txt). Weights keep what they were trained with.
 void rcnn_train(ModelConfig *c, bool from_scratch, bool own) {
   if (from_scratch) c->norm = NORM_GN;
   c->mask_logits_fan_in = own;
+  if (!from_scratch || !own) return;
+  c->mask_source = MASK_ALIGNED;
+  c->mask_paste_exact = true;
 }

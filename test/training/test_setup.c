@@ -35,7 +35,7 @@ TEST(setup_conventions_keep_their_sources_warmup) {
   EXPECT_NEAR(schedule("--conventions", "mlperf", 300, 15).warmup_factor, 1 / 3.0, 1e-15);
 }
 
-TEST(setup_limits_the_gradient_where_no_conventions_say_otherwise) {
+TEST(setup_has_own_clipping_and_masks_where_no_conventions_say_otherwise) {
   static const struct {
     const char *option, *value;
     float clip;
@@ -49,6 +49,8 @@ TEST(setup_limits_the_gradient_where_no_conventions_say_otherwise) {
     TrainSpec o = options(cases[i].option, cases[i].value);
     EXPECT_NEAR(o.clip_grad, cases[i].clip, 0);
     EXPECT_INT(o.config.mask_logits_fan_in, cases[i].fan_in);
+    EXPECT_INT(o.config.mask_paste_exact, cases[i].fan_in); // from scratch and without conventions
+    EXPECT_INT(o.config.mask_source == MASK_ALIGNED, cases[i].fan_in);
     train_spec_free(&o);
   }
 }
