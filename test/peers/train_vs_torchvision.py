@@ -14,6 +14,9 @@ Under autocast torchvision's anchors and boxes become bfloat16, whose neighbours
 --boxes autocast asks for torchvision as it is, its boxes are computed in float32 here, as ours are; its detections are
 then scored both ways.
 
+With --augment, ours draws that preset and torchvision its own transforms of the same strengths (augmentation); the images
+are then no longer the same.
+
 The first --keyed steps of torchvision sample anchors and RoIs by our keyed rule, so that its losses must be ours up to
 the arithmetic: they are printed next to each other. After that it samples as it always does.
 
@@ -29,7 +32,10 @@ import time
 import numpy as np
 import torch
 from PIL import Image, ImageDraw
+from torchvision import tv_tensors
+from torchvision.ops import masks_to_boxes
 from torchvision.ops.poolers import initLevelMapper
+from torchvision.transforms import v2
 
 from origin import origin
 from torchvision_dump import RNG_ROI, RNG_RPN, KeyedSampler, rng_key
@@ -174,6 +180,25 @@ def boxes_in_float32(model, on):
         coder.decode_single = lambda codes, boxes, c=coder: type(c).decode_single(c, codes.float(), boxes)
 
 
+def augmentation(preset, size):
+    """torchvision's transforms (v2) with the strengths of data/batches/augment.c: a function of an image and its masks."""
+    jitter = v2.Compose([
+        v2.RandomHorizontalFlip(),
+        v2.ScaleJitter((size, size), scale_range=(0.7, 1.5)),
+        v2.RandomCrop(size, pad_if_needed=True, fill={tv_tensors.Image: 0.45, tv_tensors.Mask: 0}),
+        v2.ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)])
+
+    def augmented(image, boxes, labels, masks):
+        quarters = np.random.randint(4) if preset == "any-orientation" else 0
+        image, masks = jitter(*(kind(torch.rot90(t, quarters, (-2, -1)))
+                                for kind, t in ((tv_tensors.Image, image), (tv_tensors.Mask, masks))))
+        masks = masks.as_subclass(torch.Tensor)
+        kept = (masks.flatten(1) > 0).any(1)
+        boxes = masks_to_boxes(masks[kept]) if kept.any() else boxes[:0]
+        return image.as_subclass(torch.Tensor), boxes + boxes.new_tensor([0, 0, 1, 1]), labels[kept], masks[kept]
+    return augmented
+
+
 class OnHost(KeyedSampler):
     """The keyed sampler computes on the host."""
 
@@ -194,6 +219,7 @@ def train_torchvision(model, a, data, ids, rates, log):
     model.to(a.device).to(memory_format=torch.channels_last).train()
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimiser = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4)
+    augmented = augmentation(a.augment, a.size) if a.augment else None
     own = model.rpn.fg_bg_sampler, model.roi_heads.fg_bg_sampler
     keyed = OnHost(own[0], RNG_RPN), OnHost(own[1], RNG_ROI)
     losses, seconds, begin = [], [], now(a.device)
@@ -208,7 +234,9 @@ def train_torchvision(model, a, data, ids, rates, log):
         images, targets = [], []
         for i, flip, _ in chosen:
             image, boxes, labels, masks = data[i]
-            if flip:
+            if augmented:
+                image, boxes, labels, masks = augmented(image, boxes, labels, masks)
+            elif flip:
                 image, boxes, masks = mirrored(image, boxes, masks)
             images.append(image)
             targets.append(dict(boxes=boxes, labels=labels, masks=masks))
@@ -259,7 +287,7 @@ def detect_torchvision(model, a, split, categories, path):
 def train_ours(a, weights):
     """Canvas, the log's steps, the last evaluation."""
     run = [a.train, "--data", a.data, "--weights", weights, "--out", f"{a.out}/ours", "--seed", str(a.seed),
-           "--batch", str(a.batch), "--iters", str(a.iters), "--augment", "none", "--flip", str(a.flip), "--clip-grad", str(a.clip),
+           "--batch", str(a.batch), "--iters", str(a.iters), *(["--augment", a.augment] if a.augment else ["--augment", "none", "--flip", str(a.flip)]), "--clip-grad", str(a.clip),
            "--canvases", "1", "--size", str(a.size), "--max-size", str(a.max_size), "--val-split", a.val_split,
            "--limit", str(a.limit), "--val-limit", str(a.limit if a.val_split == a.train_split else 0),
            "--train-split", a.train_split, "--device", a.device] + (["--amp"] if a.amp and a.device == "cuda" else []) + a.flags
@@ -310,6 +338,7 @@ def main():
     add("--norm", default="gn", choices=["gn", "bn", "frozen-bn"])
     add("--clip", type=float, default=10)
     add("--flip", type=float, default=0.5)
+    add("--augment", choices=["standard", "any-orientation"], help="instead of --flip")
     add("--keyed", type=int, default=10, help="steps of torchvision that sample by our rule")
     add("--boxes", default="float32", choices=["float32", "autocast"], help="torchvision's, where it computes in bf16")
     add("--run", help="what the record calls it; by this name lab/figures.py finds it")
@@ -319,6 +348,9 @@ def main():
     add("--cocoeval", default="build/cocoeval")
     add("flags", nargs="*", help="further flags of ./train, after --")
     a = parser.parse_args()
+    if a.augment:
+        a.keyed = 0
+        np.random.seed(a.seed)
     a.amp &= a.device == "cuda" or a.autocast
     os.makedirs(a.out, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -358,7 +390,7 @@ def main():
     img_s = (len(steps) - 1 - first) * a.batch / (steps[-1]["seconds"] - steps[first]["seconds"])
     name = os.path.basename(a.data.rstrip("/")) + (", tiny" if a.model == "tiny" else "")
     result = dict(run=a.run or f"{name}, beside torchvision, seed {a.seed}", data=os.path.basename(a.data.rstrip("/")), seed=a.seed, iters=a.iters, batch=a.batch, size=a.size,
-                  norm=a.norm, model=a.model, amp=a.amp, keyed=a.keyed,
+                  norm=a.norm, model=a.model, amp=a.amp, keyed=a.keyed, augment=a.augment,
                   device=torch.cuda.get_device_name() if a.device == "cuda" else "CPU", torch=torch.__version__,
                   **origin(a.device),
                   ours=dict(bbox_AP=ours["bbox_AP"], segm_AP=ours["segm_AP"], img_s=img_s,
