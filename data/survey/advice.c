@@ -60,9 +60,11 @@ static void advise_sizes(Advice *a, const Split *t) {
                 SURVEY_TINY, size, s->tiny, s->objects, percent(s->tiny, s->objects), names.n ? "; most of " : "",
                 names_end(&names));
   }
-  if (s->scale50 > 2)
-    add_concern(a, "--size %d upscales the images %.1fx, which costs time and adds no information", size,
-                (double)s->scale50);
+  if (s->objects && s->scale50 > 2 && s->size10 >= SURVEY_AMPLE)
+    add_concern(a,
+                "--size %d upscales the images %.1fx, to objects of which nine in ten have at least %.0f pixels: a "
+                "smaller size takes less time",
+                size, (double)s->scale50, (double)s->size10);
   if (s->large)
     add_concern(
         a,

@@ -4,8 +4,9 @@
 #include "data/batches/dataset.h"
 
 // Objects below TINY pixels (the square root of the box's area, at the training size) are hardly learned: the first
-// level has a stride of 4. An image of more than CROWDED objects determines every batch's memory.
-enum { SURVEY_TINY = 8, SURVEY_CROWDED = 100 };
+// level has a stride of 4; larger ones than AMPLE pixels gain little from a larger image. An image of more than CROWDED
+// objects determines every batch's memory.
+enum { SURVEY_TINY = 8, SURVEY_AMPLE = 24, SURVEY_CROWDED = 100 };
 
 typedef struct CategorySurvey {
   int objects, images; // images that have one

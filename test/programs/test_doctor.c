@@ -72,6 +72,7 @@ TEST_TIER(doctor_suggests_by_directions, 1) {
   for (int i = 0; i < COUNT(cases); i++) {
     char *line = suggested(set_of_bars(cases[i].name, cases[i].step, cases[i].images, true), "--size 64", &said);
     if (!EXPECT(strstr(line, cases[i].option) && strstr(said, cases[i].reason))) printf("%s\n", said);
+    EXPECT(strstr(line, " --anchors auto") && strstr(said, "--anchors auto: "));
     EXPECT(strstr(line, "--model maskrcnn-r50-fpn") && strstr(said, "maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth ("));
     EXPECT(strstr(line, " --val-fraction 0.2") && strstr(said, "\n  --val-fraction 0.2: there is no split"));
     free(line);
