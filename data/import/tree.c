@@ -159,6 +159,73 @@ void tree_free(Tree *t) {
   *t = (Tree){0};
 }
 
+// ---- splits ---------------------------------------------------------------------------------------------------------
+
+static const struct {
+  const char *word, *split;
+} split_words[] = {{"train", "train"},    {"training", "train"}, {"val", "val"},     {"valid", "val"},
+                   {"validation", "val"}, {"test", "test"},      {"testing", "test"}};
+
+// Words that stand beside a split's name in those of folders and files: stage1_train, train_images, via_region_train.
+static bool is_filler(const char *word) {
+  static const char *const fillers[] = {"stage", "images",     "image",       "img",  "imgs",      "labels", "label",
+                                        "masks", "mask",       "annotations", "ann",  "instances", "via",    "region",
+                                        "data",  "annotation", "set",         "part", "job",       "task"};
+  for (int i = 0; i < COUNT(fillers); i++)
+    if (!strcmp(word, fillers[i])) return true;
+  return false;
+}
+
+// Of one part of a path.
+static const char *split_of_part(const char *part, size_t length) {
+  const char *split = NULL;
+  char word[32];
+  for (size_t at = 0; at < length;) {
+    size_t n = 0;
+    while (at + n < length && isalpha((unsigned char)part[at + n])) n++;
+    if (n >= sizeof word) return NULL;
+    for (size_t i = 0; i < n; i++) word[i] = (char)tolower((unsigned char)part[at + i]);
+    word[n] = '\0';
+    const char *found = NULL;
+    for (int i = 0; n > 0 && !found && i < COUNT(split_words); i++)
+      if (!strcmp(word, split_words[i].word)) found = split_words[i].split;
+    if (n > 0 && !found && !is_filler(word)) return NULL; // crash-test-dummies
+    if (found && split && strcmp(found, split)) return NULL;
+    if (found) split = found;
+    at += n > 0 ? n : 1;
+  }
+  return split;
+}
+
+const char *split_of(const char *path, bool name) {
+  const char *split = NULL;
+  for (const char *p = path; *p;) {
+    const size_t n = strcspn(p, "/");
+    const bool last = !p[n];
+    const char *found = last && !name ? NULL : split_of_part(p, last ? without_ending(p) : n);
+    if (found) split = found;
+    p += n + !last;
+  }
+  return split;
+}
+
+// Of a folder.
+static const char *split_in(const char *folder) {
+  char *path = xasprintf("%s/x", folder);
+  const char *split = split_of(path, false);
+  free(path);
+  return split;
+}
+
+const char *split_named(const char *word) {
+  const char *known = split_of_part(word, strlen(word));
+  if (known || !*word || !strcasecmp(word, "default") || !strcasecmp(word, "annotations") || strlen(word) > 64)
+    return known;
+  for (const char *p = word; *p; p++)
+    if (!isalnum((unsigned char)*p) && *p != '_' && *p != '-') return NULL;
+  return word;
+}
+
 // ---- finding --------------------------------------------------------------------------------------------------------
 
 // Where files with this key begin in by_key.
@@ -274,10 +341,12 @@ static TreeMatch best(const Tree *t, const char *name, bool endings, const char 
   char *exact = join(folder, name);
   int most = 0, nearest = -1;
   TreeMatch match = TREE_MISSING;
+  const char *split = split_in(folder);
   for (int low = first_with(t, key); match != TREE_EXACT && has_key(t, low, key); low++) {
     const TreeFile *f = &t->file[t->by_key[low]];
     if (!f->picture) continue;
-    const int parts = common_parts(f->path, name, endings), near = common_folders(f->path, folder);
+    const int parts = common_parts(f->path, name, endings),
+              near = 2 * common_folders(f->path, folder) + (split && split_of(f->path, false) == split);
     if (parts == 0) continue;
     const size_t n = endings ? strlen(f->path) : without_ending(f->path);
     const bool is = strlen(exact) == n && !memcmp(f->path, exact, n);
@@ -328,63 +397,4 @@ TreeMatch tree_picture(const Tree *t, const char *name, const char *folder, int 
 
 TreeMatch tree_stem(const Tree *t, const char *stem, const char *folder, int *file) {
   return best(t, stem, false, folder, file);
-}
-
-// ---- splits ---------------------------------------------------------------------------------------------------------
-
-static const struct {
-  const char *word, *split;
-} split_words[] = {{"train", "train"},    {"training", "train"}, {"val", "val"},     {"valid", "val"},
-                   {"validation", "val"}, {"test", "test"},      {"testing", "test"}};
-
-// Words that stand beside a split's name in those of folders and files: stage1_train, train_images, via_region_train.
-static bool is_filler(const char *word) {
-  static const char *const fillers[] = {"stage", "images",     "image",       "img",  "imgs",      "labels", "label",
-                                        "masks", "mask",       "annotations", "ann",  "instances", "via",    "region",
-                                        "data",  "annotation", "set",         "part", "job",       "task"};
-  for (int i = 0; i < COUNT(fillers); i++)
-    if (!strcmp(word, fillers[i])) return true;
-  return false;
-}
-
-// Of one part of a path.
-static const char *split_of_part(const char *part, size_t length) {
-  const char *split = NULL;
-  char word[32];
-  for (size_t at = 0; at < length;) {
-    size_t n = 0;
-    while (at + n < length && isalpha((unsigned char)part[at + n])) n++;
-    if (n >= sizeof word) return NULL;
-    for (size_t i = 0; i < n; i++) word[i] = (char)tolower((unsigned char)part[at + i]);
-    word[n] = '\0';
-    const char *found = NULL;
-    for (int i = 0; n > 0 && !found && i < COUNT(split_words); i++)
-      if (!strcmp(word, split_words[i].word)) found = split_words[i].split;
-    if (n > 0 && !found && !is_filler(word)) return NULL; // crash-test-dummies
-    if (found && split && strcmp(found, split)) return NULL;
-    if (found) split = found;
-    at += n > 0 ? n : 1;
-  }
-  return split;
-}
-
-const char *split_of(const char *path, bool name) {
-  const char *split = NULL;
-  for (const char *p = path; *p;) {
-    const size_t n = strcspn(p, "/");
-    const bool last = !p[n];
-    const char *found = last && !name ? NULL : split_of_part(p, last ? without_ending(p) : n);
-    if (found) split = found;
-    p += n + !last;
-  }
-  return split;
-}
-
-const char *split_named(const char *word) {
-  const char *known = split_of_part(word, strlen(word));
-  if (known || !*word || !strcasecmp(word, "default") || !strcasecmp(word, "annotations") || strlen(word) > 64)
-    return known;
-  for (const char *p = word; *p; p++)
-    if (!isalnum((unsigned char)*p) && *p != '_' && *p != '-') return NULL;
-  return word;
 }

@@ -22,6 +22,8 @@ TEST(tree_finds_pictures_by_the_ends_of_their_paths) {
       {"/data/local-files/?d=c/my%20p.png", "", TREE_NAME, "c/my p.png"},
       {"zelle_u\xcc\x88.png", "", TREE_NAME, "c/zelle_\xc3\xbc.png"},
       {"3.png", "", TREE_MISSING, NULL},
+      {"D:/x/4.png", "ann/valid", TREE_NAME, "d/val/4.png"}, // of the same split
+      {"D:/x/4.png", "ann", TREE_SEVERAL, NULL},
       {"x.json", "", TREE_MISSING, NULL}, // no picture
       {"", "", TREE_MISSING, NULL},
   };
