@@ -57,7 +57,6 @@ static void read_image(CocoReader *r, const char *key_of) {
       } else if (strcmp(key, "file_name") == 0) {
         free(image.file_name); // of an earlier, repeated key
         image.file_name = coco_read_string(j);
-        refuse_long(j, image.file_name);
       } else if (strcmp(key, "coco_url") == 0) {
         free(address);
         address = coco_read_string(j);
@@ -75,6 +74,7 @@ static void read_image(CocoReader *r, const char *key_of) {
     free(tail);
   else
     image.file_name = tail;
+  refuse_long(j, image.file_name);
   image.id = id.id;
   image.text_id = text_of(&r->image_ids, &id);
   Coco *c = &r->coco;

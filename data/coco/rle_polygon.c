@@ -157,9 +157,9 @@ static void sum_rows(FillTile *t) {
   const uint32_t h = (uint32_t)t->polygon->h;
   t->touched[0] = true; // by row h, perhaps
   t->rows = 0;
-  for (uint32_t y = 0; y <= h; y++) {
-    if (!t->touched[y]) continue;
-    t->touched[y] = false;
+  for (char *at = t->touched; (at = memchr(at, true, (size_t)(t->touched + h + 1 - at))); at++) {
+    const uint32_t y = (uint32_t)(at - t->touched);
+    *at = false;
     t->row[t->rows++] = y;
     sum_flips(word_of(t, y, 0), t->words);
   }

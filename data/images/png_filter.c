@@ -41,15 +41,38 @@ void png_unfilter(int filter, uint8_t *restrict row, const uint8_t *restrict up,
 #else
 #include <emmintrin.h>
 
+// In parts that are as large as their loads: a byte more of a vector would be another pixel's.
 static inline __m128i load(const uint8_t *from, const size_t bpp) {
-  uint64_t pixel = 0;
-  memcpy(&pixel, from, bpp);
-  return _mm_cvtsi64_si128((long long)pixel);
+  uint64_t whole = 0;
+  uint32_t four = 0;
+  uint16_t two = 0;
+  switch (bpp) {
+  case 3: memcpy(&two, from, 2); return _mm_cvtsi32_si128((int)(two | (uint32_t)from[2] << 16));
+  case 4: memcpy(&four, from, 4); return _mm_cvtsi32_si128((int)four);
+  case 6:
+    memcpy(&four, from, 4);
+    memcpy(&two, from + 4, 2);
+    return _mm_cvtsi64_si128((long long)(four | (uint64_t)two << 32));
+  default: memcpy(&whole, from, 8); return _mm_cvtsi64_si128((long long)whole);
+  }
 }
 
 static inline void store(uint8_t *to, __m128i v, const size_t bpp) {
-  const uint64_t pixel = (uint64_t)_mm_cvtsi128_si64(v);
-  memcpy(to, &pixel, bpp);
+  const uint64_t whole = (uint64_t)_mm_cvtsi128_si64(v);
+  const uint32_t four = (uint32_t)whole;
+  const uint16_t low = (uint16_t)whole, high = (uint16_t)(whole >> 32);
+  switch (bpp) {
+  case 3:
+    memcpy(to, &low, 2);
+    to[2] = (uint8_t)(whole >> 16);
+    break;
+  case 4: memcpy(to, &four, 4); break;
+  case 6:
+    memcpy(to, &four, 4);
+    memcpy(to + 4, &high, 2);
+    break;
+  default: memcpy(to, &whole, 8); break;
+  }
 }
 
 static inline __m128i magnitude(__m128i v) { return _mm_max_epi16(v, _mm_sub_epi16(_mm_setzero_si128(), v)); }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/text_table.h"
 #include "data/coco/elsewhere.h"
 #include "data/coco/layout.h"
 #include "data/coco/mask_forms.h"
@@ -187,36 +188,44 @@ static int by_objects(const void *a, const void *b) {
   return (p->id > q->id) - (p->id < q->id);
 }
 
-static int category_at(const Diagnosis *f, const CocoCategory *c) {
-  int i = 0;
-  while (i < f->categories && (f->category[i].id != c->id || strcmp(f->category[i].name, c->name))) i++;
-  return i;
+// The number of a category's id and name.
+static int number_of(TextTable *numbers, const CocoCategory *c) {
+  char *key = xasprintf("%lld %s", (long long)c->id, c->name);
+  const int number = text_table_add(numbers, key);
+  free(key);
+  return number;
 }
 
 // The categories of both splits, those with most objects first.
 static void find_categories(Diagnosis *f, const Checkup *c) {
   const Split *of[DIAGNOSIS_SPLITS] = {&c->train, &c->val};
+  TextTable numbers = {0};
   int known[DIAGNOSIS_SPLITS];
   for (int s = 0; s < DIAGNOSIS_SPLITS; s++) known[s] = of[s]->open ? of[s]->data.coco.num_categories : 0;
   f->category = xcalloc((size_t)known[0] + (size_t)known[1], sizeof *f->category);
-  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
+    f->split[s].category = xcalloc((size_t)known[s], sizeof *f->split[s].category);
     for (int k = 0; k < known[s]; k++) {
       const CocoCategory *category = &of[s]->data.coco.categories[k];
-      DiagnosisCategory *to = &f->category[category_at(f, category)];
-      if (to == f->category + f->categories) {
+      const int number = f->split[s].category[k] = number_of(&numbers, category);
+      DiagnosisCategory *to = &f->category[number];
+      if (number == f->categories) {
         f->categories++;
-        *to = (DiagnosisCategory){.name = category->name, .id = category->id, .count = {-1, -1}};
+        *to = (DiagnosisCategory){.name = category->name, .id = category->id, .number = number, .count = {-1, -1}};
       }
       to->count[s] = MAX(to->count[s], 0) + of[s]->survey.category[k].objects; // ids may be repeated
       if (s > 0) continue;
       to->images = of[s]->survey.category[k].images;
       to->size = (double)of[s]->survey.category[k].size;
     }
-  qsort(f->category, (size_t)f->categories, sizeof *f->category, by_objects);
-  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
-    f->split[s].category = xcalloc((size_t)known[s], sizeof *f->split[s].category);
-    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = category_at(f, &of[s]->data.coco.categories[k]);
   }
+  text_table_free(&numbers);
+  qsort(f->category, (size_t)f->categories, sizeof *f->category, by_objects);
+  int *place = xcalloc((size_t)f->categories, sizeof *place);
+  for (int i = 0; i < f->categories; i++) place[f->category[i].number] = i;
+  for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
+    for (int k = 0; k < known[s]; k++) f->split[s].category[k] = place[f->split[s].category[k]];
+  free(place);
 }
 
 void checkup_diagnosis(Diagnosis *f, const Checkup *c, const CheckupOptions *o) {

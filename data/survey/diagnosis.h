@@ -27,6 +27,7 @@ typedef struct DiagnosisCategory {
   int count[DIAGNOSIS_SPLITS]; // objects, or images for classification; -1: the split does not have the category
   int images;                  // training images with such an object
   double size;                 // median size of its objects in training, pixels at the training size
+  int number;                  // in the order of the files
 } DiagnosisCategory;
 
 typedef struct DiagnosisDefect {

@@ -48,6 +48,24 @@ static void expect_one_image_refused(const char *name, int n, double most_second
 TEST_TIER(limits_of_annotations_in_an_image, 1) { expect_one_image_refused("one-image", 20000, 10); }
 TEST_TIER(limits_of_a_million_annotations_in_an_image, 2) { expect_one_image_refused("one-image-1e6", 1000000, 20); }
 
+// As many as may be, of one name. The doctor once compared each with all.
+TEST_TIER(limits_of_categories, 2) {
+  const char *said, *dir = in_tmp("most-categories");
+  EXPECT_INT(
+      command(&said,
+              "mkdir -p %s/train %s/annotations && : >%s/train/x && { printf "
+              "'{\"images\":[{\"id\":1,\"file_name\":\"x\",\"width\":8,"
+              "\"height\":8}],\"annotations\":[{\"id\":1,\"image_id\":1,\"category_id\":1,\"bbox\":[0,0,4,4],"
+              "\"area\":16,\"iscrowd\":0}],\"categories\":['; seq -s, -f '{\"id\":%%.0f,\"name\":\"c\"}' 99999; echo "
+              "']}'; } >%s/annotations/instances_train.json",
+              dir, dir, dir, dir),
+      0);
+  const double before = children_seconds();
+  EXPECT_INT(command(&said, "%s --decode=false --data %s", tool("doctor"), dir), 0);
+  const double taken = children_seconds() - before;
+  if (!EXPECT(taken < 3)) printf("  %.1f CPU seconds\n%s\n", taken, said);
+}
+
 // The number of a record's member.
 static double member(const char *record, const char *key) {
   const char *at = strstr(record, key);
