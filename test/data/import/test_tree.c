@@ -5,8 +5,8 @@
 #include "test/harness/test.h"
 
 TEST(tree_finds_pictures_by_the_ends_of_their_paths) {
-  static const char *const files[] = {"a/1.png", "b/1.png", "b/sub/2.JPG", "c/my p.png", "c/zelle_\xc3\xbc.png",
-                                      "x.json"};
+  static const char *const files[] = {"a/1.png", "b/1.png",       "b/sub/2.JPG", "c/my p.png", "c/zelle_\xc3\xbc.png",
+                                      "x.json",  "d/train/4.png", "d/val/4.png"};
   static const struct {
     const char *name, *folder;
     TreeMatch match;
