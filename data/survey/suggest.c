@@ -18,12 +18,12 @@ static const struct {
   AugmentPreset preset;
   const char *why; // with the number of long objects, and how much they are aligned
 } augment_for[] = {
-    [VIEW_WITHOUT_UP] =
-        {AUGMENT_ANY_ORIENTATION,
-         "the %d long objects lie in all directions (alignment %.2f of 1), so that pictures have no up"},
-    [VIEW_WITH_UP] = {AUGMENT_STANDARD, "the %d long objects lie along the image's sides (alignment %.2f of 1), so "
-                                        "that pictures have an up"},
-    [VIEW_UNKNOWN] = {AUGMENT_STANDARD, "%d long objects with masks are too few to tell whether pictures have an up"},
+    [VIEW_WITHOUT_UP] = {AUGMENT_ANY_ORIENTATION,
+                         "the %d long objects lie in all directions (alignment %.2f of 1): pictures can be turned"},
+    [VIEW_WITH_UP] = {AUGMENT_STANDARD,
+                      "the %d long objects lie along the image's sides (alignment %.2f of 1): pictures "
+                      "should not be turned"},
+    [VIEW_UNKNOWN] = {AUGMENT_STANDARD, "long objects with masks: %d, too few to tell whether pictures can be turned"},
 };
 
 // How many images training shows the network, with repetition: from scratch, where they were measured on the nuclei,

@@ -66,7 +66,7 @@ TEST_TIER(doctor_suggests_by_directions, 1) {
       {"bars-all", 25, IMAGES, "--batch 16 --epochs 313 --augment any-orientation",
        "72 long objects lie in all directions"},
       {"bars-sides", 90, IMAGES, "--epochs 313 --augment standard", "72 long objects lie along the image's sides"},
-      {"bars-few", 25, 8, "--batch 4 --epochs 1250 --augment standard", "24 long objects with masks are too few"},
+      {"bars-few", 25, 8, "--batch 4 --epochs 1250 --augment standard", "long objects with masks: 24, too few"},
   };
   const char *said;
   for (int i = 0; i < COUNT(cases); i++) {

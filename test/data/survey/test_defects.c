@@ -426,7 +426,7 @@ TEST(advice_says_what_hurts) {
   Suggestion s;
   suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .images = 14, .holdout = ""});
   EXPECT(strstr(s.flags, "--size 32 --max-size 64 ") &&
-         strstr(s.flags, " --batch 8 --epochs 625 --augment standard --keep-empty"));
+         strstr(s.flags, " --batch 8 --epochs 625 --augment standard --anchors auto --keep-empty"));
   suggestion_free(&s);
   close_split(&train);
   snprintf(copy, sizeof copy, "cd %s/train && cp 1.png 2.png", dir); // of another height than 2.png's
@@ -440,8 +440,8 @@ TEST(advice_says_what_hurts) {
   EXPECT(!says(&a, "pretrained"));
   advice_free(&a);
   suggest(&s, &train, NULL, &(SuggestFor){.canvases = 1, .images = 14, .holdout = " --fold 1/2", .weights = true});
-  EXPECT(strstr(s.flags, "--size 96 ") && strstr(s.flags, " --epochs 157 ") &&
-         strstr(s.flags, " --fold 1/2")); // sides of 48 pixels enlarged twice, for objects of 8
+  EXPECT(strstr(s.flags, "--size 128 ") && strstr(s.flags, " --epochs 157 ") &&
+         strstr(s.flags, " --fold 1/2")); // sides of 48 pixels enlarged 2.75 times
   suggestion_free(&s);
   close_split(&train);
   close_split(&val);
