@@ -93,6 +93,7 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, JsonValue v) 
       !strcmp(is, "polygon") ||
       ((rectangle || !strcmp(is, "rotation") || !strcmp(is, "oriented_rectangle") || !strcmp(is, "quadrilateral")) &&
        n > 2);
+  if (!label && s->options.class_name) label = xstrdup(s->options.class_name);
   if (!label) {
     import_drop(s, f->path, "shape without a label");
   } else if (!strcmp(label, "__ignore__") || !strcmp(label, "_background_")) {

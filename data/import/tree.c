@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/name_key.h"
+#include "base/output.h"
 
 // ---- paths ----------------------------------------------------------------------------------------------------------
 
@@ -73,11 +74,26 @@ void tree_add(Tree *t, const char *path, const char *full) {
   free(stem);
 }
 
+// Whether an import wrote this folder: its pictures are copies.
+static bool is_written(const char *folder) {
+  static const char *const splits[] = {"train", "val", "test"};
+  bool is = false;
+  for (int i = 0; !is && i < COUNT(splits); i++) {
+    char start[sizeof IMPORT_MARK] = "", *path = xasprintf("%s/annotations/instances_%s.json", folder, splits[i]);
+    FILE *f = fopen(path, "rb");
+    is = f && fread(start, 1, sizeof start - 1, f) == sizeof start - 1 && !strcmp(start, IMPORT_MARK);
+    if (f) fclose(f);
+    free(path);
+  }
+  return is;
+}
+
 static void list(TreeListing *l, const char *folder, int depth) {
   char *here = xasprintf("%s/%s", l->root, folder);
   struct stat st;
   DIR *dir = depth < DEEPEST ? opendir(here) : NULL;
-  bool around = !dir || fstat(dirfd(dir), &st) != 0;
+  if (!dir) line_print(stderr, "note: cannot list %s: %s", here, depth < DEEPEST ? strerror(errno) : "too deep");
+  bool around = !dir || fstat(dirfd(dir), &st) != 0 || (depth > 0 && is_written(here));
   for (int i = 0; !around && i < depth; i++) around = l->above[i].device == st.st_dev && l->above[i].inode == st.st_ino;
   if (!around) {
     l->above[depth].device = st.st_dev;

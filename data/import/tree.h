@@ -3,6 +3,9 @@
 #include <stdbool.h>
 #include "base/error.h"
 
+// What the annotations that an import writes begin with.
+#define IMPORT_MARK "{\"info\":{\"description\":\"imported by maskrcnn.c\"}"
+
 typedef struct TreeFile {
   char *path;   // relative to its root, with '/'
   char *full;   // as the system opens it
@@ -21,8 +24,8 @@ typedef struct Tree {
   int *by_key; // [n] the files by their key, then in their order
 } Tree;
 
-// Lists what is below `dir`, or, where that is a file, below its folder; hidden files and __MACOSX are left out, links
-// followed. pictures: a second folder, where only pictures are looked for; NULL: none.
+// Lists what is below `dir`, or, where that is a file, below its folder; hidden files, __MACOSX and what an import
+// wrote are left out, links followed. pictures: a second folder, where only pictures are looked for; NULL: none.
 bool tree_open(Tree *t, const char *dir, const char *pictures, Err *err);
 void tree_free(Tree *t);
 // What tree_open does: adds files, then puts those from `first` on into the order of their paths, and all into by_key.

@@ -147,7 +147,7 @@ static void write_object(FILE *f, const ImportObject *o, int id, int image) {
 static void write_split(FILE *f, const ImportSet *s, const char *split) {
   Record r = {0};
   int id = 0, image = 0;
-  fputs("{\"info\":{\"description\":\"imported by maskrcnn.c\"},\n\"categories\":[", f);
+  fputs(IMPORT_MARK ",\n\"categories\":[", f);
   for (int k = 0; k < s->categories.n; k++) {
     record_begin(&r);
     record_int(&r, "id", k + 1);

@@ -15,6 +15,9 @@ TEST_TIER(import_program_says_what_it_took, 1) {
   EXPECT_INT(command(&said, "%s %s --to %s --format yolo", tool("import"), in_tmp("in"), in_tmp("yolo")), 0);
   EXPECT(strstr(said, "category 2: wedge, 2 objects") != NULL);
   EXPECT_INT(command(&said, "diff -r %s %s", in_tmp("before"), in_tmp("in")), 0);
+  EXPECT_INT(command(&said, "%s %s --to %s", tool("import"), in_tmp("in"), in_tmp("in/coco")), 0); // and once more:
+  EXPECT_INT(command(&said, "%s %s --to %s --format yolo", tool("import"), in_tmp("in"), in_tmp("again")), 0);
+  EXPECT(strstr(said, "train: 1 images") != NULL); // those of in/coco are copies
   EXPECT_INT(command(&said, "%s --data %s --model tiny", tool("doctor"), in_tmp("yolo")), 0);
 }
 

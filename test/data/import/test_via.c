@@ -56,3 +56,22 @@ TEST(via_polylines) {
   coco_free(&c);
   imported_free(&i);
 }
+
+TEST_TIER(via_attributes_that_differ, 1) {
+  const char *said;
+  EXPECT_INT(
+      command(
+          &said,
+          "cd %s && mkdir in && cp $OLDPWD/test/exports/via-shapes/img.png in && printf '%%s' '"
+          "{\"img.png1\":{\"filename\":\"img.png\",\"size\":1,\"regions\":[{\"shape_attributes\":"
+          "{\"name\":\"rect\",\"x\":1,\"y\":2,\"width\":3,\"height\":4},\"region_attributes\":{\"damage\":\"scratch\","
+          "\"side\":\"left\"}}]}}' >in/via.json",
+          test_tmp()),
+      0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){.attribute = "side"});
+  EXPECT_STR(i.set.categories.text[0], "left");
+  EXPECT(!i.set.refused);
+  imported_free(&i);
+  EXPECT_INT(command(&said, "%s %s --to %s", tool("import"), in_tmp("in"), in_tmp("asked")), 2);
+  EXPECT(strstr(said, "damage, side") && strstr(said, "--attribute NAME"));
+}
