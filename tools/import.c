@@ -45,7 +45,9 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
     else
       line_print(stdout, "note: %d of %s, too: not read; --format %s takes them instead", n, f->about, f->name);
   }
-  if (!taken && json_kinds(t, JSON_COCO) > 0)
+  const int coco = json_kinds(t, JSON_COCO);
+  if (taken && coco > 0) line_print(stdout, "note: %d of COCO, too: not read; train reads them as they are", coco);
+  if (!taken && coco > 0)
     die(EXIT_USAGE, "%s: its annotations are COCO's already, which train reads; try %s --data %s", dir,
         command_name("doctor"), dir);
   if (!taken)
