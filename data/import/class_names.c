@@ -45,14 +45,14 @@ static bool read_colour(const char *p, int64_t *colour, const char **after) {
   return true;
 }
 
-typedef enum NameFile { NAMES, MAP, COLOUR_NAME, NAME_COLOUR } NameFile;
+typedef enum NameFile { NAMES, MAP, COLOUR_NAME, NAME_COLOUR, VALUE_NAME } NameFile;
 static const struct {
   const char *name;
   NameFile form;
 } class_files[] = {{"labelmap.txt", MAP},           {"label_colors.txt", COLOUR_NAME},
                    {"class_dict.csv", NAME_COLOUR}, {"class_names.txt", NAMES},
                    {"labels.txt", NAMES},           {"classes.txt", NAMES},
-                   {"_classes.csv", NAME_COLOUR}};
+                   {"_classes.csv", VALUE_NAME}};
 
 static void read_line(ClassNames *c, NameFile form, const char *line) {
   int64_t colour;
@@ -66,6 +66,10 @@ static void read_line(ClassNames *c, NameFile form, const char *line) {
     add(c, after, strlen(after), -1, colour);
   } else if (form == NAME_COLOUR && comma && read_colour(comma + 1, &colour, &after)) {
     add(c, line, (size_t)(comma - line), -1, colour);
+  } else if (form == VALUE_NAME && comma) {
+    char *end;
+    const long value = strtol(line, &end, 10);
+    if (end > line && value >= 0 && value < 65536) add(c, comma + 1, strlen(comma + 1), (int)value, -1);
   }
 }
 

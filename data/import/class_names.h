@@ -17,7 +17,7 @@ typedef struct ClassNames {
 
 // labels.txt, class_names.txt, classes.txt: a name a line, of the values from 0 on, or from -1 or 1 if the first is not
 // the background but to be ignored, or a class; labelmap.txt: NAME:R,G,B:…; label_colors.txt: R G B NAME;
-// class_dict.csv: NAME,R,G,B.
+// class_dict.csv: NAME,R,G,B; _classes.csv (Roboflow): VALUE, NAME.
 ClassNames class_names_read(ImportSet *s);
 void class_names_free(ClassNames *c);
 const ClassName *class_of_value(const ClassNames *c, int value); // NULL: there is none

@@ -96,3 +96,22 @@ TEST(label_images_in_folders) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// As Roboflow writes them: the mask beside the picture, the names of its values in _classes.csv.
+TEST(label_images_of_roboflow) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir -p in/valid && cp $OLDPWD/test/exports/labels-16bit/cell1.png in/valid/x.png && "
+                     "cp $OLDPWD/test/exports/labels-16bit/cell1_masks.png in/valid/x_mask.png && "
+                     "printf 'Pixel Value, Class\\n0, background\\n1, big one\\n300, small\\n' >in/valid/_classes.csv",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("val");
+  EXPECT_INT(c.num_anns, 4);
+  expect_object(&c, "x.png", "big one", BOX(10, 8, 20, 20), 400, 0, true);
+  expect_object(&c, "x.png", "small", BOX(50, 5, 5, 5), 25, 0, true); // a piece
+  expect_object(&c, "x.png", "class 41000", BOX(2, 40, 2, 2), 4, 0, true);
+  coco_free(&c);
+  imported_free(&i);
+}
