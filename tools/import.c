@@ -23,19 +23,19 @@ typedef struct ImportToolOptions {
   OPTION_FIELDS(IMPORT_OPTIONS)
 } ImportToolOptions;
 
-static NORETURN void refuse_format(const char *name) {
+static NORETURN void refuse_format(const char *why) {
   char *names;
   size_t size;
   FILE *f = text_open(&names, &size);
   for (int i = 0; import_formats[i]; i++) fprintf(f, "%s%s", i ? ", " : "", import_formats[i]->name);
   text_close(f);
-  die(EXIT_USAGE, "--format %s: expected one of %s", name, names);
+  die(EXIT_USAGE, "%s: expected one of %s", why, names);
 }
 
 // The first format that is found, or the one that was asked for; says what else there is.
 static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
   const ImportFormat *taken = asked ? import_format(asked) : NULL;
-  if (asked && !taken) refuse_format(asked);
+  if (asked && !taken) refuse_format(xasprintf("--format %s", asked));
   for (int i = 0; !asked && import_formats[i]; i++) {
     const ImportFormat *f = import_formats[i];
     const int n = f->detect(t);
@@ -50,8 +50,11 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
   if (!taken && coco > 0)
     die(EXIT_USAGE, "%s: its annotations are COCO's already, which train reads; try %s --data %s", dir,
         command_name("doctor"), dir);
-  if (!taken)
-    die(EXIT_USAGE, "%s: no annotations of a known format are in this folder; --format NAME says what they are", dir);
+  for (int i = 0; !taken && i < t->n; i++)
+    if (json_kind(t, i) == JSON_BROKEN)
+      die(EXIT_USAGE, "%s: no annotations of a known format are in this folder, and %s is no JSON", dir,
+          t->file[i].path);
+  if (!taken) refuse_format(xasprintf("%s: no annotations of a known format are in this folder", dir));
   return taken;
 }
 
