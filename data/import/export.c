@@ -240,7 +240,7 @@ static bool is_upright(ImportSet *s, const ImportImage *im) {
 
 bool export_labelme(ImportSet *s, const char *dir, uint64_t *lost, Err *err) {
   bool ok = import_may_write(dir, err);
-  import_name_pictures(s);
+  import_name_pictures(s, true);
   for (int i = 0; ok && i < s->n; i++) {
     ImportImage *im = &s->images[i];
     if (!is_upright(s, im)) continue;
@@ -300,7 +300,7 @@ static bool write_yaml(const ImportSet *s, const char *dir, Err *err) {
 
 bool export_yolo(ImportSet *s, const char *dir, uint64_t *lost, Err *err) {
   bool ok = import_may_write(dir, err);
-  import_name_pictures(s);
+  import_name_pictures(s, true);
   for (int i = 0; ok && i < s->n; i++) {
     ImportImage *im = &s->images[i];
     if (!is_upright(s, im)) continue;

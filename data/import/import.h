@@ -112,6 +112,6 @@ void import_free(ImportSet *s);
 bool import_write(ImportSet *s, const char *dir, Err *err);
 bool import_may_write(const char *dir, Err *err);
 // Gives each image the name of its picture in its split's folder: the last part of the path where that is unique in the
-// split, else the whole path, with a number if need be.
-void import_name_pictures(ImportSet *s);
+// split, else the whole path, with a number if need be. stems: they differ without their endings, too.
+void import_name_pictures(ImportSet *s, bool stems);
 bool import_write_picture(ImportSet *s, ImportImage *im, const char *to, Err *err);

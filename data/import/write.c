@@ -25,7 +25,7 @@ bool import_may_write(const char *dir, Err *err) {
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
-void import_name_pictures(ImportSet *s) {
+void import_name_pictures(ImportSet *s, bool stems) {
   TextTable seen = {0}, taken = {0};
   int *times = xcalloc((size_t)s->n + 1, sizeof *times), *of = xcalloc((size_t)s->n + 1, sizeof *of);
   for (int i = 0; i < s->n; i++) {
@@ -40,7 +40,8 @@ void import_name_pictures(ImportSet *s) {
     for (int k = 1;; k++) {
       free(im->picture);
       im->picture = k == 1 ? xstrdup(name) : xasprintf("%.*s-%d%s", stem, name, k, name + stem);
-      char *key = xasprintf("%s/%s", im->split, im->picture);
+      const size_t ending = stems ? strlen(name + stem) : 0;
+      char *key = xasprintf("%s/%.*s", im->split, (int)(strlen(im->picture) - ending), im->picture);
       const int before = taken.n;
       const bool is_new = text_table_add(&taken, key) == before;
       free(key);
@@ -178,7 +179,7 @@ static void write_split(FILE *f, const ImportSet *s, const char *split) {
 
 bool import_write(ImportSet *s, const char *dir, Err *err) {
   bool ok = import_may_write(dir, err);
-  import_name_pictures(s);
+  import_name_pictures(s, false);
   for (int i = 0; ok && i < s->n; i++) {
     char *to = xasprintf("%s/%s/%s", dir, s->images[i].split, s->images[i].picture);
     ok = import_write_picture(s, &s->images[i], to, err);

@@ -84,3 +84,21 @@ TEST_TIER(export_program, 1) {
   EXPECT_INT(command(&said, "%s %s --to %s --yolo", tool("export"), in_tmp("detections.json"), in_tmp("exported")), 2);
   EXPECT(strstr(said, "not empty") != NULL);
 }
+
+// Pictures that differ only in their endings do not share a file of annotations.
+TEST_TIER(export_of_pictures_with_one_stem, 1) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir in && cp $OLDPWD/test/exports/via-shapes/img.png in/a.png && "
+                     "cp $OLDPWD/test/exports/labelme-exif/a.jpg in/a.jpg && echo '[]' >d.json",
+                     test_tmp()),
+             0);
+  for (int k = 0; k < 2; k++) {
+    const char *out = in_tmp(k ? "yolo" : "labelme");
+    EXPECT_INT(command(&said, "%s %s --images %s --to %s --%s", tool("export"), in_tmp("d.json"), in_tmp("in"), out,
+                       k ? "yolo" : "labelme"),
+               0);
+    EXPECT_INT(command(&said, "find %s -name '*.%s' | wc -l", out, k ? "txt" : "json"), 0);
+    EXPECT_STR(said, "2\n");
+  }
+}
