@@ -65,7 +65,7 @@ def main():
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
                             cwd=pathlib.Path(__file__).parent, check=True).stdout.strip()
     print(f"Other things where programs write, {time.strftime('%Y-%m-%d')}, commit {commit}: python3\n"
-          "lab/hostile_outputs.py BUILD. Links at overlays, indexes and temporary names are replaced, not followed.\n")
+          "lab/hostile_outputs.py BUILD. Links at indexes and temporary names are replaced, not followed.\n")
     print(f"{'':5}  {'file':30}  {'is a':11}  {'exit':5}  {'then':8}  what is said")
     good = True
     with tempfile.TemporaryDirectory() as folder:

@@ -171,6 +171,59 @@ def raw(data):
     return attack
 
 
+def opened(port, build, kind=0):
+    """A connection that has said a hello, and the challenge."""
+    s = connect(port)
+    s.sendall(frame(HELLO, kind, 1, "\n".join([os.urandom(32).hex(), "2", "1", "stranger", build]).encode()))
+    return s, receive(s) or b""
+
+
+def reflects(port, build, key):
+    """What rank 0 says goes back to it, on the same connection and on another."""
+    pairs = [(opened(port, build), opened(port, build, 1)) for _ in range(20)]
+    for (a, of_a), (b, of_b) in pairs:
+        for s, f in ((a, of_a), (b, of_a), (a, frame(PROOF) + of_b[-16:])):
+            try:
+                s.sendall(f)
+            except OSError:
+                pass
+    time.sleep(1)
+    return pairs
+
+
+def drips(n):
+    def attack(port, build, key):
+        text = frame(HELLO, 0, 1, "\n".join(["0" * 64, "2", "1", "stranger", build]).encode())
+        all_of = [connect(port) for _ in range(n)]
+        for byte in text[:10]:
+            for s in all_of:
+                try:
+                    s.sendall(bytes([byte]))
+                except OSError:
+                    pass
+            time.sleep(0.1)
+        return all_of
+    return attack
+
+
+def resets(n):
+    def attack(port, build, key):
+        for _ in range(n):
+            s = connect(port)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+    return attack
+
+
+def floods(megabytes):
+    def attack(port, build, key):
+        s = opened(port, build)[0]
+        for _ in range(megabytes):
+            s.sendall(bytes(1000000))
+        return s
+    return attack
+
+
 def after(*frames):
     """Frames of a rank that has been seated and has its data connection."""
     def attack(port, build, key):
@@ -227,6 +280,10 @@ def main():
                 runs.case(f"4,000 mute connections, {i + 1}{how}", burst(4000, 300), secret)
             runs.case(f"4,000 babbling connections{how}", burst(4000, 300, os.urandom(400)), secret)
             runs.case(f"500 mute connections that stay{how}", stays(500), secret)
+            runs.case(f"challenges sent back{how}", reflects, secret)
+            runs.case(f"200 hellos, byte by byte{how}", drips(200), secret)
+            runs.case(f"5,000 resets{how}", resets(5000), secret)
+            runs.case(f"300 MB behind a hello{how}", floods(300), secret)
         for length in (0, 1 << 31, (1 << 32) - 1):
             runs.case(f"a header with length {length}", raw(frame(HELLO, 0, 1, size=length)))
         for name, what in HELLOS.items():
