@@ -141,6 +141,15 @@ int import_embedded(ImportSet *s, const char *name, uint8_t *bytes, size_t size,
   return add_image(s, im);
 }
 
+void import_take_back(ImportSet *s, int image) {
+  ImportImage *im = &s->images[image];
+  if (image != s->n - 1 || im->n > 0) return;
+  if (im->file >= 0) s->tree->file[im->file].image = -1;
+  free(im->name);
+  free(im->bytes);
+  s->n--;
+}
+
 void import_size(ImportSet *s, int image, int h, int w) {
   ImportImage *im = &s->images[image];
   if (h <= 0 || w <= 0 || (h == im->h && w == im->w)) return;

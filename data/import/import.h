@@ -78,6 +78,9 @@ typedef struct ImportSet {
 int import_image(ImportSet *s, int file, const char *split);
 // The same for a picture whose bytes, which are taken over, are in the annotation file.
 int import_embedded(ImportSet *s, const char *name, uint8_t *bytes, size_t size, const char *split);
+// Takes back the image that was added last, if it has no objects: its annotations cannot be read, so that it would be
+// taken for background.
+void import_take_back(ImportSet *s, int image);
 // The size that the annotations give: if it is the stored one, coordinates are not upright; if it is neither, that is
 // counted. 0, 0: they give none.
 void import_size(ImportSet *s, int image, int h, int w);

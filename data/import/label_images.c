@@ -212,34 +212,30 @@ static char *name_class(ImportSet *s, const LabelSet *l, const Samples *samples,
   return value == 1 || value == 255 ? xstrdup("object") : xasprintf("class %u", (unsigned)value);
 }
 
-static void take_mask(ImportSet *s, const TreeFile *f, int image, const LabelSet *l) {
+// False: it cannot be used, which is said.
+static bool take_mask(ImportSet *s, const TreeFile *f, int image, const LabelSet *l) {
   const ImportImage *im = &s->images[image];
   Samples samples;
   bool colours;
   uint32_t *v = load_values(s, f, &samples, &colours, true), *class_of = NULL;
   ValueMask *masks = NULL;
-  if (!v) return;
+  if (!v) return false;
   const size_t pixels = (size_t)samples.h * (size_t)samples.w;
-  int n = 0;
-  if (samples.h != im->h || samples.w != im->w) {
-    import_drop(s, f->path, "mask of another size than its picture");
-  } else {
-    if (colours) {
-      uint32_t *copy = xmalloc(pixels * sizeof *copy);
-      memcpy(copy, v, pixels * sizeof *copy);
-      const size_t all = count_values(copy, pixels);
-      free(copy);
-      if (all > MOST_COLOURS) {
-        import_broken(s, "%s: a mask of %zu colours, which are no classes: it was stored with loss, or smoothed",
-                      f->path, all);
-        samples_free(&samples);
-        free(v);
-        return;
-      }
-    }
-    if (l->classes) values_split(v, samples.h, samples.w, &class_of);
-    n = masks_by_value(v, samples.h, samples.w, &masks);
+  bool ok = samples.h == im->h && samples.w == im->w;
+  if (!ok)
+    import_broken(s, "%s: a mask of %dx%d pixels for a picture of %dx%d", f->path, samples.w, samples.h, im->w, im->h);
+  if (ok && colours) {
+    uint32_t *copy = xmalloc(pixels * sizeof *copy);
+    memcpy(copy, v, pixels * sizeof *copy);
+    const size_t all = count_values(copy, pixels);
+    free(copy);
+    ok = all <= MOST_COLOURS;
+    if (!ok)
+      import_broken(s, "%s: a mask of %zu colours, which are no classes: it was stored with loss, or smoothed", f->path,
+                    all);
   }
+  if (ok && l->classes) values_split(v, samples.h, samples.w, &class_of);
+  const int n = ok ? masks_by_value(v, samples.h, samples.w, &masks) : 0;
   for (int i = 0; i < n; i++) {
     char *class = class_of ? name_class(s, l, &samples, class_of[masks[i].value], colours)
                            : xstrdup(s->options.class_name ? s->options.class_name : "object");
@@ -253,6 +249,7 @@ static void take_mask(ImportSet *s, const TreeFile *f, int image, const LabelSet
   free(masks);
   free(v);
   samples_free(&samples);
+  return ok;
 }
 
 static void read_label_images(ImportSet *s) {
@@ -278,7 +275,7 @@ static void read_label_images(ImportSet *s) {
     const int image = import_image(s, picture, NULL);
     if (image < 0) continue;
     import_size(s, image, s->images[image].stored_h, s->images[image].stored_w);
-    take_mask(s, f, image, &l);
+    if (!take_mask(s, f, image, &l)) import_take_back(s, image);
   }
   for (int i = 0; i < s->tree->n; i++) {
     const TreeFile *f = &s->tree->file[i];

@@ -158,10 +158,13 @@ static void read_picture(ImportSet *s, int i, const Lists *lists, const ClassNam
   }
   const ImportImage *im = image >= 0 ? &s->images[image] : NULL;
   if (im) import_size(s, image, im->stored_h, im->stored_w);
-  if (im && objects.samples.h == im->h && objects.samples.w == im->w)
+  if (im && objects.samples.h == im->h && objects.samples.w == im->w) {
     take_objects(s, f, image, &objects, &classes, names);
-  else if (im)
-    import_drop(s, f->path, "mask of another size than its picture");
+  } else if (im) {
+    import_broken(s, "%s: a mask of %dx%d pixels for a picture of %dx%d", f->path, objects.samples.w, objects.samples.h,
+                  im->w, im->h);
+    import_take_back(s, image);
+  }
   unload(&objects);
   unload(&classes);
   free(stem);

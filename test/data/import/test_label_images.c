@@ -115,3 +115,21 @@ TEST(label_images_of_roboflow) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// A picture whose mask cannot be used is left out: it is no background.
+TEST(label_images_that_cannot_be_used) {
+  const char *said;
+  Err err;
+  Image im = image_alloc(20, 30); // the pictures are larger
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir in && cp $OLDPWD/test/exports/labels-16bit/cell1*.png in && "
+                     "cp in/cell1.png in/a.png && cp in/cell1.png in/b.png && echo broken >in/a_masks.png",
+                     test_tmp()),
+             0);
+  EXPECT(png_write(in_tmp("in/b_masks.png"), &im, PNG_FAST, &err));
+  image_free(&im);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  EXPECT_INT(i.set.n, 1);
+  EXPECT_INT(imported_count(&i, "file that cannot be used"), 2);
+  imported_free(&i);
+}
