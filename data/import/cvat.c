@@ -22,9 +22,10 @@ typedef struct Cvat {
   char *label;                     // in <labels>: the name of one
   bool other;                      // it has no area: a part of a skeleton, a line, a tag
   int h, w;                        // original_size
-  long size;                       // frames of the task
+  long size, start;                // frames of the task or job, and the number of its first
   int image;                       // around; -1: none
   char *track_label, *track_group; // of a <track> around; NULL: there is none
+  char *track_subset;              // likewise, in a project's export
   int skeletons;                   // around
   bool video;
   TextTable missing; // frames that were not found
@@ -64,12 +65,24 @@ static void refuse_picture(const Cvat *c, const char *name, TreeMatch match) {
                 name, match == TREE_SEVERAL ? "may be one of several files" : "is not found");
 }
 
+// The picture of a name, or of one without ending, as a video's frames have. A project's export has a folder for each
+// subset, and may have the name in several.
+static TreeMatch find_picture(const Cvat *c, const char *subset, const char *name, int *file) {
+  TreeMatch match = TREE_MISSING;
+  char *path = xasprintf("%s/%s", subset ? subset : "", name);
+  for (int pass = !subset; pass < 2 && match != TREE_EXACT && match != TREE_NAME; pass++) {
+    match = tree_picture(c->s->tree, pass ? name : path, c->folder, file);
+    if (!match) match = tree_stem(c->s->tree, pass ? name : path, c->folder, file);
+  }
+  free(path);
+  return match;
+}
+
 static void begin_image(Cvat *c, const char **a) {
   const char *name = xml_attribute(a, "name"), *subset = xml_attribute(a, "subset");
   const char *split = subset ? split_named(subset) : NULL;
   int file;
-  TreeMatch match = name ? tree_picture(c->s->tree, name, c->folder, &file) : TREE_MISSING;
-  if (!match && name) match = tree_stem(c->s->tree, name, c->folder, &file); // a frame of a video has no ending
+  const TreeMatch match = name ? find_picture(c, subset, name, &file) : TREE_MISSING;
   c->image = -1;
   if (match != TREE_EXACT && match != TREE_NAME) {
     refuse_picture(c, name ? name : "without a name", match);
@@ -91,15 +104,16 @@ static int picture_at(const Cvat *c, long n) {
 
 static int frame_image(Cvat *c, long frame) {
   char *stem = xasprintf("frame_%06ld", frame);
+  const char *split = c->track_subset ? split_named(c->track_subset) : NULL;
   int file;
-  TreeMatch match = tree_stem(c->s->tree, stem, c->folder, &file);
-  if (!match && (file = picture_at(c, frame)) >= 0) {
+  TreeMatch match = find_picture(c, c->track_subset, stem, &file);
+  if (!match && (file = picture_at(c, frame - c->start)) >= 0) {
     import_note(c->s, c->f->path, "frame taken from the pictures in the order of their names, as none is frame_…");
     match = TREE_NAME;
   }
   int image = -1;
   if (match == TREE_EXACT || match == TREE_NAME)
-    image = import_image(c->s, file, split_of(c->f->path, true));
+    image = import_image(c->s, file, split ? split : split_of(c->f->path, true));
   else if (text_table_find(&c->missing, stem) < 0)
     import_broken(c->s, "%s: frame %ld is not found; put the video's frames here as images/%s.png", c->f->path, frame,
                   stem);
@@ -212,10 +226,12 @@ static void begin(void *of, const char *name, const char **a) {
   if (!strcmp(name, "image") && is_in(c, "annotations")) {
     begin_image(c, a);
   } else if (!strcmp(name, "track")) {
-    const char *label = xml_attribute(a, "label"), *group = xml_attribute(a, "group_id");
+    const char *label = xml_attribute(a, "label"), *group = xml_attribute(a, "group_id"),
+               *subset = xml_attribute(a, "subset");
     c->video = true;
     c->track_label = label ? xstrdup(label) : NULL;
     c->track_group = group ? xstrdup(group) : NULL;
+    c->track_subset = subset ? xstrdup(subset) : NULL;
   } else if (is_shape(name) && c->skeletons == 0 && (track || is_in(c, "image"))) {
     const bool outside = track && number(a, "outside", 0) != 0;
     const int image = outside ? -1 : track ? frame_image(c, import_int(number(a, "frame", -1))) : c->image;
@@ -255,12 +271,15 @@ static void end(void *of, const char *name) {
     c->other = false;
   } else if (is_in(c, "original_size")) {
     *(name[0] == 'w' ? &c->w : &c->h) = atoi(c->text);
-  } else if (!strcmp(name, "size") && is_in(c, "task")) {
+  } else if (!strcmp(name, "size") && (is_in(c, "task") || is_in(c, "job"))) {
     c->size = atol(c->text);
+  } else if (!strcmp(name, "start_frame") && (is_in(c, "task") || is_in(c, "job"))) {
+    c->start = atol(c->text);
   } else if (!strcmp(name, "track")) {
     free(c->track_label);
     free(c->track_group);
-    c->track_label = c->track_group = NULL;
+    free(c->track_subset);
+    c->track_label = c->track_group = c->track_subset = NULL;
   } else if (!strcmp(name, "image")) {
     c->image = -1;
   }
@@ -305,6 +324,7 @@ static void read_cvat(ImportSet *s) {
     free(c.label);
     free(c.track_label);
     free(c.track_group);
+    free(c.track_subset);
     text_table_free(&c.missing);
   }
 }

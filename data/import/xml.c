@@ -45,7 +45,8 @@ static void refuse_doctype(void *of, const char *name, const char *system, const
 }
 
 bool xml_parse(const char *text, size_t size, const char *file, const XmlHandlers *handlers, void *context, Err *err) {
-  XML_Parser parser = XML_ParserCreate(NULL);
+  // text_read has made it UTF-8, whatever its declaration says, unless it is UTF-16.
+  XML_Parser parser = XML_ParserCreate(memchr(text, '\0', size) ? NULL : "UTF-8");
   if (!parser) return err_set(err, "%s: out of memory", file);
   Parsing p = {handlers, context, parser};
   XML_SetUserData(parser, &p);

@@ -69,3 +69,41 @@ TEST(cvat_turned_boxes_groups_and_subsets) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// A project's export has a folder for each subset, in which names come again; a job's frames are counted from its first.
+TEST(cvat_projects_and_jobs) {
+  const char *said;
+  if (!xml_is_built) {
+    test_skip("this build has no expat");
+    return;
+  }
+  EXPECT_INT(
+      command(&said,
+              "cd %s && mkdir -p in/images/Train in/images/Validation job && "
+              "for i in in/images/Train/p.png in/images/Validation/p.png job/x.png job/y.png; "
+              "do cp $OLDPWD/test/exports/cvat-xml-masks/images/p1.png $i; done && printf '%%s' '"
+              "<?xml version=\"1.0\" encoding=\"iso-8859-1\"?>"
+              "<annotations><image id=\"0\" name=\"p.png\" subset=\"Validation\" width=\"64\" height=\"48\">"
+              "<box label=\"K\xE4"
+              "fer\" xtl=\"10\" ytl=\"20\" xbr=\"30\" ybr=\"30\"/></image>"
+              "<image id=\"1\" name=\"p.png\" subset=\"Train\" width=\"64\" height=\"48\"/></annotations>"
+              "' >in/annotations.xml && printf '%%s' '"
+              "<annotations><meta><job><size>2</size><start_frame>5</start_frame></job></meta><track label=\"a\">"
+              "<box frame=\"6\" outside=\"0\" xtl=\"10\" ytl=\"20\" xbr=\"30\" ybr=\"30\"/></track></annotations>"
+              "' >job/annotations.xml",
+              test_tmp()),
+      0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("val");
+  EXPECT_INT(i.set.n, 2);
+  EXPECT_INT(c.num_images, 1);
+  expect_object(&c, "p.png", "Käfer", BOX(10, 20, 20, 10), 200, 0, false);
+  coco_free(&c);
+  imported_free(&i);
+  EXPECT_INT(command(&said, "rm -r %s", in_tmp("out")), 0);
+  i = import_folder(in_tmp("job"), NULL, (ImportOptions){0});
+  c = imported_split("train");
+  expect_object(&c, "y.png", "a", BOX(10, 20, 20, 10), 200, 0, false);
+  coco_free(&c);
+  imported_free(&i);
+}
