@@ -76,6 +76,7 @@ typedef struct PngFile {
   uint32_t *samples;       // [h, w, samples of a pixel] where they are kept as they are; NULL: likewise
   uint8_t palette[256][3]; // entries that the file lacks are black
   bool has_palette;
+  bool clear[256];      // entries of the palette that are wholly transparent
   const uint8_t *first; // IDAT chunk; the others follow it
   uint64_t packed_size; // of all IDAT chunks together
 } PngFile;
@@ -94,6 +95,8 @@ static bool take_chunk(PngFile *f, const Chunk *c, const Chunk *last, ImageFault
       return fault_set(fault, FAULT_CORRUPT, "a palette of %u bytes%s", c->size, f->first ? " after the pixels" : "");
     memcpy(f->palette, c->data, c->size);
     f->has_palette = true;
+  } else if (is(c, "tRNS") && f->header.color == PALETTE) {
+    for (uint32_t i = 0; i < c->size && i < COUNT(f->clear); i++) f->clear[i] = c->data[i] == 0;
   } else if (is(c, "IHDR") && last->type) {
     return fault_set(fault, FAULT_CORRUPT, "a second IHDR");
   } else if (is_critical(c) && !is(c, "IHDR") && !is(c, "IEND")) {
@@ -331,10 +334,11 @@ bool png_count(uint32_t *count, const uint8_t *bytes, size_t size, Scratch *scra
 bool png_samples(Samples *s, const uint8_t *bytes, size_t size, Scratch *scratch, ImageFault *fault) {
   PngHeader h = {0};
   if (!png_header(bytes, size, &h, fault) || !header_ok(&h, bytes, fault)) return false;
-  *s = (Samples){h.h, h.w, samples(h.color), h.bits, h.color == PALETTE, {{0}}, NULL};
+  *s = (Samples){h.h, h.w, samples(h.color), h.bits, h.color == PALETTE, {{0}}, {0}, NULL};
   s->v = xmalloc((size_t)h.h * (size_t)h.w * (size_t)s->channels * sizeof *s->v);
   PngFile f = {.samples = s->v};
   const bool ok = read_pixels(&f, NULL, bytes, size, scratch, fault);
   memcpy(s->palette, f.palette, sizeof s->palette);
+  memcpy(s->clear, f.clear, sizeof s->clear);
   return ok;
 }

@@ -10,5 +10,6 @@ typedef struct Samples {
   int bits;                // of a sample
   bool indexed;            // the sample is an index into the palette
   uint8_t palette[256][3]; // RGB; entries that the file lacks are black
+  bool clear[256];         // entries of the palette that are wholly transparent
   uint32_t *v;             // [h, w, channels]; owned
 } Samples;

@@ -18,10 +18,12 @@ Rle mask_of_samples(const Samples *s, bool alpha, int x, int y, int h, int w) {
   const int n = s->channels, colors = n % 2 ? n : n - 1;
   uint8_t *bytes = xmalloc(pixels);
   const uint32_t *v = s->v;
+  const bool clears = alpha && s->indexed && memchr(s->clear, true, sizeof s->clear);
   for (size_t i = 0; i < pixels; i++, v += n) {
     uint32_t any = 0;
     for (int k = 0; k < colors; k++) any |= v[k];
     if (alpha && colors < n) any = v[colors];
+    if (clears) any = !s->clear[v[0] & 255];
     bytes[i] = any != 0;
   }
   const Rle rle = mask_placed(bytes, s->h, s->w, x, y, h, w);

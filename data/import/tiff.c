@@ -165,7 +165,7 @@ bool tiff_decode(Samples *s, const uint8_t *bytes, size_t size, const char *name
   // Compressed pixels may be many for each byte, but no codec makes a million of one.
   if (ok && (uint64_t)l.h * l.w / 1000000 > size) ok = err_set(err, "%s: cannot read the image: truncated", name);
   if (ok) {
-    *s = (Samples){(int)l.h, (int)l.w, l.samples, l.bits, l.photometric == PHOTOMETRIC_PALETTE, {{0}}, NULL};
+    *s = (Samples){(int)l.h, (int)l.w, l.samples, l.bits, l.photometric == PHOTOMETRIC_PALETTE, {{0}}, {0}, NULL};
     s->v = xcalloc((size_t)l.h * l.w * l.samples, sizeof *s->v);
     if (s->indexed) read_palette(t, &l, s);
     ok = TIFFIsTiled(t) ? read_tiles(t, &l, s) : read_lines(t, &l, s);
