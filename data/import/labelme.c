@@ -93,6 +93,10 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, JsonValue v) 
       !strcmp(is, "polygon") ||
       ((rectangle || !strcmp(is, "rotation") || !strcmp(is, "oriented_rectangle") || !strcmp(is, "quadrilateral")) &&
        n > 2);
+  if (label && !*label) {
+    free(label);
+    label = NULL;
+  }
   if (!label && s->options.class_name) label = xstrdup(s->options.class_name);
   if (!label) {
     import_drop(s, f->path, "shape without a label");

@@ -35,9 +35,19 @@ static char *unescape(const char **p, const char *end, char *to) {
   return to;
 }
 
+// Past white space, and comments that end before `end`.
+static const char *skip_comments(const char *p, const char *end) {
+  for (;;) {
+    while (p < end && isspace((unsigned char)*p)) p++;
+    const char *next = p < end && *p == '#' ? memchr(p, '\n', (size_t)(end - p)) : NULL;
+    if (!next) return p;
+    p = next;
+  }
+}
+
 // The text from `begin` to `end` without white space, quotes and a comment; malloc'ed.
 static char *scalar(const char *begin, const char *end) {
-  while (begin < end && isspace((unsigned char)*begin)) begin++;
+  begin = skip_comments(begin, end);
   char *text = xmalloc((size_t)(end - begin) + 1), *to = text;
   const char quote = begin < end && (*begin == '"' || *begin == '\'') ? *begin : '\0';
   if (quote) {
@@ -61,6 +71,7 @@ static char *scalar(const char *begin, const char *end) {
 
 // Where an unquoted one of `marks` stands first, outside of inner brackets; `end`: nowhere.
 static const char *find_mark(const char *p, const char *end, const char *marks) {
+  const char *begin = p;
   char quote = '\0';
   int depth = 0;
   bool fresh = true; // a quote here begins a quoted scalar
@@ -70,6 +81,10 @@ static const char *find_mark(const char *p, const char *end, const char *marks) 
         p++;
       else if (*p == quote)
         quote = '\0';
+      continue;
+    }
+    if (*p == '#' && (p == begin || isspace((unsigned char)p[-1]))) { // up to the end of the line
+      while (p + 1 < end && p[1] != '\n') p++;
       continue;
     }
     if (depth == 0 && strchr(marks, *p) && (*p != ':' || p + 1 == end || isspace((unsigned char)p[1]))) return p;
@@ -155,7 +170,15 @@ Yaml yaml_read(const char *text) {
     const char *value = colon + 1;
     value += indent_of(value);
     p = end + (*end == '\n');
-    if (value >= end || is_empty(value)) {
+    bool below = value >= end || is_empty(value);
+    if (below) { // brackets may begin there
+      const char *next = p;
+      while (*next && is_empty(next)) next = line_end(next) + (*line_end(next) == '\n');
+      next += indent_of(next);
+      below = *next != '[' && *next != '{';
+      if (!below) value = next;
+    }
+    if (below) {
       p = read_block(e, p, false);
     } else if (*value == '[' || *value == '{') {
       const bool map = *value == '{';

@@ -137,7 +137,8 @@ static void take_row(ImportSet *s, const TreeFile *f, int image, const char *cat
   object_polygon(import_object(s, image, category, NULL), v, n / 2);
 }
 
-static void read_labels(ImportSet *s, int file, int image) {
+// False: the file cannot be read.
+static bool read_labels(ImportSet *s, int file, int image) {
   const TreeFile *f = &s->tree->file[file];
   size_t size;
   char *text = import_read(s, file, &size);
@@ -169,6 +170,7 @@ static void read_labels(ImportSet *s, int file, int image) {
     p = end + (*end == '\n');
   }
   free(text);
+  return text != NULL;
 }
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
@@ -248,10 +250,8 @@ static void take_picture(ImportSet *s, int file, const char *split) {
   }
   const int labels = labels_of(s->tree, file), taken = import_image(s, file, split);
   if (taken < 0) return;
-  if (labels >= 0)
-    read_labels(s, labels, taken);
-  else
-    import_note(s, s->tree->file[file].path, "picture without a .txt, taken as background");
+  if (labels >= 0 && !read_labels(s, labels, taken)) import_take_back(s, taken);
+  if (labels < 0) import_note(s, s->tree->file[file].path, "picture without a .txt, taken as background");
 }
 
 // A text file that lists pictures, one a line.
@@ -343,7 +343,8 @@ static void read_yolo(ImportSet *s) {
     free(base);
   } else {
     read_class_file(s);
-    if (!s->ordered) import_note(s, NULL, "no data.yaml or classes.txt: classes are called by their number");
+    if (!s->ordered)
+      import_note(s, NULL, "no data.yaml with names, or classes.txt: classes are called by their number");
   }
   const bool all = s->n == 0;
   for (int i = 0; i < s->tree->n; i++) {
@@ -359,14 +360,15 @@ static void read_yolo(ImportSet *s) {
 
 // ---- finding --------------------------------------------------------------------------------------------------------
 
-static bool is_label_file(const TreeFile *f) {
+// -1: it is empty, as those of pictures without objects are.
+static int is_label_file(const TreeFile *f) {
   size_t size;
   char *text = file_read(f->full, &size, NULL);
   double v;
   long class;
   int n;
   const char *p = text ? text + strspn(text, " \t\r\n") : NULL;
-  const bool is = p && *p && read_row(p, p + strcspn(p, "\n"), &class, &v, 1, &n) && n >= 4;
+  const int is = p && *p ? read_row(p, p + strcspn(p, "\n"), &class, &v, 1, &n) && n >= 4 : -1;
   free(text);
   return is;
 }
@@ -378,7 +380,10 @@ static int detect_yolo(Tree *t) {
     const int labels = t->file[i].picture ? labels_of(t, i) : -1;
     if (labels < 0) continue;
     n++;
-    if (good == 0 && looked_at++ < 100) good += is_label_file(&t->file[labels]);
+    if (good > 0 || looked_at == 100) continue;
+    const int is = is_label_file(&t->file[labels]);
+    good += is == 1;
+    looked_at += is >= 0;
   }
   return good > 0 ? n : 0;
 }

@@ -20,6 +20,7 @@ TEST(yaml_lists_and_maps) {
   expect_names("names: {0: a, 1: \"b, c\"}\n", "a", "b, c");
   expect_names("names:\n  - \"\\xE9\\u4e2d\\n\"\n  - a: b#c\n", "é中\n", "a: b#c");
   expect_names("names:\n- a long\n  name\n- b\n", "a long name", "b");
+  expect_names("names: # all\n  [\n    a, # it's: ]\n    # c,\n    b,\n  ]\n", "a", "b");
 }
 
 TEST(yaml_scalars_and_what_is_skipped) {

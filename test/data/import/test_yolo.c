@@ -59,3 +59,17 @@ TEST(yolo_two_files_that_disagree) {
   EXPECT_STR(i.set.categories.text[1], "fork º");
   imported_free(&i);
 }
+
+// Files of labels that are empty do not tell the format, however many come first.
+TEST(yolo_with_much_background) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cp test/exports/yolo-seg/train/images/p1.jpg %s/1.jpg && cd %s && mkdir in && "
+                     "for i in $(seq 101 205); do ln 1.jpg in/$i.jpg && >in/$i.txt; done; "
+                     "echo 0 .5 .5 .1 .1 >in/205.txt",
+                     test_tmp(), test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  EXPECT_INT(i.set.n, 105);
+  imported_free(&i);
+}
