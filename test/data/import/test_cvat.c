@@ -70,7 +70,7 @@ TEST(cvat_turned_boxes_groups_and_subsets) {
   imported_free(&i);
 }
 
-// A project's export has a folder for each subset, in which names come again; a job's frames are counted from its first.
+// A project has a folder for each subset, in which names come again; frames of a job are counted from its first.
 TEST(cvat_projects_and_jobs) {
   const char *said;
   if (!xml_is_built) {
