@@ -42,7 +42,8 @@ int main(int argc, char **argv) {
   export_read(&set, cli.args[0], float_decimal(o.score));
   if (set.refused) die(EXIT_USAGE, "%s", set.refused);
   import_settle(&set);
-  if (set.n == 0) die(EXIT_USAGE, "%s: no detections of images that are here", cli.args[0]);
+  if (set.n == 0)
+    die(EXIT_USAGE, "%s: none of its images is found; give --images DIR; nothing was written", cli.args[0]);
   uint64_t lost = 0;
   if (!(o.labelme ? export_labelme : export_yolo)(&set, o.to, &lost, &err)) die(err_exit(&err), "%s", err.msg);
   int objects = 0;

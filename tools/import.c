@@ -11,17 +11,23 @@
 // clang-format off
 #define IMPORT_OPTIONS(X)                                                                                              \
   X(STRING, to, NULL, "DIR", "folder to write, created if missing; it must be empty")                                  \
-  X(STRING, format, NULL, "NAME", "format of the annotations (default: found; a wrong name lists all)")                \
+  X(STRING, format, NULL, "NAME", "cvat, label-studio, via, labelme, supervisely, yolo, voc, dsb2018 or label-images", \
+    .usual = "auto-detected")                                                                                          \
   X(STRING, images, NULL, "DIR", "folder of the images, if they are elsewhere")                                        \
-  X(STRING, class, NULL, "NAME", "class of objects that have none")                                                    \
-  X(STRING, attribute, NULL, "NAME", "VIA: the attribute that holds the class (default: found)")                       \
-  X(CHOICE, values, IMPORT_FOUND, import_values, "what a value of label images stands for")                          \
+  X(STRING, class, NULL, "NAME", "category name for annotations without one")                                          \
+  X(STRING, attribute, NULL, "NAME", "VIA: the region attribute that holds the class", .usual = "auto-detected")       \
+  X(CHOICE, values, IMPORT_AUTO, import_values, "label images: what a pixel value is")                                 \
   X(FLAG, strict, false, "stop at the first file that cannot be used, instead of leaving it out")
 // clang-format on
 
 typedef struct ImportToolOptions {
   OPTION_FIELDS(IMPORT_OPTIONS)
 } ImportToolOptions;
+
+// "1 image", "2 images"; malloc'ed.
+static char *number_of(int64_t n, const char *what) {
+  return xasprintf("%lld %s%s", (long long)n, what, n == 1 ? "" : "s");
+}
 
 static NORETURN void refuse_format(const char *why) {
   char *names;
@@ -30,6 +36,38 @@ static NORETURN void refuse_format(const char *why) {
   for (int i = 0; import_formats[i]; i++) fprintf(f, "%s%s", i ? ", " : "", import_formats[i]->name);
   text_close(f);
   die(EXIT_USAGE, "%s: expected one of %s", why, names);
+}
+
+// Why no format was found.
+static NORETURN void refuse_folder(const Tree *t, const char *dir) {
+  static const char *const archives[] = {".zip", ".tar", ".tgz", ".gz", ".7z", ".rar"};
+  for (int i = 0; t->only && i < COUNT(archives); i++)
+    if (path_ends(dir, archives[i])) die(EXIT_USAGE, "%s is an archive: unpack it and give the folder", dir);
+  if (t->only) refuse_format(xasprintf("%s: not an annotation file of a known format", dir));
+  for (int i = 0; i < t->n; i++) {
+    const char *path = t->file[i].path;
+    const char *folder = strstr(path, "Annotations/");
+    if (path_ends(path, ".xml") && folder && (folder == path || folder[-1] == '/'))
+      die(EXIT_USAGE, "%s: Pascal VOC boxes (%s) are not supported, only its instance masks (SegmentationObject/)", dir,
+          path);
+  }
+  refuse_format(xasprintf("%s: no annotations of a known format are in this folder", dir));
+}
+
+// Whether the folder to write would be below `dir`, which is never altered.
+static bool is_inside(const char *to, const char *dir) {
+  char *path = *to == '/' ? xstrdup(to) : xasprintf("./%s", to), *root = realpath(dir, NULL), *real = NULL;
+  while (!real && *path && !(real = realpath(path, NULL))) { // the nearest folder that is there
+    char *folder = path_folder(path);
+    free(path);
+    path = folder;
+  }
+  const size_t n = root ? strlen(root) : 0;
+  const bool is = root && real && !strncmp(real, root, n) && (!real[n] || real[n] == '/' || n == 1);
+  free(path);
+  free(root);
+  free(real);
+  return is;
 }
 
 // The first format that is found, or the one that was asked for; says what else there is.
@@ -43,18 +81,26 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
     if (!taken)
       taken = f;
     else
-      line_print(stdout, "note: %d of %s, too: not read; --format %s takes them instead", n, f->about, f->name);
+      line_print(stdout, "note: also found %s, not read; --format %s reads %s instead", number_of(n, f->about), f->name,
+                 n == 1 ? "that" : "those");
   }
   const int coco = json_kinds(t, JSON_COCO);
-  if (taken && coco > 0) line_print(stdout, "note: %d of COCO, too: not read; train reads them as they are", coco);
+  const bool masks = taken == &import_voc || taken == &import_dsb2018 || taken == &import_label_images;
+  if (masks && !asked && coco > 0) // which have the names of classes
+    die(EXIT_USAGE,
+        "%s already has COCO annotations (%d file%s): use %s --data %s; to convert the mask images instead, "
+        "give --format %s",
+        dir, coco, coco > 1 ? "s" : "", command_name("doctor"), dir, taken->name);
+  if (taken && coco > 0)
+    line_print(stdout, "note: also found %s, not read; train reads COCO as it is", number_of(coco, "COCO JSON file"));
   if (!taken && coco > 0)
-    die(EXIT_USAGE, "%s: its annotations are COCO's already, which train reads; try %s --data %s", dir,
+    die(EXIT_USAGE, "%s: its annotations are COCO already, which train reads; try %s --data %s", dir,
         command_name("doctor"), dir);
   for (int i = 0; !taken && i < t->n; i++)
     if (json_kind(t, i) == JSON_BROKEN)
       die(EXIT_USAGE, "%s: no annotations of a known format are in this folder, and %s is no JSON", dir,
           t->file[i].path);
-  if (!taken) refuse_format(xasprintf("%s: no annotations of a known format are in this folder", dir));
+  if (!taken) refuse_folder(t, dir);
   return taken;
 }
 
@@ -114,14 +160,20 @@ int main(int argc, char **argv) {
   Tree tree;
   const char *dir = cli.args[0];
   if (!import_may_write(o.to, &err) || !tree_open(&tree, dir, o.images, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!tree.only && is_inside(o.to, dir))
+    die(EXIT_USAGE, "--to %s is inside %s; choose a folder outside it", o.to, dir);
   ImportSet set = {.options = {o.class, o.attribute, o.values, o.strict}, .tree = &tree};
   const ImportFormat *format = choose(&tree, dir, o.format);
   format->read(&set);
-  line_print(stdout, "format: %s, %s", format->name, format->about);
+  line_print(stdout, "format: %s (%ss)", format->name, format->about);
   if (set.refused) die(EXIT_USAGE, "%s", set.refused);
   import_settle(&set);
-  if (set.n == 0) print_report(&set);
-  if (set.n == 0) die(EXIT_USAGE, "%s: no image with annotations could be read; nothing was written", dir);
+  int objects = 0;
+  for (int i = 0; i < set.n; i++) objects += set.images[i].n;
+  if (objects == 0) print_report(&set);
+  if (set.n == 0 && set.num_counts == 0) die(EXIT_USAGE, "%s: no %ss found", dir, format->about);
+  if (objects == 0)
+    die(EXIT_USAGE, "%s: no object could be read from %s; nothing was written", dir, number_of(set.n, "image"));
   if (!import_write(&set, o.to, &err)) die(err_exit(&err), "%s", err.msg);
   if (set.refused) die(EXIT_USAGE, "%s", set.refused);
   print_report(&set);

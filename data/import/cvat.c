@@ -335,4 +335,4 @@ static int detect_cvat(Tree *t) {
   return n;
 }
 
-const ImportFormat import_cvat = {"cvat", "CVAT's XML files", detect_cvat, read_cvat};
+const ImportFormat import_cvat = {"cvat", "CVAT XML file", detect_cvat, read_cvat};

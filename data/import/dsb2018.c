@@ -75,4 +75,4 @@ static void read_dsb2018(ImportSet *s) {
 
 static int detect_dsb2018(Tree *t) { return t->only ? 0 : walk(NULL, t); }
 
-const ImportFormat import_dsb2018 = {"dsb2018", "folders with one mask an object", detect_dsb2018, read_dsb2018};
+const ImportFormat import_dsb2018 = {"dsb2018", "one-mask-per-object image", detect_dsb2018, read_dsb2018};

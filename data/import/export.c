@@ -23,8 +23,8 @@ static int find_image(ImportSet *s, const char *name, bool tree) {
     match = TREE_EXACT;
   }
   if (match == TREE_EXACT || match == TREE_NAME) return import_image(s, file, "train");
-  import_broken(s, "%s: the picture %s; name its folder with --images", name,
-                match == TREE_SEVERAL ? "may be one of several files" : "is not found");
+  import_broken(s, "image %s %s; give --images DIR", name,
+                match == TREE_SEVERAL ? "may be one of several files" : "not found");
   return -1;
 }
 
@@ -84,9 +84,20 @@ void export_read(ImportSet *s, const char *path, double least) {
     free(text);
     return;
   }
-  const JsonValue inner = value_of(v, "detections");
-  for (ValueWalk w = value_walk(inner.begin ? inner : v); value_next(&w);) {
-    if (!(value_number(value_of(w.value, "score"), 1) >= least)) continue;
+  const JsonValue inner = value_of(v, "detections"), all = inner.begin ? inner : v;
+  int64_t n = 0, taken = 0;
+  if (value_type(all) != JSON_ARRAY) import_refuse(s, "%s: expected detections.json as infer writes it", path);
+  for (ValueWalk w = value_walk(all); !s->refused && value_next(&w);) {
+    const double score = value_number(value_of(w.value, "score"), NAN);
+    if (isnan(score)) {
+      import_refuse(s, "%s: entry %lld has no score: expected detections.json as infer writes it", path,
+                    (long long)n + 1);
+      value_stop(&w);
+      break;
+    }
+    n++;
+    if (score < least) continue;
+    taken++;
     char *name = value_text(value_of(w.value, "file_name"));
     if (name) {
       const int before = names.n, k = text_table_add(&names, name);
@@ -98,6 +109,9 @@ void export_read(ImportSet *s, const char *path, double least) {
     }
     free(name);
   }
+  if (taken == 0 && !tree)
+    import_refuse(s, "%s: none of %lld detections has a score of at least %g (--score); nothing was written", path,
+                  (long long)n, least);
   for (int i = 0; tree && i < s->tree->n; i++)
     if (s->tree->file[i].picture) import_image(s, i, "train");
   text_table_free(&names);

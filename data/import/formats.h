@@ -4,7 +4,7 @@
 
 typedef struct ImportFormat {
   const char *name;
-  const char *about;      // what it is called in messages
+  const char *about;      // what one of its files is called in messages
   int (*detect)(Tree *t); // annotation files, or pictures with masks, of this format; 0: there are none
   void (*read)(ImportSet *s);
 } ImportFormat;

@@ -48,8 +48,8 @@ typedef struct ImportCount {
   char *first; // where it happened first; NULL: nothing tells
 } ImportCount;
 
-extern const char *const import_values[]; // "found", "objects", "classes": ImportValues
-typedef enum ImportValues { IMPORT_FOUND, IMPORT_OBJECTS, IMPORT_CLASSES } ImportValues;
+extern const char *const import_values[]; // "auto", "instances", "classes": ImportValues
+typedef enum ImportValues { IMPORT_AUTO, IMPORT_INSTANCES, IMPORT_CLASSES } ImportValues;
 
 typedef struct ImportOptions {
   const char *class_name; // of objects that have no class; NULL: the format's own way

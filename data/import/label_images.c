@@ -13,7 +13,7 @@
 #include "data/import/masks.h"
 #include "data/import/samples_file.h"
 
-const char *const import_values[] = {"found", "objects", "classes", NULL};
+const char *const import_values[] = {"auto", "instances", "classes", NULL};
 
 // ---- which picture a label image is of ------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ static char *name_class(ImportSet *s, const LabelSet *l, const Samples *samples,
   if (name) return name->background ? NULL : xstrdup(name->name);
   if (s->options.class_name) return xstrdup(s->options.class_name);
   if (colours) return xasprintf("#%06X", (unsigned)value);
-  return value == 1 || value == 255 ? xstrdup("object") : xasprintf("class %u", (unsigned)value);
+  return xasprintf("class %u", (unsigned)value);
 }
 
 // False: it cannot be used, which is said.
@@ -256,9 +256,11 @@ static void read_label_images(ImportSet *s) {
   LabelSet l = {.names = class_names_read(s)};
   l.classes = are_classes(s, &l.names);
   if (l.classes) class_names_declare(s, &l.names);
-  import_note(s, NULL, "a value of a mask is %s; --values %s takes it as %s",
-              l.classes ? "a class, and each piece of touching pixels an object" : "an object",
-              l.classes ? "objects" : "classes", l.classes ? "an object" : "a class");
+  import_note(s, NULL, "%s",
+              l.classes
+                  ? "each pixel value is a class, and each piece of touching pixels an instance; for instance masks "
+                    "give --values instances"
+                  : "each pixel value is one instance; for semantic masks (pixel value = class) give --values classes");
   for (int i = 0; i < s->tree->n; i++) {
     const TreeFile *f = &s->tree->file[i];
     const int picture = picture_of(s->tree, i);
@@ -277,6 +279,11 @@ static void read_label_images(ImportSet *s) {
     import_size(s, image, s->images[image].stored_h, s->images[image].stored_w);
     if (!take_mask(s, f, image, &l)) import_take_back(s, image);
   }
+  const bool only = s->categories.n == 1 && l.names.n == 0;
+  if (only && (!strcmp(*s->categories.text, "class 1") || !strcmp(*s->categories.text, "class 255"))) {
+    text_table_free(&s->categories); // the usual values of what has no other
+    import_category(s, "object");
+  }
   for (int i = 0; i < s->tree->n; i++) {
     const TreeFile *f = &s->tree->file[i];
     if (f->picture && f->image < 0 && !is_mask_name(f->path)) import_drop(s, f->path, "picture without a mask");
@@ -290,4 +297,4 @@ static int detect_label_images(Tree *t) {
   return n;
 }
 
-const ImportFormat import_label_images = {"label-images", "label images", detect_label_images, read_label_images};
+const ImportFormat import_label_images = {"label-images", "label image", detect_label_images, read_label_images};

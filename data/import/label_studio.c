@@ -256,5 +256,5 @@ static void read_label_studio(ImportSet *s) {
 
 static int detect_label_studio(Tree *t) { return json_kinds(t, JSON_LABEL_STUDIO); }
 
-const ImportFormat import_label_studio = {"label-studio", "Label Studio's JSON files", detect_label_studio,
+const ImportFormat import_label_studio = {"label-studio", "Label Studio JSON file", detect_label_studio,
                                           read_label_studio};

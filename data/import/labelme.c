@@ -151,4 +151,4 @@ static void read_labelme(ImportSet *s) {
 
 static int detect_labelme(Tree *t) { return json_kinds(t, JSON_LABELME); }
 
-const ImportFormat import_labelme = {"labelme", "labelme's JSON files", detect_labelme, read_labelme};
+const ImportFormat import_labelme = {"labelme", "labelme JSON file", detect_labelme, read_labelme};

@@ -179,5 +179,4 @@ static void read_supervisely(ImportSet *s) {
 
 static int detect_supervisely(Tree *t) { return json_kinds(t, JSON_SUPERVISELY); }
 
-const ImportFormat import_supervisely = {"supervisely", "Supervisely's JSON files", detect_supervisely,
-                                         read_supervisely};
+const ImportFormat import_supervisely = {"supervisely", "Supervisely JSON file", detect_supervisely, read_supervisely};

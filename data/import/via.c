@@ -223,4 +223,4 @@ static void read_via(ImportSet *s) {
 
 static int detect_via(Tree *t) { return json_kinds(t, JSON_VIA); }
 
-const ImportFormat import_via = {"via", "VIA's JSON files", detect_via, read_via};
+const ImportFormat import_via = {"via", "VIA JSON file", detect_via, read_via};

@@ -195,4 +195,4 @@ static int detect_voc(Tree *t) {
   return n;
 }
 
-const ImportFormat import_voc = {"voc", "Pascal VOC's instance masks", detect_voc, read_voc};
+const ImportFormat import_voc = {"voc", "Pascal VOC instance mask", detect_voc, read_voc};

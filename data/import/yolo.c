@@ -388,4 +388,4 @@ static int detect_yolo(Tree *t) {
   return good > 0 ? n : 0;
 }
 
-const ImportFormat import_yolo = {"yolo", "YOLO's label files", detect_yolo, read_yolo};
+const ImportFormat import_yolo = {"yolo", "YOLO label file", detect_yolo, read_yolo};

@@ -83,6 +83,14 @@ TEST_TIER(export_program, 1) {
   EXPECT(strstr(said, "1 images, 3 objects") && strstr(said, "pixels lost: 0"));
   EXPECT_INT(command(&said, "%s %s --to %s --yolo", tool("export"), in_tmp("detections.json"), in_tmp("exported")), 2);
   EXPECT(strstr(said, "not empty") != NULL);
+  EXPECT_INT(
+      command(&said, "%s %s --to %s --yolo --score 0.95", tool("export"), in_tmp("detections.json"), in_tmp("x")), 2);
+  EXPECT(strstr(said, "none of 4 detections has a score of at least 0.95 (--score)") != NULL);
+  EXPECT_INT(command(&said, "sed s:test/exports:away:g %s >%s", in_tmp("detections.json"), in_tmp("away.json")), 0);
+  EXPECT_INT(command(&said, "%s %s --to %s --yolo", tool("export"), in_tmp("away.json"), in_tmp("x")), 2);
+  EXPECT(strstr(said, "img.png not found; give --images DIR") != NULL);
+  EXPECT_INT(command(&said, "%s %s --to %s --yolo", tool("export"), "test/exports/layout-flat/*.json", in_tmp("x")), 2);
+  EXPECT(strstr(said, "expected detections.json as infer writes it") != NULL);
 }
 
 // Pictures that differ only in their endings do not share a file of annotations.

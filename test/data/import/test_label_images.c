@@ -21,6 +21,13 @@ TEST(label_images_of_16_bits) {
   imported_free(&i);
 }
 
+TEST(label_images_of_values_keep_their_numbers) {
+  Imported i = import_folder("test/exports/labels-16bit", NULL, (ImportOptions){.values = IMPORT_CLASSES});
+  EXPECT_INT(text_table_find(&i.set.categories, "class 1") >= 0, 1);
+  EXPECT_INT(text_table_find(&i.set.categories, "object"), -1);
+  imported_free(&i);
+}
+
 TEST(label_images_refuse_jpeg) {
   Imported i = import_case("labels-colour-jpeg");
   EXPECT_STR(i.format->name, "label-images");
