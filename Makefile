@@ -86,6 +86,9 @@ has = $(shell $(CC) -include $1 -E -x c /dev/null >/dev/null 2>&1 && echo 1)
 expat := $(call has,expat.h)
 tiff := $(call has,tiffio.h)
 import_libs := $(if $(expat),-lexpat) $(if $(tiff),-ltiff)
+# train and doctor only tell the formats of annotations apart: they are linked with readers that need no library.
+detecting := train tools/doctor
+no_readers := $B/data/import/xml.none.o $B/data/import/tiff.none.o
 # The names of the convolution ladder's rungs, bottom to top, and the objects of rungs in the folder RUNGS.
 ifeq ($(CUDA),1)
 rungs := $(shell sh cuda/conv/rungs.sh '$(RUNGS)')
@@ -250,7 +253,7 @@ link = @mkdir -p $(@D) && echo "link $@" && \
 together = $(if $(filter %/libhost.a,$1),-Wl$(comma)--start-group $1 -Wl$(comma)--end-group,$1)
 # A program in folder $1, from source $2, with the devices $3.
 define program
-$1/$(notdir $2): $B/$2.o $3 $B/objects.a $B/link.flags
+$1/$(notdir $2): $B/$2.o $(if $(filter $2,$(detecting)),$(no_readers)) $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
@@ -301,6 +304,8 @@ $B/data/images/jpeg_decode.o: flags += -fno-sanitize=shift
 $B/data/import/xml.o: flags += $(if $(expat),-DMASKRCNN_EXPAT)
 $B/data/import/tiff.o: flags += $(if $(tiff),-DMASKRCNN_TIFF)
 $B/%.o: %.c $B/cc.flags | setup
+	$(call compile)
+$B/%.none.o: %.c $B/cc.flags | setup
 	$(call compile)
 $B/%.f64.o: %.c $B/cc.flags | setup
 	$(call compile,-DREAL64)

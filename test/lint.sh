@@ -40,7 +40,7 @@ allowed() {
     classification/*) echo 'classification/|inference/|lib/|include/|evaluation/|engine/|models/|weights/|data/|comm/|nn/|base/' ;;
     engine/*) echo 'engine/|comm/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;
     evaluation/*) echo 'evaluation/|engine/|comm/|models/|data/|nn/|base/' ;;
-    training/*) echo 'training/|evaluation/|engine/|comm/|models/|weights/|data/(batches|coco|images|survey)/|nn/|base/' ;;
+    training/*) echo 'training/|evaluation/|engine/|comm/|models/|weights/|data/(batches|coco|images|import|survey)/|nn/|base/' ;;
     page/*) echo 'page/|data/|base/' ;; # they know a run only by its folder
     include/*) echo 'nothing: callers have this file alone' ;;
     lib/*) echo 'lib/|include/|engine/|models/|weights/|data/(batches|coco|images)/|nn/|base/' ;;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/cli.h"
 #include "base/command.h"
+#include "base/file.h"
 #include "base/file_set.h"
 #include "base/mapped.h"
 #include "base/output.h"
@@ -15,6 +16,8 @@
 #include "data/batches/detection_limit.h"
 #include "data/batches/source.h"
 #include "data/batches/upright.h"
+#include "data/coco/layout.h"
+#include "data/import/formats.h"
 #include "data/survey/checkup.h"
 #include "data/survey/checkup_json.h"
 #include "models/model.h"
@@ -81,6 +84,17 @@ static const Source *surveyed_by(const char *dir) {
   return NULL;
 }
 
+// Ends the program where there is nothing to examine: no folder, or annotations that have to be converted first.
+static void check_folder(const DoctorOptions *o) {
+  CocoLayout layout;
+  Err err;
+  if (o->train_json) return;
+  if (coco_layout_find(&layout, o->data, o->train_split, NULL, NULL, &err))
+    coco_layout_free(&layout);
+  else if (!path_is_dir(o->data) || !import_is_done(o->data, surveyed_by(o->data), &err))
+    die(EXIT_USAGE, "%s", err.msg);
+}
+
 static void check_weights(const DoctorOptions *o) {
   Checkpoint c;
   Err err;
@@ -122,6 +136,7 @@ static DoctorOptions doctor_options(int argc, char **argv) {
   else if (!sample_range_parse(&range, o.range, &bad))
     die(EXIT_USAGE, "--range %s; or auto", bad.msg);
   Err err;
+  check_folder(&o);
   check_weights(&o);
   if (surveyed_by(o.data)) return o;
   ModelConfig c;

@@ -93,6 +93,9 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
         dir, coco, coco > 1 ? "s" : "", command_name("doctor"), dir, taken->name);
   if (taken && coco > 0)
     line_print(stdout, "note: also found %s, not read; train reads COCO as it is", number_of(coco, "COCO JSON file"));
+  if (!taken && coco > 0 && t->only)
+    die(EXIT_USAGE, "%s is COCO already, which train reads; try %s --train-json %s --train-images DIR", dir,
+        command_name("doctor"), dir);
   if (!taken && coco > 0)
     die(EXIT_USAGE, "%s: its annotations are COCO already, which train reads; try %s --data %s", dir,
         command_name("doctor"), dir);

@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "data/batches/source.h"
 #include "data/coco/mask_forms.h"
+#include "data/import/formats.h"
 #include "engine/engine.h"
 #include "training/targets.h"
 
@@ -32,23 +33,27 @@ static void refuse_boxes(const TrainSpec *o, const ModelConfig *c, const Dataset
         train->coco.path, o->model, would_do);
 }
 
-// Refuses a folder whose data is for other models.
-static void refuse_other(const TrainSpec *o, const Source *own) {
+// The source of other models that takes this folder for its own; NULL: there is none.
+static const Source *other_source(const char *dir, const Source *own) {
   for (int i = 0; models[i]; i++) {
     const Source *other = models[i]->source;
     if (i > 0 && other == models[i - 1]->source) continue;
-    const char *what = other != own && other->contents ? other->contents(o->data) : NULL;
-    if (what)
-      die(EXIT_USAGE, "%s contains %s, which %s cannot train on: choose %s as --model, or give %s", o->data, what,
-          own->learners, other->learner, own->wanted);
+    if (other != own && other->contents && other->contents(dir)) return other;
   }
+  return NULL;
 }
 
 void train_find_data(const TrainSpec *o, const ModelConfig *c) {
   Err err;
   if (o->train_json) return; // opening it tells
-  refuse_other(o, source_of(c));
-  if (!source_of(c)->find(o->data, o->train_split, o->val_split, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const Source *own = source_of(c), *other = other_source(o->data, own);
+  const bool found = own->find(o->data, o->train_split, o->val_split, &err);
+  Err raw;
+  if (!found && !import_is_done(o->data, other, &raw)) die(EXIT_USAGE, "%s", raw.msg);
+  if (other)
+    die(EXIT_USAGE, "%s contains %s, which %s cannot train on: choose %s as --model, or give %s", o->data,
+        other->contents(o->data), own->learners, other->learner, own->wanted);
+  if (!found) die(EXIT_USAGE, "%s", err.msg);
 }
 
 static bool evaluates(const TrainSpec *o) { return o->eval_every >= 0 && !o->benchmark && !o->benchmark_loader; }

@@ -41,12 +41,13 @@ bool class_split_is_one(const char *dir, const char *folder, Err *err) {
   return true;
 }
 
-// train2017/ and val2017/ belong to a COCO set whose annotations are elsewhere; they are not two classes.
+// train2017/ and val2017/ belong to a COCO set whose annotations are elsewhere, as images/ alone does; they are not
+// classes.
 static bool holds_classes(const char *dir) {
   ClassFolders f;
   if (!class_folders_in(dir) || !class_folders_list(&f, dir, NULL)) return class_folders_in(dir);
   bool any = false;
-  for (int i = 0; i < f.classes; i++)
+  for (int i = 0; i < f.classes && !(f.classes == 1 && !strcasecmp(f.name[0], "images")); i++)
     any |= strncasecmp(f.name[i], "train", 5) && strncasecmp(f.name[i], "val", 3) && strncasecmp(f.name[i], "test", 4);
   class_folders_free(&f);
   return any;

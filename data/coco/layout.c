@@ -255,6 +255,35 @@ static char *option_for(const char *dir, const char *json, const char *option) {
   return text;
 }
 
+// Names of pictures in a folder and below; *any: whether there is any entry.
+static int count_pictures(const char *folder, int depth, bool *any) {
+  static const char *const endings[] = {".jpg", ".jpeg", ".png"};
+  DIR *dir = depth < 16 ? opendir(folder) : NULL;
+  int n = 0;
+  for (struct dirent *entry; dir && (entry = readdir(dir));) {
+    if (entry->d_name[0] == '.') continue;
+    *any = true;
+    const char *point = strrchr(entry->d_name, '.');
+    bool picture = false;
+    for (int i = 0; point && i < COUNT(endings); i++) picture |= !strcasecmp(point, endings[i]);
+    char *path = picture ? NULL : xasprintf("%s/%s", folder, entry->d_name);
+    n += picture ? 1 : path_is_dir(path) ? count_pictures(path, depth + 1, any) : 0;
+    free(path);
+  }
+  if (dir) closedir(dir);
+  return n;
+}
+
+// No file, here or elsewhere, is like annotations.
+static bool no_annotations(const char *dir, const char *split, Err *err) {
+  bool any = false;
+  const int images = count_pictures(dir, 0, &any);
+  if (!any) return err_set(err, "--data %s: the folder is empty", dir);
+  return err_set(err,
+                 "%s contains %d image%s but no annotations in COCO format, such as %s/annotations/instances_%s.json",
+                 dir, images, images == 1 ? "" : "s", dir, split);
+}
+
 static bool nothing_found(const char *dir, const char *split, Err *err) {
   const char *option = option_of(split);
   char *one = NULL;
@@ -276,10 +305,7 @@ static bool nothing_found(const char *dir, const char *split, Err *err) {
     err_set(err, "%s: no annotations of a split %s where COCO, Roboflow, CVAT, Label Studio or LVIS put them; %s", dir,
             split, give);
   else
-    err_set(err,
-            "no annotations in %s, such as %s/annotations/instances_%s.json; if a tool's own are there, such as "
-            "labelme's, YOLO's or masks, %s %s --to OUT turns them into COCO",
-            dir, dir, split, command_name("import"), dir);
+    no_annotations(dir, split, err);
   free(one);
   free(other);
   free(give);
@@ -323,6 +349,12 @@ static bool find_annotations(CocoLayout *l, const char *dir, const char *split, 
 static bool search(CocoLayout *l, const char *dir, const char *split, Err *err) {
   err->msg[0] = '\0';
   l->root = xstrdup(dir);
+  if (path_is_file(dir)) {
+    const char *option = option_of(split);
+    return err_set(err, "--data %s: expected a folder; for one annotation file give --%s-json FILE --%s-images DIR",
+                   dir, option, option);
+  }
+  if (!path_is_dir(dir)) return err_set(err, "--data %s: no such folder", dir);
   if (!find_annotations(l, dir, split, err)) return !*err->msg && nothing_found(dir, split, err);
   find_folders(l, dir, split);
   return true;

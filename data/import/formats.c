@@ -1,6 +1,9 @@
 #include "data/import/formats.h"
 #include <stdlib.h>
 #include <string.h>
+#include "base/cli.h"
+#include "base/command.h"
+#include "base/file.h"
 #include "data/import/value.h"
 
 // Files that name each object come before masks that may have been made of them.
@@ -13,6 +16,30 @@ const ImportFormat *import_format(const char *name) {
     if (!strcmp(import_formats[i]->name, name)) return import_formats[i];
   return NULL;
 }
+
+static int number_of(const ImportFormat *f, Tree *t, bool as_classes) {
+  return f != &import_label_images || !as_classes || label_images_are_plain(t) ? f->detect(t) : 0;
+}
+
+bool import_is_done(const char *dir, bool as_classes, Err *err) {
+  Tree t;
+  if (!path_is_dir(dir) || !tree_open(&t, dir, NULL, err)) return true; // what opens it tells
+  const ImportFormat *found = NULL;
+  int n = json_kinds(&t, JSON_COCO);
+  for (int i = 0; n == 0 && import_formats[i]; i++) {
+    n = number_of(import_formats[i], &t, as_classes);
+    if (n > 0) found = import_formats[i];
+  }
+  char *word = cli_word(dir);
+  if (found)
+    err_set(err, "%s holds %d %s%s, which train cannot read; convert %s first: %s %s --to OUT", dir, n, found->about,
+            n == 1 ? "" : "s", n == 1 ? "it" : "them", command_name("import"), word);
+  free(word);
+  tree_free(&t);
+  return !found;
+}
+
+// ---- JSON -----------------------------------------------------------------------------------------------------------
 
 static bool has(JsonValue object, const char *key) { return value_of(object, key).begin; }
 

@@ -15,6 +15,12 @@ const ImportFormat *import_format(const char *name); // NULL: there is none
 extern const ImportFormat import_labelme, import_via, import_label_studio, import_supervisely, import_yolo, import_cvat,
     import_voc, import_dsb2018, import_label_images;
 
+// Whether a folder without COCO's annotations has none, either, that an import converts; false with a message that says
+// which, and how. as_classes: its folders may be classes, so that photographs in one that is called so are no masks.
+bool import_is_done(const char *dir, bool as_classes, Err *err);
+// Whether the first label image has so few values that it is no photograph.
+bool label_images_are_plain(Tree *t);
+
 // What a JSON file holds, by its members; looked at once.
 typedef enum JsonKind {
   JSON_UNREAD,

@@ -297,4 +297,19 @@ static int detect_label_images(Tree *t) {
   return n;
 }
 
+bool label_images_are_plain(Tree *t) {
+  for (int i = 0; i < t->n; i++) {
+    Samples samples;
+    bool colours;
+    if (picture_of(t, i) < 0) continue;
+    if (path_ends(t->file[i].path, ".tif") || path_ends(t->file[i].path, ".tiff")) return true; // no photograph is one
+    uint32_t *v = is_jpeg(&t->file[i]) ? NULL : load_values(NULL, &t->file[i], &samples, &colours, false);
+    const bool plain = v && (!colours || count_values(v, (size_t)samples.h * (size_t)samples.w) <= MOST_COLOURS);
+    if (v) samples_free(&samples);
+    free(v);
+    return plain;
+  }
+  return false;
+}
+
 const ImportFormat import_label_images = {"label-images", "label image", detect_label_images, read_label_images};

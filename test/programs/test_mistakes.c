@@ -112,7 +112,7 @@ TEST_TIER(program_mistakes_data_default, 1) {
   CHECK(dirs_make(here, NULL));
   expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
   expect_mistake(nowhere, "cd %s; MASKRCNN_DATA= %s --gpus 2 --batch 4", here, train);
-  expect_mistake("no annotations in /nowhere", "cd %s; MASKRCNN_DATA=/nowhere %s", here, train);
+  expect_mistake("--data /nowhere: no such folder", "cd %s; MASKRCNN_DATA=/nowhere %s", here, train);
   CHECK(dirs_make(in_tmp("data-default/coco/images"), NULL)); // of another program
   expect_mistake(nowhere, "cd %s; unset MASKRCNN_DATA; %s", here, train);
   CHECK(!command(NULL, "cd %s; rm -r coco; ln -s %s coco", here, set));
@@ -121,10 +121,58 @@ TEST_TIER(program_mistakes_data_default, 1) {
          strstr(said, "\n  --checkpoint-every=100  (data)\n") && strstr(said, "\n  --max-size=106  (default)\n") &&
          !strstr(said, "--rotate="));
   EXPECT_INT(command(&said, "cd %s; rm coco; MASKRCNN_DATA=%s %s", here, set, plan), 0);
-  expect_mistake("no annotations in /nowhere", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set, train);
+  expect_mistake("--data /nowhere: no such folder", "cd %s; MASKRCNN_DATA=%s %s --data /nowhere", here, set, train);
   expect_mistake("give either images or --data DIR", "MASKRCNN_DATA=%s %s --weights x", set, tool("infer"));
   char *all[] = {train, set, here, plan};
   for (int i = 0; i < COUNT(all); i++) free(all[i]);
+}
+
+// Folders that train cannot read: of other tools, missing, empty, or a file.
+TEST_TIER(program_mistakes_data_folder, 1) {
+  static const struct {
+    const char *dir, *says;
+    bool reported; // by doctor, among errors
+  } cases[] = {
+      {"test/exports/labelme-shapes", "labelme JSON files, which train cannot read; convert them first: ", false},
+      {"test/exports/cvat-xml-masks", "import test/exports/cvat-xml-masks --to OUT", false},
+      {"test/exports/dsb2018-folders", "import test/exports/dsb2018-folders --to OUT", false},
+      {"test/exports/voc-instances", "import test/exports/voc-instances --to OUT", false},
+      {"test/exports/yolo-seg-yaml-dict", " YOLO label files, which", false},
+      {"test/exports/labels-colour-jpeg", " label image", false},
+      {"mistaken/labels", " label image", false}, // which look like classes
+      {"mistaken/images", "contains 1 image but no annotations in COCO format", true},
+      {"mistaken/empty", "the folder is empty", true},
+      {"mistaken/none", "no such folder", false},
+      {"test/exports/layout-flat/_annotations.coco.json",
+       "expected a folder; for one annotation file give --train-json "
+       "FILE --train-images DIR",
+       false},
+  };
+  char *train = xstrdup(tool("train")), *doctor = xstrdup(tool("doctor"));
+  const char *said, *root = in_tmp("mistaken");
+  EXPECT_INT(command(&said,
+                     "mkdir -p %s && cd %s && mkdir -p labels/img labels/mask images/images empty class/mask class/no",
+                     root, root),
+             0);
+  EXPECT_INT(command(&said,
+                     "cp test/exports/labels-16bit/cell1.png %s/labels/img && cp test/exports/labels-16bit/"
+                     "cell1_masks.png %s/labels/mask/cell1.png && for i in images/images class/mask class/no; do "
+                     "cp test/exports/labelme-exif/a.jpg %s/$i; done",
+                     root, root, root),
+             0);
+  for (int i = 0; i < COUNT(cases); i++) {
+    const char *dir = strncmp(cases[i].dir, "mistaken", 8) ? cases[i].dir : in_tmp(cases[i].dir);
+    expect_mistake(cases[i].says, "%s --data %s --model tiny --plan", train, dir);
+    if (!cases[i].reported)
+      expect_mistake(cases[i].says, "%s --data %s --model tiny", doctor, dir);
+    else
+      EXPECT(command(&said, "%s --data %s", doctor, dir) == 1 && strstr(said, cases[i].says));
+  }
+  expect_mistake("contains a folder of images per class", "%s --data %s --model tiny", train, in_tmp("mistaken/class"));
+  EXPECT(command(&said, "%s --data %s", doctor, in_tmp("mistaken/class")) != 2);
+  EXPECT(strstr(said, ", a folder of images per class\n") != NULL);
+  free(train);
+  free(doctor);
 }
 
 TEST_TIER(program_mistakes_of_infer, 1) {

@@ -132,7 +132,9 @@ TEST(layout_messages_name_what_would_do) {
        "val",
        NULL,
        "/dev/_annotations.coco.json --val-images "},
-      {{"train/masks/"}, "train", NULL, "--to OUT turns them into COCO"},
+      {{"train/masks/"}, "train", NULL, " contains 0 images but no annotations in COCO format, such as "},
+      {{"train/x.png", "train/1/y.JPG", "z.jpeg"}, "train", NULL, " contains 3 images but no annotations in COCO "},
+      {{"./"}, "train", NULL, ": the folder is empty"},
       {{"train/"}, "train", NULL, "/annotations/instances_train.json"},
       {{"train/"}, "train", "/nonexistent.json", "/nonexistent.json: no such file"},
   };

@@ -30,6 +30,8 @@ TEST_TIER(import_program_refuses, 1) {
   EXPECT(strstr(said, "expected one of cvat, label-studio, via") != NULL);
   EXPECT_INT(command(&said, "%s test/exports/layout-flat --to %s", import, in_tmp("out")), 2);
   EXPECT(strstr(said, "COCO already") != NULL);
+  EXPECT_INT(command(&said, "%s test/exports/layout-flat/_annotations.coco.json --to %s", import, in_tmp("out")), 2);
+  EXPECT(strstr(said, " --train-json test/exports/layout-flat/_annotations.coco.json --train-images DIR") != NULL);
   EXPECT_INT(command(&said, "%s test/exports/labels-colour-jpeg --to %s", import, in_tmp("out")), 2);
   EXPECT(strstr(said, "668") != NULL);
   EXPECT_INT(command(&said, "%s test/exports/labels-colour-jpeg --to %s --strict", import, in_tmp("out")), 2);
