@@ -48,9 +48,7 @@ int main(int argc, char **argv) {
   if (!(o.labelme ? export_labelme : export_yolo)(&set, o.to, &lost, &err)) die(err_exit(&err), "%s", err.msg);
   int objects = 0;
   for (int i = 0; i < set.n; i++) objects += set.images[i].n;
-  for (int i = 0; i < set.num_counts; i++)
-    line_print(stdout, "%s: %s: %lld", set.counts[i].dropped ? "dropped" : "note", set.counts[i].what,
-               (long long)set.counts[i].n);
+  import_print_counts(&set);
   line_print(stdout, "written: %d images, %d objects in %s; pixels lost: %llu", set.n, objects, o.to,
              (unsigned long long)lost);
   line_print(stdout, "next, once they are corrected: %s %s --to OUT", command_name("import"), o.to);

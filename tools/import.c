@@ -17,7 +17,7 @@
   X(STRING, class, NULL, "NAME", "category name for annotations without one")                                          \
   X(STRING, attribute, NULL, "NAME", "VIA: the region attribute that holds the class", .usual = "auto-detected")       \
   X(CHOICE, values, IMPORT_AUTO, import_values, "label images: what a pixel value is")                                 \
-  X(FLAG, strict, false, "stop at the first file that cannot be used, instead of leaving it out")
+  X(FLAG, strict, false, "stop at the first malformed file or annotation, instead of leaving it out")
 // clang-format on
 
 typedef struct ImportToolOptions {
@@ -107,7 +107,8 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
   return taken;
 }
 
-static void print_split(const ImportSet *s, const char *split) {
+// Returns how many boxes without masks it has.
+static int print_split(const ImportSet *s, const char *split) {
   int images = 0, empty = 0, objects = 0, polygons = 0, masks = 0;
   for (int i = 0; i < s->n; i++) {
     const ImportImage *im = &s->images[i];
@@ -120,29 +121,24 @@ static void print_split(const ImportSet *s, const char *split) {
       polygons += im->objects[k].parts > 0;
     }
   }
+  const int boxes = objects - polygons - masks;
   if (images > 0)
-    line_print(stdout, "%s: %d images, %d without objects; %d objects: %d polygons, %d pixel masks, %d boxes alone",
-               split, images, empty, objects, polygons, masks, objects - polygons - masks);
+    line_print(stdout, "%s: %s, %d without objects; %s (%d polygon, %d RLE, %d box only)", split,
+               number_of(images, "image"), empty, number_of(objects, "object"), polygons, masks, boxes);
+  return boxes;
 }
 
 static void print_report(const ImportSet *s) {
-  for (int k = 0; k < s->splits.n; k++) print_split(s, s->splits.text[k]);
+  int boxes = 0;
+  for (int k = 0; k < s->splits.n; k++) boxes += print_split(s, s->splits.text[k]);
   int64_t *n = xcalloc((size_t)s->categories.n + 1, sizeof *n);
   for (int i = 0; i < s->n; i++)
     for (int k = 0; s->images[i].split && k < s->images[i].n; k++) n[s->images[i].objects[k].category]++;
   for (int k = 0; k < s->categories.n; k++)
-    line_print(stdout, "category %d: %s, %lld objects", k + 1, s->categories.text[k], (long long)n[k]);
+    line_print(stdout, "category %d: %s, %s", k + 1, s->categories.text[k], number_of(n[k], "object"));
   free(n);
-  for (int pass = 0; pass < 2; pass++)
-    for (int i = 0; i < s->num_counts; i++) {
-      const ImportCount *c = &s->counts[i];
-      if (c->dropped != (pass == 0)) continue;
-      char *times = c->first   ? xasprintf(": %lld, first in %s", (long long)c->n, c->first)
-                    : c->n > 1 ? xasprintf(": %lld", (long long)c->n)
-                               : xstrdup("");
-      line_print(stdout, "%s: %s%s", c->dropped ? "dropped" : "note", c->what, times);
-      free(times);
-    }
+  import_print_counts(s);
+  if (boxes > 0) line_print(stdout, "note: box-only objects are trained without a mask loss");
 }
 
 int main(int argc, char **argv) {

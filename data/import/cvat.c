@@ -61,8 +61,8 @@ static int read_points(const char *text, double **xy) {
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
 static void refuse_picture(const Cvat *c, const char *name, TreeMatch match) {
-  import_broken(c->s, "%s: its picture %s %s; put it in this folder, or name its folder with --images", c->f->path,
-                name, match == TREE_SEVERAL ? "may be one of several files" : "is not found");
+  import_broken(c->s, "%s: its image %s %s; put it in this folder, or name its folder with --images", c->f->path, name,
+                match == TREE_SEVERAL ? "may be one of several files" : "is not found");
 }
 
 // The picture of a name, or of one without ending, as a video's frames have. A project's export has a folder for each
@@ -108,7 +108,7 @@ static int frame_image(Cvat *c, long frame) {
   int file;
   TreeMatch match = find_picture(c, c->track_subset, stem, &file);
   if (!match && (file = picture_at(c, frame - c->start)) >= 0) {
-    import_note(c->s, c->f->path, "frame taken from the pictures in the order of their names, as none is frame_…");
+    import_note(c->s, c->f->path, "images are frames in the order of their names, as none is called frame_…");
     match = TREE_NAME;
   }
   int image = -1;
@@ -132,7 +132,9 @@ static void take_other_frames(const Cvat *c) {
         name[6 + strspn(name + 6, "0123456789")] == '.')
       import_image(c->s, i, split_of(c->f->path, true));
   }
-  import_note(c->s, c->f->path, "frames of one video, which belong together; see --group");
+  import_note(c->s, c->f->path,
+              "these are frames of one video, which are alike: with train --val-fraction, --group REGEX keeps a "
+              "video's on one side");
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ static bool read_mask(Cvat *c, const char **a, const ImportImage *im, Rle *mask)
     const unsigned long run = strtoul(p, &end, 10);
     ok = end > p && p[strspn(p, " ")] != '-';
     if (ok && at == pixels && run > 0) {
-      import_note(c->s, c->f->path, "mask with more runs than its box has pixels: the others are left out");
+      import_note(c->s, c->f->path, "mask with more runs than its box has pixels; the others are ignored");
       break;
     }
     ok = ok && run <= pixels - at;
@@ -170,7 +172,7 @@ static bool read_mask(Cvat *c, const char **a, const ImportImage *im, Rle *mask)
 
 static void take_shape(Cvat *c, int image, const char *name, const char **a) {
   ImportSet *s = c->s;
-  const char *label = c->track_label ? c->track_label : xml_attribute(a, "label"), *where = c->f->path;
+  const char *label = c->track_label ? c->track_label : xml_attribute(a, "label"), *where = s->images[image].name;
   const char *group = c->track_label ? c->track_group : xml_attribute(a, "group_id");
   const double angle = number(a, "rotation", 0) * acos(-1) / 180;
   double *xy = NULL;
@@ -178,11 +180,11 @@ static void take_shape(Cvat *c, int image, const char *name, const char **a) {
   if (group && (!*group || !strcmp(group, "0"))) group = NULL;
   if (!label) label = s->options.class_name;
   if (!label) {
-    import_drop(s, where, "shape without a label");
+    import_invalid(s, where, "shape: it has no label");
   } else if (!strcmp(name, "polygon")) {
     const int n = read_points(xml_attribute(a, "points"), &xy);
     if (n < 3)
-      import_drop(s, where, "polygon of too few points");
+      import_invalid(s, where, "polygon: fewer than 3 points");
     else
       object_polygon(import_object(s, image, label, group), xy, n);
     free(xy);
@@ -190,7 +192,7 @@ static void take_shape(Cvat *c, int image, const char *name, const char **a) {
     if (read_mask(c, a, &s->images[image], &mask))
       object_mask(import_object(s, image, label, group), mask);
     else
-      import_drop(s, where, "mask whose runs do not add up");
+      import_invalid(s, where, "mask: its runs do not add up to its box");
   } else if (!strcmp(name, "ellipse")) {
     object_ellipse(import_object(s, image, label, group), number(a, "cx", 0), number(a, "cy", 0), number(a, "rx", 0),
                    number(a, "ry", 0), angle);
@@ -202,7 +204,7 @@ static void take_shape(Cvat *c, int image, const char *name, const char **a) {
     else
       object_box(o, x1, y1, x2, y2);
   } else {
-    import_drop(s, where, "%s", name);
+    import_drop(s, where, "shape: no area (%s)", name);
   }
 }
 

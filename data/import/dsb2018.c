@@ -26,7 +26,7 @@ static void take_mask(ImportSet *s, int image, const TreeFile *f, const char *cl
   if (mask.h == im->stored_h && mask.w == im->stored_w)
     object_mask(import_object(s, image, class, NULL), mask_of_samples(&mask, false, 0, 0, im->h, im->w));
   else
-    import_drop(s, f->path, "mask of another size than its picture");
+    import_invalid(s, f->path, "mask: its size is not that of its image");
   samples_free(&mask);
 }
 
@@ -70,7 +70,7 @@ static void read_dsb2018(ImportSet *s) {
   s->files = walk(s, s->tree);
   for (int i = 0; i < s->tree->n; i++)
     if (s->tree->file[i].picture && strstr(s->tree->file[i].path, "images/") && s->tree->file[i].image < 0)
-      import_drop(s, s->tree->file[i].path, "picture without a folder of masks");
+      import_drop(s, s->tree->file[i].path, "image: it has no folder of masks");
 }
 
 static int detect_dsb2018(Tree *t) { return t->only ? 0 : walk(NULL, t); }

@@ -52,7 +52,7 @@ static void read_detection(ImportSet *s, int image, JsonValue v) {
     category = value_word(value_of(v, "category_id"));
   }
   if (!category) {
-    import_drop(s, im->name, "detection without a category");
+    import_invalid(s, im->name, "detection: it has no category");
   } else if (value_type(segmentation) == JSON_OBJECT) {
     const bool ok = read_mask(segmentation, &mask);
     if (ok && im->n == 0) import_size(s, image, mask.h, mask.w);
@@ -60,12 +60,12 @@ static void read_detection(ImportSet *s, int image, JsonValue v) {
       object_mask(import_object(s, image, category, NULL), mask);
     } else {
       rle_free(&mask);
-      import_drop(s, im->name, "mask that is malformed, or of another size than its picture");
+      import_invalid(s, im->name, "mask: malformed, or its size is not that of its image");
     }
   } else if (value_numbers(value_of(v, "bbox"), box, 4) == 4) {
     object_box(import_object(s, image, category, NULL), box[0], box[1], box[0] + box[2], box[1] + box[3]);
   } else {
-    import_drop(s, im->name, "detection without a mask or box");
+    import_invalid(s, im->name, "detection: it has no mask or box");
   }
   free(category);
 }
@@ -105,7 +105,7 @@ void export_read(ImportSet *s, const char *path, double least) {
       if (k == before) image_of[k] = find_image(s, name, tree);
       if (image_of[k] >= 0) read_detection(s, image_of[k], w.value);
     } else {
-      import_drop(s, path, "detection without a file_name, which infer writes");
+      import_invalid(s, path, "detection: it has no file_name, which infer writes");
     }
     free(name);
   }
@@ -248,7 +248,7 @@ static bool write_text(const char *path, const char *text, size_t size, Err *err
 // Labelme and YOLO's programs show pictures upright.
 static bool is_upright(ImportSet *s, const ImportImage *im) {
   if (im->orientation == 1 || im->orientation == 0 || im->upright) return true;
-  import_broken(s, "%s: detections of the picture as stored, but it is shown turned by its EXIF orientation", im->name);
+  import_broken(s, "%s: detections of the image as stored, but it is shown turned by its EXIF orientation", im->name);
   return false;
 }
 

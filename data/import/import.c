@@ -1,68 +1,12 @@
 #include "data/import/import.h"
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/output.h"
 #include "data/images/image.h"
 #include "data/import/tiff.h"
 #include "data/import/value.h"
-
-// ---- what is counted ------------------------------------------------------------------------------------------------
-
-static void count(ImportSet *s, bool dropped, const char *where, const char *fmt, va_list args) {
-  char what[512];
-  vsnprintf(what, sizeof what, fmt, args);
-  for (int i = 0; i < s->num_counts; i++)
-    if (s->counts[i].dropped == dropped && !strcmp(s->counts[i].what, what)) {
-      s->counts[i].n++;
-      return;
-    }
-  array_reserve((void **)&s->counts, &s->counts_cap, (size_t)s->num_counts + 1, sizeof *s->counts);
-  s->counts[s->num_counts++] = (ImportCount){xstrdup(what), dropped, 1, where ? xstrdup(where) : NULL};
-}
-
-void import_drop(ImportSet *s, const char *where, const char *fmt, ...) {
-  va_list args;
-  va_start(args, fmt);
-  count(s, true, where, fmt, args);
-  va_end(args);
-}
-
-void import_note(ImportSet *s, const char *where, const char *fmt, ...) {
-  va_list args;
-  va_start(args, fmt);
-  count(s, false, where, fmt, args);
-  va_end(args);
-}
-
-void import_refuse(ImportSet *s, const char *fmt, ...) {
-  Err err;
-  va_list args;
-  va_start(args, fmt);
-  vsnprintf(err.msg, sizeof err.msg, fmt, args);
-  va_end(args);
-  if (!s->refused) s->refused = xstrdup(err.msg);
-}
-
-void import_broken(ImportSet *s, const char *fmt, ...) {
-  enum { SAID = 20 }; // a data set may have thousands
-  Err err;
-  va_list args;
-  va_start(args, fmt);
-  vsnprintf(err.msg, sizeof err.msg, fmt, args);
-  va_end(args);
-  import_drop(s, NULL, "file that cannot be used");
-  if (s->options.strict) {
-    import_refuse(s, "%s; --strict stops here", err.msg);
-    return;
-  }
-  for (int i = 0; i < s->num_counts; i++)
-    if (!strcmp(s->counts[i].what, "file that cannot be used") && s->counts[i].n <= SAID)
-      line_print(stderr, "note: left out: %s", err.msg);
-}
 
 char *import_read(ImportSet *s, int file, size_t *size) {
   Err err;
@@ -85,7 +29,7 @@ static int add_image(ImportSet *s, ImportImage im) {
   im.h = turned ? im.stored_w : im.stored_h;
   im.w = turned ? im.stored_h : im.stored_w;
   im.upright = true;
-  if (im.orientation > 1) import_note(s, im.name, "picture stored turned, taken upright by its EXIF orientation");
+  if (im.orientation > 1) import_note(s, im.name, "image stored turned, taken upright by its EXIF orientation");
   array_reserve((void **)&s->images, &s->cap, (size_t)s->n + 1, sizeof *s->images);
   s->images[s->n] = im;
   return s->n++;
@@ -158,7 +102,7 @@ void import_size(ImportSet *s, int image, int h, int w) {
     im->w = w;
     im->upright = false;
   } else {
-    import_note(s, im->name, "picture of another size than its annotations give; coordinates are taken as pixels");
+    import_note(s, im->name, "image of another size than its annotations give; coordinates are taken as pixels");
   }
 }
 
@@ -378,7 +322,7 @@ void import_settle(ImportSet *s) {
         im->objects[kept++] = *o;
       } else {
         const bool mask = o->parts > 0 || o->mask.runs;
-        import_drop(s, im->name, mask ? "mask without a pixel in its picture" : "box without area in its picture");
+        import_drop(s, im->name, mask ? "mask: no pixel in its image" : "box: no area in its image");
         object_free(o);
       }
     }

@@ -55,7 +55,7 @@ typedef struct ImportOptions {
   const char *class_name; // of objects that have no class; NULL: the format's own way
   const char *attribute;  // that holds the class; NULL: found
   int values;             // of label images: ImportValues
-  bool strict;            // a file that cannot be read ends the program
+  bool strict;            // a file or object that is malformed ends the program
 } ImportOptions;
 
 typedef struct ImportSet {
@@ -96,9 +96,12 @@ void object_rectangle(ImportObject *o, double x1, double y1, double x2, double y
 // A polygon with holes: polygon 0 of `parts` without the others, as pixels.
 void object_polygon_with_holes(ImportObject *o, const double *xy, const int *points, int parts, int h, int w);
 
-// Counts something dropped, or noted; `where` is the file of the first.
+// Counts something dropped, "THING: reason", or noted; `where`, the file, line or image of the first.
 void import_drop(ImportSet *s, const char *where, const char *fmt, ...) PRINTF_LIKE(3, 4);
+// Drops what is malformed; refuses all where the options are strict.
+void import_invalid(ImportSet *s, const char *where, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void import_note(ImportSet *s, const char *where, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void import_print_counts(const ImportSet *s);
 // Nothing is to be written, for this reason; the first stays.
 void import_refuse(ImportSet *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // A file that cannot be used: says so on stderr, or refuses all where the options are strict.

@@ -223,7 +223,7 @@ static bool take_mask(ImportSet *s, const TreeFile *f, int image, const LabelSet
   const size_t pixels = (size_t)samples.h * (size_t)samples.w;
   bool ok = samples.h == im->h && samples.w == im->w;
   if (!ok)
-    import_broken(s, "%s: a mask of %dx%d pixels for a picture of %dx%d", f->path, samples.w, samples.h, im->w, im->h);
+    import_broken(s, "%s: a mask of %dx%d pixels for an image of %dx%d", f->path, samples.w, samples.h, im->w, im->h);
   if (ok && colours) {
     uint32_t *copy = xmalloc(pixels * sizeof *copy);
     memcpy(copy, v, pixels * sizeof *copy);
@@ -266,7 +266,7 @@ static void read_label_images(ImportSet *s) {
     const int picture = picture_of(s->tree, i);
     if (picture < 0) continue;
     if (s->tree->file[picture].image >= 0) {
-      import_drop(s, f->path, "second mask of a picture, as Cellpose writes PNG and TIFF");
+      import_drop(s, f->path, "mask: a second one of its image, as Cellpose writes PNG and TIFF");
       continue;
     }
     s->files++;
@@ -286,7 +286,7 @@ static void read_label_images(ImportSet *s) {
   }
   for (int i = 0; i < s->tree->n; i++) {
     const TreeFile *f = &s->tree->file[i];
-    if (f->picture && f->image < 0 && !is_mask_name(f->path)) import_drop(s, f->path, "picture without a mask");
+    if (f->picture && f->image < 0 && !is_mask_name(f->path)) import_drop(s, f->path, "image: it has no mask");
   }
   class_names_free(&l.names);
 }

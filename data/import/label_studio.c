@@ -117,7 +117,7 @@ static void take_result(ImportSet *s, const TreeFile *f, int image, JsonValue re
       xy[2 * i + 1] *= h;
     }
     if (n < 3)
-      import_drop(s, f->path, "polygon of too few points");
+      import_invalid(s, s->images[image].name, "polygon: fewer than 3 points");
     else
       object_polygon(import_object(s, image, label, NULL), xy, n);
     free(xy);
@@ -125,7 +125,8 @@ static void take_result(ImportSet *s, const TreeFile *f, int image, JsonValue re
     if (rle.begin ? take_brush(&s->images[image], result, rle, &mask) : take_bitmap(f, &s->images[image], url, &mask))
       object_mask(import_object(s, image, label, NULL), mask);
     else
-      import_drop(s, f->path, "brush mask that cannot be decoded, or is of another size than its picture");
+      import_invalid(s, s->images[image].name,
+                     "brush mask: it cannot be decoded, or its size is not that of its image");
   } else if (value_of(value, "radiusX").begin && read_numbers(value, round, v, 4)) {
     object_ellipse(import_object(s, image, label, NULL), v[0] * w, v[1] * h, v[2] * w, v[3] * h, angle);
   } else if (read_numbers(value, box, v, 4)) {
@@ -135,7 +136,7 @@ static void take_result(ImportSet *s, const TreeFile *f, int image, JsonValue re
     else
       object_rectangle(o, v[0] * w, v[1] * h, (v[0] + v[2]) * w, (v[1] + v[3]) * h, angle, false);
   } else {
-    import_drop(s, f->path, "shape whose numbers are missing");
+    import_invalid(s, s->images[image].name, "shape: its numbers are missing");
   }
 }
 
@@ -156,7 +157,7 @@ static void take_results(ImportSet *s, const TreeFile *f, int image, JsonValue r
     const bool repeated = id && text_table_find(&seen, id) >= 0;
     if (id && has_shape(value)) text_table_add(&seen, id);
     if (name && (!strncmp(name, "keypoint", 8) || !strncmp(name, "vector", 6))) {
-      import_drop(s, f->path, !strncmp(name, "key", 3) ? "key point" : "vector");
+      import_drop(s, s->images[image].name, "shape: no area (%s)", !strncmp(name, "key", 3) ? "key point" : "vector");
     } else if (has_shape(value) && !repeated) {
       char *label = label_of(value);
       if (!label) label = label_elsewhere(results, value_of(w.value, "id"));
@@ -164,7 +165,7 @@ static void take_results(ImportSet *s, const TreeFile *f, int image, JsonValue r
       if (label)
         take_result(s, f, image, w.value, value, label);
       else
-        import_drop(s, f->path, "without label");
+        import_invalid(s, s->images[image].name, "shape: it has no label");
       free(label);
     }
     free(name);
@@ -182,7 +183,7 @@ static void take_members(ImportSet *s, const TreeFile *f, int image, JsonValue t
       if (label)
         take_result(s, f, image, r.value, r.value, label);
       else if (has_shape(r.value))
-        import_drop(s, f->path, "without label");
+        import_invalid(s, s->images[image].name, "shape: it has no label");
       free(label);
     }
   }
@@ -200,10 +201,11 @@ static JsonValue choose(ImportSet *s, const TreeFile *f, JsonValue annotations) 
   bool truth = false;
   for (ValueWalk w = value_walk(annotations); value_next(&w);) {
     if (is_cancelled(w.value)) {
-      import_drop(s, f->path, "annotation cancelled");
+      import_drop(s, f->path, "annotation: cancelled");
       continue;
     }
-    if (taken.begin) import_drop(s, f->path, "second annotation of a task; the first, or the ground truth, counts");
+    if (taken.begin)
+      import_drop(s, f->path, "annotation: a second one of its task; the first, or the ground truth, counts");
     const bool is = value_truth(value_of(w.value, "ground_truth"));
     if (!taken.begin || (is && !truth)) taken = w.value;
     truth |= is;
@@ -222,12 +224,12 @@ static void read_task(ImportSet *s, const TreeFile *f, JsonValue of) {
   if (match == TREE_EXACT || match == TREE_NAME)
     image = import_image(s, file, split_of(f->path, true));
   else
-    import_broken(s, "%s: its picture %s %s; put it in this folder, or name its folder with --images", f->path,
+    import_broken(s, "%s: its image %s %s; put it in this folder, or name its folder with --images", f->path,
                   name ? name : "", match == TREE_SEVERAL ? "may be one of several files" : "is not found");
   for (ValueWalk w = value_walk(value_of(task, "predictions")); image >= 0 && value_next(&w);)
-    if (value_type(w.value) == JSON_OBJECT) import_drop(s, f->path, "prediction of a model");
+    if (value_type(w.value) == JSON_OBJECT) import_drop(s, f->path, "prediction: made by a model");
   const bool alone = task.begin != of.begin;
-  if (alone && is_cancelled(of)) import_drop(s, f->path, "annotation cancelled");
+  if (alone && is_cancelled(of)) import_drop(s, f->path, "annotation: cancelled");
   const JsonValue results = value_of(!alone ? choose(s, f, all) : is_cancelled(of) ? (JsonValue){0} : of, "result");
   if (image >= 0 && value_of(task, "data").begin) take_results(s, f, image, results);
   if (image >= 0 && !value_of(task, "data").begin) take_members(s, f, image, task);

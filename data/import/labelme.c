@@ -20,7 +20,7 @@ static int embedded(ImportSet *s, const TreeFile *f, JsonValue v, const char *pa
   const bool named = *last && strcmp(last, ".") && strcmp(last, "..");
   char *name = named ? xstrdup(last) : xasprintf("%s.%s", stem, bytes && *bytes == 0xff ? "jpg" : "png");
   const int image = bytes ? import_embedded(s, name, bytes, size, split_of(f->path, false)) : -1;
-  if (image >= 0) import_note(s, f->path, "picture taken from imageData, as no file has its name and size");
+  if (image >= 0) import_note(s, f->path, "image taken from imageData, as no file has its name and size");
   free(text);
   free(stem);
   free(name);
@@ -43,19 +43,19 @@ static int find_image(ImportSet *s, const TreeFile *f, JsonValue v) {
             w = import_int(value_number(value_of(v, "imageWidth"), 0));
   int file = -1, image = -1;
   const TreeMatch match = path && *path ? tree_picture(s->tree, path, folder, &file) : TREE_MISSING;
-  const char *how = match == TREE_NAME ? "picture found by the last part of imagePath" : NULL;
+  const char *how = match == TREE_NAME ? "image found by the last part of imagePath" : NULL;
   bool found = match == TREE_EXACT || match == TREE_NAME;
   if (!found) {
     const TreeMatch own = tree_stem(s->tree, stem, folder, &file);
     found = own == TREE_EXACT || own == TREE_NAME;
-    how = "picture found by the name of its JSON file, as imagePath leads nowhere";
+    how = "image found by the name of its JSON file, as imagePath leads nowhere";
   }
   if (!found || !has_size(&s->tree->file[file], h, w)) image = embedded(s, f, v, path);
   if (image < 0 && found) {
     image = import_image(s, file, split_of(f->path, false));
     if (how) import_note(s, f->path, "%s", how);
   } else if (image < 0) {
-    import_broken(s, "%s: its picture, %s, %s; put it in this folder, or name its folder with --images", f->path,
+    import_broken(s, "%s: its image, %s, %s; put it in this folder, or name its folder with --images", f->path,
                   path ? path : stem, match == TREE_SEVERAL ? "may be one of several files" : "is not found");
   }
   if (image >= 0) import_size(s, image, h, w);
@@ -99,15 +99,15 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, JsonValue v) 
   }
   if (!label && s->options.class_name) label = xstrdup(s->options.class_name);
   if (!label) {
-    import_drop(s, f->path, "shape without a label");
+    import_invalid(s, f->path, "shape: it has no label");
   } else if (!strcmp(label, "__ignore__") || !strcmp(label, "_background_")) {
-    import_drop(s, f->path, "%s", label);
+    import_drop(s, f->path, "shape: its label is %s", label);
   } else if (line) {
-    import_drop(s, f->path, "%s", is);
+    import_drop(s, f->path, "shape: no area (%s)", is);
   } else if (n < 0) {
-    import_drop(s, f->path, "shape whose points are not pairs of numbers");
+    import_invalid(s, f->path, "shape: its points are not pairs of numbers");
   } else if (polygon ? n < 3 : n < (mask ? 1 : 2)) {
-    import_drop(s, f->path, "%s of too few points", is);
+    import_invalid(s, f->path, "%s: it has too few points", is);
   } else if (polygon) {
     object_polygon(import_object(s, image, label, group), xy, n);
   } else if (rectangle) {
@@ -120,9 +120,9 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, JsonValue v) 
     if (read_mask(f, &s->images[image], value_of(v, "mask"), xy, &pixels))
       object_mask(import_object(s, image, label, group), pixels);
     else
-      import_drop(s, f->path, "mask that is no PNG");
+      import_invalid(s, f->path, "mask: not a PNG");
   } else {
-    import_drop(s, f->path, "shape_type %s", is);
+    import_invalid(s, f->path, "shape: unknown shape_type %s", is);
   }
   free(xy);
   free(label);

@@ -59,7 +59,7 @@ static void take_polygon(ImportSet *s, const TreeFile *f, int image, const char 
   int n = value_points(value_of(points, "exterior"), &xy), parts = 1;
   const JsonValue interior = value_of(points, "interior");
   if (n < 3) {
-    import_drop(s, f->path, "polygon of too few points");
+    import_invalid(s, f->path, "polygon: fewer than 3 points");
     free(xy);
     return;
   }
@@ -95,22 +95,22 @@ static void take_object(ImportSet *s, const TreeFile *f, int image, JsonValue v)
   Rle mask;
   if (!class && s->options.class_name) class = xstrdup(s->options.class_name);
   if (!class) {
-    import_drop(s, f->path, "object without classTitle");
+    import_invalid(s, f->path, "object: it has no classTitle");
   } else if (!strcmp(is, "bitmap") || !strcmp(is, "alpha_mask")) {
     if (take_bitmap(f, &s->images[image], bitmap.begin ? bitmap : value_of(v, "alpha_mask"), &mask))
       object_mask(import_object(s, image, class, NULL), mask);
     else
-      import_drop(s, f->path, "bitmap that cannot be decoded");
+      import_invalid(s, f->path, "bitmap: it cannot be decoded");
   } else if (!strcmp(is, "polygon")) {
     take_polygon(s, f, image, class, points);
   } else if (!strcmp(is, "rectangle")) {
     if (value_points(value_of(points, "exterior"), &xy) == 2)
       object_box(import_object(s, image, class, NULL), xy[0], xy[1], xy[2], xy[3]);
     else
-      import_drop(s, f->path, "rectangle without two corners");
+      import_invalid(s, f->path, "rectangle: it has not two corners");
     free(xy);
   } else {
-    import_drop(s, f->path, "%s", is);
+    import_drop(s, f->path, "shape: no area (%s)", is);
   }
   free(class);
   free(type);
@@ -164,7 +164,7 @@ static void read_supervisely(ImportSet *s) {
       if (match == TREE_EXACT || match == TREE_NAME)
         image = import_image(s, file, split_of(f->path, false));
       else
-        import_broken(s, "%s: its picture %s; put it in img/, or name its folder with --images", f->path,
+        import_broken(s, "%s: its image %s; put it in img/, or name its folder with --images", f->path,
                       match == TREE_SEVERAL ? "may be one of several files" : "is not found");
     }
     if (image >= 0) {

@@ -92,9 +92,10 @@ static void choose_attribute(ImportSet *s, Attributes *a) {
                   names);
   if (best) a->taken = best->name;
   if (best && other)
-    import_note(s, NULL, "the class is the attribute %s, of: %s; --attribute NAME takes another", best->name, names);
+    import_note(s, NULL, "class names are taken from the region attribute \"%s\"; --attribute NAME uses another of: %s",
+                best->name, names);
   if (!best)
-    import_note(s, NULL, "regions have no attributes: all are one class, %s; --class NAME gives another",
+    import_note(s, NULL, "regions have no attributes: all are of one class, %s; --class NAME renames it",
                 s->options.class_name ? s->options.class_name : "object");
   free(names);
 }
@@ -139,10 +140,14 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, const char *c
   const bool polygon = name && !strcmp(name, "polygon"), line = name && !strcmp(name, "polyline");
   const int n = polygon || line ? read_points(shape, &xy) : 0;
   if (!name) {
-    import_drop(s, f->path, "region without a shape");
+    import_invalid(s, s->images[image].name, "region: it has no shape");
   } else if (polygon || line) {
     if (n < 3 || (line && !is_closed(xy, n))) {
-      import_drop(s, f->path, n < 0 ? "%s whose points are not numbers" : line ? "%s" : "%s of too few points", name);
+      if (line && n >= 0)
+        import_drop(s, s->images[image].name, "shape: no area (polyline)");
+      else
+        import_invalid(s, s->images[image].name, n < 0 ? "%s: its points are not numbers" : "%s: fewer than 3 points",
+                       name);
     } else {
       if (line) import_note(s, f->path, "polyline whose ends nearly meet, taken as a polygon");
       object_polygon(import_object(s, image, class, NULL), xy, n);
@@ -154,8 +159,10 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, const char *c
   } else if (!strcmp(name, "ellipse") && read_numbers(shape, ellipse, v)) {
     const double angle = value_number(value_of(shape, "theta"), 0);
     object_ellipse(import_object(s, image, class, NULL), v[0], v[1], v[2], v[3], isfinite(angle) ? angle : 0);
+  } else if (strcmp(name, "rect") && strcmp(name, "circle") && strcmp(name, "ellipse")) {
+    import_drop(s, s->images[image].name, "shape: no area (%s)", name);
   } else {
-    import_drop(s, f->path, "%s", name);
+    import_invalid(s, s->images[image].name, "%s: its numbers are missing", name);
   }
   free(name);
   free(xy);
@@ -177,7 +184,7 @@ static void read_picture(ImportSet *s, const TreeFile *f, const Attributes *a, J
   if (match == TREE_EXACT || match == TREE_NAME)
     image = import_image(s, file, split);
   else if (name)
-    import_broken(s, "%s: its picture %s %s; put it in this folder, or name its folder with --images", f->path, name,
+    import_broken(s, "%s: its image %s %s; put it in this folder, or name its folder with --images", f->path, name,
                   match == TREE_SEVERAL ? "may be one of several files" : "is not found");
   if (image >= 0)
     for (ValueWalk w = value_walk(value_of(v, "regions")); value_next(&w);) {
@@ -186,7 +193,7 @@ static void read_picture(ImportSet *s, const TreeFile *f, const Attributes *a, J
       if (class || otherwise)
         read_shape(s, f, image, class ? class : otherwise, value_of(w.value, "shape_attributes"));
       else
-        import_drop(s, f->path, "region without a class; --class NAME gives it one");
+        import_invalid(s, s->images[image].name, "region: it has no class; --class NAME gives it one");
       free(class);
     }
   free(name);

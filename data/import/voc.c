@@ -127,7 +127,7 @@ static void take_objects(ImportSet *s, const TreeFile *f, int image, const Label
     if (class) {
       object_mask(import_object(s, image, class, NULL), masks[i].mask);
     } else {
-      import_drop(s, f->path, "object without a class; --class NAME gives it one");
+      import_invalid(s, f->path, "object: it has no class; --class NAME gives it one");
       rle_free(&masks[i].mask);
     }
   }
@@ -144,9 +144,9 @@ static void read_picture(ImportSet *s, int i, const Lists *lists, const ClassNam
   Err err;
   const TreeMatch match = tree_stem(s->tree, picture, "", &file);
   if (lists->stems.n > 0 && listed < 0) {
-    import_drop(s, f->path, "picture in no list of ImageSets/Segmentation");
+    import_drop(s, f->path, "image: in no list of ImageSets/Segmentation");
   } else if ((match != TREE_EXACT && match != TREE_NAME) || strstr(s->tree->file[file].path, "Segmentation")) {
-    import_broken(s, "%s: its picture %s is not found; name its folder with --images", f->path, picture);
+    import_broken(s, "%s: its image %s is not found; name its folder with --images", f->path, picture);
   } else if (class_file < 0) {
     import_broken(s, "%s: %s is missing, which has the classes of its objects", f->path, class_path);
   } else if (!load(&objects, f->full, &err) || !load(&classes, s->tree->file[class_file].full, &err)) {
@@ -161,7 +161,7 @@ static void read_picture(ImportSet *s, int i, const Lists *lists, const ClassNam
   if (im && objects.samples.h == im->h && objects.samples.w == im->w) {
     take_objects(s, f, image, &objects, &classes, names);
   } else if (im) {
-    import_broken(s, "%s: a mask of %dx%d pixels for a picture of %dx%d", f->path, objects.samples.w, objects.samples.h,
+    import_broken(s, "%s: a mask of %dx%d pixels for an image of %dx%d", f->path, objects.samples.w, objects.samples.h,
                   im->w, im->h);
     import_take_back(s, image);
   }

@@ -68,7 +68,7 @@ static void note_other_yamls(ImportSet *s, int taken, const Yaml *y) {
     const bool names = !same_values(yaml_find(y, "names"), yaml_find(&other, "names"));
     if (names || !same_values(yaml_find(y, "train"), yaml_find(&other, "train")))
       import_note(s, t->file[i].path,
-                  "other file with other %s than %s, which was taken; name it instead of the folder",
+                  "this file has other %s than %s, which was used; to use it, give it instead of the folder",
                   names ? "names" : "paths", t->file[taken].path);
     yaml_free(&other);
   }
@@ -133,7 +133,7 @@ static void take_row(ImportSet *s, const TreeFile *f, int image, const char *cat
     clipped |= clip(v[i]) != v[i];
     v[i] = clip(v[i]) * (i % 2 ? h : w);
   }
-  if (clipped) import_note(s, f->path, "polygon with points outside its picture, clipped");
+  if (clipped) import_note(s, f->path, "polygon with points outside its image, clipped");
   object_polygon(import_object(s, image, category, NULL), v, n / 2);
 }
 
@@ -150,14 +150,14 @@ static bool read_labels(ImportSet *s, int file, int image) {
     double *v = xmalloc((size_t)room * sizeof *v);
     long class;
     int n;
-    number++;
+    char *place = xasprintf("%s:%d", f->path, ++number);
     if (p + strspn(p, " \t\r") < end) {
       if (!read_row(p, end, &class, v, room, &n) || (n != 4 && (n < 6 || n % 2 != 0))) {
-        import_drop(s, f->path, "row that cannot be read");
+        import_invalid(s, place, "row: expected CLASS x y x y …, or CLASS x y w h");
       } else if (!is_inside(v, n)) {
-        import_drop(s, f->path, "row whose coordinates are not parts of the picture's size, 0 to 1");
+        import_invalid(s, place, "row: its coordinates are not fractions of the image size, 0 to 1");
       } else if (s->ordered && class >= s->categories.n) {
-        import_drop(s, f->path, "class beyond names");
+        import_invalid(s, place, "object: class %ld, but there are %d class names", class, s->categories.n);
       } else {
         char *unnamed = s->ordered              ? NULL
                         : s->options.class_name ? xstrdup(s->options.class_name)
@@ -166,6 +166,7 @@ static bool read_labels(ImportSet *s, int file, int image) {
         free(unnamed);
       }
     }
+    free(place);
     free(v);
     p = end + (*end == '\n');
   }
@@ -244,14 +245,13 @@ static void take_picture(ImportSet *s, int file, const char *split) {
   const int image = s->tree->file[file].image;
   if (image >= 0) {
     if (strcmp(s->images[image].split, split))
-      import_note(s, s->tree->file[file].path, "picture of two splits, taken for the first, %s",
-                  s->images[image].split);
+      import_note(s, s->tree->file[file].path, "image of two splits, taken for the first, %s", s->images[image].split);
     return;
   }
   const int labels = labels_of(s->tree, file), taken = import_image(s, file, split);
   if (taken < 0) return;
   if (labels >= 0 && !read_labels(s, labels, taken)) import_take_back(s, taken);
-  if (labels < 0) import_note(s, s->tree->file[file].path, "picture without a .txt, taken as background");
+  if (labels < 0) import_note(s, s->tree->file[file].path, "image without a .txt file, taken as background");
 }
 
 // A text file that lists pictures, one a line.
@@ -274,7 +274,7 @@ static bool take_list(ImportSet *s, const char *base, const char *name, const ch
       if (match == TREE_EXACT || match == TREE_NAME)
         take_picture(s, picture, split);
       else
-        import_drop(s, s->tree->file[file].path, "line that names a picture that is not here");
+        import_invalid(s, s->tree->file[file].path, "line: the image that it names is not found");
     }
     p = end + more;
   }
@@ -296,9 +296,10 @@ static void take_split(ImportSet *s, const char *base, const YamlEntry *e, const
     char *whole = path && path->n == 1 ? xasprintf("%s/%s", path->value[0], name) : xstrdup(name);
     char *folder = find_folder(s->tree, base, whole);
     if (!folder)
-      import_note(s, NULL, "%s: %s is not here, and left out", split, name);
+      import_note(s, NULL, "data.yaml: %s: %s not found; left out", split, name);
     else if (strcmp(folder, name))
-      import_note(s, NULL, "%s: %s is taken from %s", split, name, *folder ? folder : "the folder itself");
+      import_note(s, NULL, "data.yaml: %s: %s not found; using %s", split, name,
+                  *folder ? folder : "the folder itself");
     for (int k = 0; folder && k < s->tree->n; k++)
       if (s->tree->file[k].picture && is_below(s->tree->file[k].path, folder)) take_picture(s, k, split);
     free(folder);
@@ -337,9 +338,13 @@ static void read_yolo(ImportSet *s) {
       import_refuse(s, "%s: its rows are boxes with key points (kpt_shape), not polygons", s->tree->file[file].path);
     take_names(s, yaml_find(&y, "names"));
     note_other_yamls(s, file, &y);
-    for (int i = 0; i < COUNT(splits); i++)
-      if (yaml_find(&y, splits[i].key))
-        take_split(s, base, yaml_find(&y, splits[i].key), yaml_find(&y, "path"), splits[i].split);
+    for (int i = 0; i < COUNT(splits); i++) {
+      const YamlEntry *e = yaml_find(&y, splits[i].key);
+      if (e && i > 0 && same_values(e, yaml_find(&y, "train")))
+        import_note(s, NULL, "data.yaml: %s has the images of train, and is left out", splits[i].key);
+      else if (e)
+        take_split(s, base, e, yaml_find(&y, "path"), splits[i].split);
+    }
     free(base);
   } else {
     read_class_file(s);
@@ -353,7 +358,7 @@ static void read_yolo(ImportSet *s) {
     if (all)
       take_picture(s, i, split ? split : "train");
     else if (labels_of(s->tree, i) >= 0)
-      import_drop(s, s->tree->file[i].path, "picture in no split of data.yaml");
+      import_drop(s, s->tree->file[i].path, "image: in no split of data.yaml");
   }
   yaml_free(&y);
 }

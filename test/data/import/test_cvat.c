@@ -18,8 +18,8 @@ TEST(cvat_masks_and_shapes) {
   expect_object(&c, "p1.png", "plate", BOX(54, 43, 10, 5), 50, 0, true); // a row is below the picture
   expect_object(&c, "p2.png", "plate", BOX(10, 8, 20, 20), 400, 0, true);
   expect_object(&c, "p2.png", "wedge", BOX(40, 25, 16, 10), 126, 5, true);
-  EXPECT_INT(imported_count(&i, "mask whose runs do not add up"), 1);
-  EXPECT_INT(imported_count(&i, "polyline"), 1);
+  EXPECT_INT(imported_count(&i, "mask: its runs do not add up to its box"), 1);
+  EXPECT_INT(imported_count(&i, "shape: no area (polyline)"), 1);
   coco_free(&c);
   imported_free(&i);
 }
@@ -65,7 +65,7 @@ TEST(cvat_turned_boxes_groups_and_subsets) {
   expect_object(&c, "p1.png", "a", BOX(15, 15, 10, 20), 200, 0, true);
   expect_object(&c, "p1.png", "b", BOX(40, 2, 14, 4), 32, 0, true);
   expect_object(&c, "p1.png", "c", BOX(1, 1, 2, 2), 4, 0, true);
-  EXPECT_INT(imported_count(&i, "file that cannot be used"), 1);
+  EXPECT_INT(imported_count(&i, "file: not usable; the first are named above"), 1);
   coco_free(&c);
   imported_free(&i);
 }

@@ -11,7 +11,7 @@ TEST(dsb2018_one_mask_an_object) {
   expect_object(&c, NULL, "nucleus", BOX(10, 8, 20, 20), 400, 0, true);
   expect_object(&c, NULL, "nucleus", BOX(29, 8, 7, 12), 84, 0, true); // shares a column
   expect_object(&c, NULL, "nucleus", BOX(60, 40, 1, 1), 1, 0, true);
-  EXPECT_INT(imported_count(&i, "mask without a pixel in its picture"), 1);
+  EXPECT_INT(imported_count(&i, "mask: no pixel in its image"), 1);
   coco_free(&c);
   imported_free(&i);
 }

@@ -53,6 +53,7 @@ static void expect_round_trip(ExportWrite *to, const char *format, bool rectangl
   Coco c = imported_split("train");
   EXPECT_STR(i.format->name, format);
   EXPECT_INT(c.num_anns, 3);
+  EXPECT_INT(imported_count(&i, "data.yaml: val has the images of train, and is left out"), !rectangle); // once
   EXPECT_STR(c.categories[1].name, "c1: é");
   for (int k = 0; k < c.num_anns; k++) {
     const CocoAnn *a = &c.anns[k];

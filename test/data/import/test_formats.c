@@ -14,10 +14,14 @@ TEST_TIER(import_program_says_what_it_took, 1) {
   EXPECT(strstr(said, "also found 2 YOLO label files, not read; --format yolo reads those instead") != NULL);
   EXPECT_INT(command(&said, "%s %s --to %s --format yolo", tool("import"), in_tmp("in"), in_tmp("yolo")), 0);
   EXPECT(strstr(said, "category 2: wedge, 2 objects") != NULL);
+  EXPECT_INT(command(&said, "%s test/exports/yolo-seg --to %s", tool("import"), in_tmp("seg")), 0);
+  EXPECT(strstr(said, "5 objects (4 polygon, 0 RLE, 1 box only)") != NULL);
+  EXPECT(strstr(said, "dropped 1 row: expected CLASS x y x y …, or CLASS x y w h (first: train/labels/p5.txt:3)") !=
+         NULL);
   EXPECT_INT(command(&said, "diff -r %s %s", in_tmp("before"), in_tmp("in")), 0);
   EXPECT_INT(command(&said, "mv %s %s", in_tmp("out"), in_tmp("in/coco")), 0); // and once more:
   EXPECT_INT(command(&said, "%s %s --to %s --format yolo", tool("import"), in_tmp("in"), in_tmp("again")), 0);
-  EXPECT(strstr(said, "train: 1 images") != NULL); // those of in/coco are copies
+  EXPECT(strstr(said, "train: 1 image,") != NULL); // those of in/coco are copies
   EXPECT_INT(command(&said, "%s --data %s --model tiny", tool("doctor"), in_tmp("yolo")), 0);
 }
 
@@ -36,6 +40,8 @@ TEST_TIER(import_program_refuses, 1) {
   EXPECT(strstr(said, "668") != NULL);
   EXPECT_INT(command(&said, "%s test/exports/labels-colour-jpeg --to %s --strict", import, in_tmp("out")), 2);
   EXPECT(strstr(said, "--strict stops here") != NULL);
+  EXPECT_INT(command(&said, "%s test/exports/yolo-seg --to %s --strict", import, in_tmp("out")), 2);
+  EXPECT(strstr(said, "p5.txt:2: object: class 7, but there are 2 class names; --strict stops here") != NULL);
   EXPECT_INT(command(&said, "%s /nowhere --to %s", import, in_tmp("out")), 2);
   EXPECT_INT(command(&said, "%s %s --to %s", import, in_tmp("full"), in_tmp("out")), 2);
   EXPECT(strstr(said, "no annotations of a known format") != NULL);

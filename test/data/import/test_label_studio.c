@@ -14,10 +14,10 @@ TEST(label_studio_results_and_annotators) {
   expect_object(&c, "e97d4702-p2.png", "wedge", BOX(15, 8, 22.32, 18.66), 200, 12, true); // about its corner
   expect_object(&c, "e97d4702-p2.png", "plate", BOX(42, 32, 12, 8), 75, 4, true);
   expect_object(&c, "e97d4703-p3.png", "plate", BOX(10, 8, 20, 20), 400, 0, true);
-  EXPECT_INT(imported_count(&i, "key point"), 1);
-  EXPECT_INT(imported_count(&i, "without label"), 1);
-  EXPECT_INT(imported_count(&i, "annotation cancelled"), 1);
-  EXPECT_INT(imported_count(&i, "prediction of a model"), 1);
+  EXPECT_INT(imported_count(&i, "shape: no area (key point)"), 1);
+  EXPECT_INT(imported_count(&i, "shape: it has no label"), 1);
+  EXPECT_INT(imported_count(&i, "annotation: cancelled"), 1);
+  EXPECT_INT(imported_count(&i, "prediction: made by a model"), 1);
   coco_free(&c);
   imported_free(&i);
 }

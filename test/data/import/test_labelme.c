@@ -18,8 +18,8 @@ TEST(labelme_shapes_of_three_versions) {
   expect_object(&c, "b.jpg", "disc", BOX(14, 28, 12, 12), 113, 4, true);
   expect_object(&c, "c.jpg", "plate", BOX(30, 20, 5, 6), 16, 0, true); // a mask, placed at its first point
   expect_object(&c, "c.jpg", "wedge", BOX(0, 0, 9, 8), 72, 0, true);   // beyond the edge
-  EXPECT_INT(imported_count(&i, "__ignore__"), 1);
-  EXPECT_INT(imported_count(&i, "linestrip"), 1);
+  EXPECT_INT(imported_count(&i, "shape: its label is __ignore__"), 1);
+  EXPECT_INT(imported_count(&i, "shape: no area (linestrip)"), 1);
   coco_free(&c);
   imported_free(&i);
 }
@@ -59,8 +59,8 @@ TEST(labelme_files_that_are_broken_or_renamed) {
   Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
   Coco c = imported_split("train");
   EXPECT_INT(c.num_anns, 1);
-  EXPECT_INT(imported_count(&i, "file that cannot be used"), 1);
-  EXPECT_INT(imported_count(&i, "picture found by the name of its JSON file, as imagePath leads nowhere"), 1);
+  EXPECT_INT(imported_count(&i, "file: not usable; the first are named above"), 1);
+  EXPECT_INT(imported_count(&i, "image found by the name of its JSON file, as imagePath leads nowhere"), 1);
   coco_free(&c);
   imported_free(&i);
 }

@@ -13,7 +13,7 @@ TEST(supervisely_bitmaps_and_holes) {
   expect_object(&c, "a.png", "plate", BOX(61, 46, 3, 2), 5, 0, true); // of alpha, beyond the edge
   expect_object(&c, "a.png", "wedge", BOX(10, 8, 20, 20), 400 - 16 - 8, 0, true);
   expect_object(&c, "a.png", "wedge", BOX(2, 40, 7, 4), 28, 0, false);
-  EXPECT_INT(imported_count(&i, "point"), 1);
+  EXPECT_INT(imported_count(&i, "shape: no area (point)"), 1);
   coco_free(&c);
   imported_free(&i);
 }

@@ -12,7 +12,7 @@ TEST(via_shapes_of_a_project) {
   expect_object(&c, "img.png", "disc", BOX(14, 12, 12, 12), 113, 4, true);
   expect_object(&c, "img.png", "disc", BOX(10, 32, 20, 8), 126, 5, true);
   expect_object(&c, "img.png", "plate", BOX(10, 8, 20, 20), 400, 0, true); // a checkbox
-  EXPECT_INT(imported_count(&i, "point"), 1);
+  EXPECT_INT(imported_count(&i, "shape: no area (point)"), 1);
   coco_free(&c);
   imported_free(&i);
 }
@@ -52,7 +52,7 @@ TEST(via_polylines) {
   Coco c = imported_split("train");
   EXPECT_INT(c.num_anns, 1);
   expect_object(&c, "img.png", "p", BOX(10, 8, 20, 20), 400, 0, true);
-  EXPECT_INT(imported_count(&i, "polyline"), 1);
+  EXPECT_INT(imported_count(&i, "shape: no area (polyline)"), 1);
   coco_free(&c);
   imported_free(&i);
 }

@@ -15,10 +15,10 @@ TEST(yolo_rows_of_every_kind) {
   expect_object(&train, "p2.jpg", "plate", BOX(10, 8, 20, 20), 400, 0, false);  // a box
   expect_object(&train, "p5.jpg", "plate", BOX(50, 20, 14, 10), 140, 0, true);  // clipped
   expect_object(&val, "p1.jpg", "wedge Nº2", BOX(2, 2, 24, 10), 160, 24, true); // two parts with a bridge
-  EXPECT_INT(imported_count(&i, "class beyond names"), 1);
-  EXPECT_INT(imported_count(&i, "row that cannot be read"), 1);
-  EXPECT_INT(imported_count(&i, "picture without a .txt, taken as background"), 1);
-  EXPECT_INT(imported_count(&i, "test: ../test/images is not here, and left out"), 1); // not train/images
+  EXPECT_INT(imported_count(&i, "object: class 7, but there are 2 class names"), 1);
+  EXPECT_INT(imported_count(&i, "row: expected CLASS x y x y …, or CLASS x y w h"), 1);
+  EXPECT_INT(imported_count(&i, "image without a .txt file, taken as background"), 1);
+  EXPECT_INT(imported_count(&i, "data.yaml: test: ../test/images not found; left out"), 1); // not train/images
   coco_free(&train);
   coco_free(&val);
   imported_free(&i);
@@ -49,7 +49,8 @@ TEST(yolo_two_files_that_disagree) {
              0);
   Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
   EXPECT_INT(
-      imported_count(&i, "other file with other names than data.yaml, which was taken; name it instead of the folder"),
+      imported_count(
+          &i, "this file has other names than data.yaml, which was used; to use it, give it instead of the folder"),
       1);
   EXPECT_STR(i.set.categories.text[0], "plate");
   imported_free(&i);
