@@ -33,7 +33,7 @@ TEST(classes_know_layouts) {
   free(train);
   free(valid);
   const Path exported = scratch_folder("layout-exported"), drawn = scratch_folder("layout-drawn");
-  write_class(exported.s, "images", 0, 1);
+  write_class(exported.s, "pictures", 0, 1);
   write_text(join(exported.s, "names.json").s, "{}");
   EXPECT_INT(classes_layout(exported.s), CLASSES_FOLDERS);
   write_text(join(exported.s, "result.json").s, "{\"annotations\":[]}");
