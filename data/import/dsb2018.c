@@ -46,6 +46,7 @@ static int walk(ImportSet *s, const Tree *t) {
   for (int i = 0; i < t->n; i++) {
     char *images = folder_around(&t->file[i], "images"), *masks = folder_around(&t->file[i], "masks");
     if (images) {
+      if (s && begun && image >= 0) import_take_back(s, image); // not one of its masks can be read
       pictures = around && !strcmp(around, images) ? pictures + 1 : 1;
       free(around);
       around = images;
@@ -62,6 +63,7 @@ static int walk(ImportSet *s, const Tree *t) {
     }
     free(masks);
   }
+  if (s && begun && image >= 0) import_take_back(s, image);
   free(around);
   return n;
 }

@@ -117,7 +117,7 @@ ImportObject *import_object(ImportSet *s, int image, const char *category, const
     if (im->objects[i].category == k && im->objects[i].group && !strcmp(im->objects[i].group, group))
       return &im->objects[i];
   array_reserve((void **)&im->objects, &im->cap, (size_t)im->n + 1, sizeof *im->objects);
-  im->objects[im->n] = (ImportObject){.category = k, .group = group ? xstrdup(group) : NULL};
+  im->objects[im->n] = (ImportObject){.category = k, .source = s->files, .group = group ? xstrdup(group) : NULL};
   return &im->objects[im->n++];
 }
 
@@ -312,9 +312,25 @@ static void sort_categories(ImportSet *s) {
   free(used);
 }
 
+static void drop_repeated(ImportSet *s, ImportImage *im) {
+  int kept = 0;
+  for (int k = 0; k < im->n; k++) {
+    ImportObject o = im->objects[k];
+    im->objects[kept] = o;
+    if (!object_is_repeated(im, kept)) {
+      kept++;
+      continue;
+    }
+    import_drop(s, im->name, "object that another annotation file of its picture has, too");
+    object_free(&o);
+  }
+  im->n = kept;
+}
+
 void import_settle(ImportSet *s) {
   for (int i = 0; i < s->n; i++) {
     ImportImage *im = &s->images[i];
+    drop_repeated(s, im);
     int kept = 0;
     for (int k = 0; k < im->n; k++) {
       ImportObject *o = &im->objects[k];

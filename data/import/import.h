@@ -12,6 +12,7 @@ static inline int import_int(double v) { return (int)MAX(-1e9, MIN(v, 1e9)); }
 
 typedef struct ImportObject {
   int category;   // of ImportSet.categories
+  int source;     // ImportSet.files when it was added: objects of one annotation file have the same
   char *group;    // parts with the same text, and category, are one object; NULL: none. Owned
   bool has_box;   // a box without a mask
   double box[4];  // x1 y1 x2 y2
@@ -88,6 +89,8 @@ int import_category(ImportSet *s, const char *name);
 // A new object, or the one of that group; valid until the next. group: NULL: it has none.
 ImportObject *import_object(ImportSet *s, int image, const char *category, const char *group);
 void object_polygon(ImportObject *o, const double *xy, int points);
+// Whether an object before it that comes from another annotation file is the same.
+bool object_is_repeated(const ImportImage *im, int object);
 void object_box(ImportObject *o, double x1, double y1, double x2, double y2);
 void object_mask(ImportObject *o, Rle mask); // of the image's size; taken over
 // Polygons of an ellipse, a rectangle turned about its centre or its first corner: radians, clockwise as seen.

@@ -75,3 +75,17 @@ TEST_TIER(via_attributes_that_differ, 1) {
   EXPECT_INT(command(&said, "%s %s --to %s", tool("import"), in_tmp("in"), in_tmp("asked")), 2);
   EXPECT(strstr(said, "damage, side") && strstr(said, "--attribute NAME"));
 }
+
+// A project and what was exported from it are often in one folder.
+TEST(via_project_beside_its_export) {
+  const char *said;
+  EXPECT_INT(command(&said,
+                     "cd %s && cp -r $OLDPWD/test/exports/via-no-attribute in && cd in && set -- *.json && "
+                     "printf '{\"_via_img_metadata\":%%s}' \"$(cat $1)\" >project.json",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  EXPECT_INT(i.set.images[0].n + i.set.images[1].n, 4);
+  EXPECT_INT(imported_count(&i, "object that another annotation file of its picture has, too"), 4);
+  imported_free(&i);
+}

@@ -64,13 +64,14 @@ TEST(yolo_two_files_that_disagree) {
 // Files of labels that are empty do not tell the format, however many come first.
 TEST(yolo_with_much_background) {
   const char *said;
+  Tree tree;
+  Err err;
   EXPECT_INT(command(&said,
-                     "cp test/exports/yolo-seg/train/images/p1.jpg %s/1.jpg && cd %s && mkdir in && "
-                     "for i in $(seq 101 205); do ln 1.jpg in/$i.jpg && >in/$i.txt; done; "
-                     "echo 0 .5 .5 .1 .1 >in/205.txt",
-                     test_tmp(), test_tmp()),
+                     "mkdir %s && cd %s && for i in $(seq 101 205); do : >$i.jpg; : >$i.txt; done; "
+                     "echo 0 .5 .5 .1 .1 >205.txt",
+                     in_tmp("in"), in_tmp("in")),
              0);
-  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
-  EXPECT_INT(i.set.n, 105);
-  imported_free(&i);
+  if (!EXPECT(tree_open(&tree, in_tmp("in"), NULL, &err))) return;
+  EXPECT_INT(import_format("yolo")->detect(&tree), 105);
+  tree_free(&tree);
 }
