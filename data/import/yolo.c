@@ -257,11 +257,18 @@ static void take_picture(ImportSet *s, int file, const char *split) {
 // A text file that lists pictures, one a line.
 static bool take_list(ImportSet *s, const char *base, const char *name, const char *split) {
   int file = -1;
-  char *stem = path_stem(name), *key = xasprintf("%s%s%s.txt", base, *base ? "/" : "", stem);
-  if (path_ends(name, ".txt")) file = tree_find(s->tree, key);
-  if (file < 0 && path_ends(name, ".txt")) file = tree_named(s->tree, path_name(name));
-  free(stem);
-  free(key);
+  char *path = xstrdup(name);
+  for (char *p = path; *p; p++)
+    if (*p == '\\') *p = '/';
+  const char *tail = path_ends(path, ".txt") ? path : NULL; // the longest end of the path that is here
+  for (const char *p = tail; file < 0 && p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL) {
+    char *near = xasprintf("%s%s%s", base, *base ? "/" : "", p);
+    file = tree_find(s->tree, near);
+    if (file < 0) file = tree_find(s->tree, p);
+    free(near);
+  }
+  if (file < 0 && tail) file = tree_named(s->tree, path_name(tail));
+  free(path);
   size_t size;
   char *text = file >= 0 ? import_read(s, file, &size) : NULL;
   for (char *p = text; p && *p;) {
