@@ -79,14 +79,13 @@ TEST(yolo_with_much_background) {
 // Lists of pictures that have the same name in several folders, and a path of Windows.
 TEST(yolo_lists_of_pictures) {
   const char *said;
-  EXPECT_INT(
-      command(&said,
-              "cd %s && mkdir -p in/a in/b && cp $OLDPWD/test/exports/yolo-seg/train/images/p1.jpg in/1.jpg && "
-              "cp in/1.jpg in/2.jpg && echo 0 .5 .5 .1 .1 | tee in/1.txt >in/2.txt && "
-              "echo ./1.jpg >in/a/list.txt && echo 'C:\\\\x\\\\2.jpg' >in/b/list.txt && "
-              "printf 'names: [c]\\ntrain: ./a/list.txt\\nval: C:\\\\x\\\\b\\\\list.txt\\n' >in/data.yaml",
-              test_tmp()),
-      0);
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir -p in/a in/b && cp $OLDPWD/test/exports/yolo-seg/train/images/p1.jpg in/1.jpg && "
+                     "cp in/1.jpg in/2.jpg && echo 0 .5 .5 .1 .1 | tee in/1.txt >in/2.txt && "
+                     "echo ./1.jpg >in/a/list.txt && echo 'C:\\\\x\\\\2.jpg' >in/b/list.txt && "
+                     "printf 'names: [c]\\ntrain: ./a/list.txt\\nval: C:\\\\x\\\\b\\\\list.txt\\n' >in/data.yaml",
+                     test_tmp()),
+             0);
   Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
   Coco train = imported_split("train"), val = imported_split("val");
   expect_object(&train, "1.jpg", "c", BOX(28.8, 21.6, 6.4, 4.8), -1, 0.1, false);
