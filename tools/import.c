@@ -171,6 +171,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < set.n; i++) objects += set.images[i].n;
   if (objects == 0) print_report(&set);
   if (set.n == 0 && set.num_counts == 0) die(EXIT_USAGE, "%s: no %ss found", dir, format->about);
+  if (set.n == 0) die(EXIT_USAGE, "%s: no image with annotations could be read; nothing was written", dir);
   if (objects == 0)
     die(EXIT_USAGE, "%s: no object could be read from %s; nothing was written", dir, number_of(set.n, "image"));
   if (!import_write(&set, o.to, &err)) die(err_exit(&err), "%s", err.msg);
