@@ -321,7 +321,7 @@ static void drop_repeated(ImportSet *s, ImportImage *im) {
       kept++;
       continue;
     }
-    import_drop(s, im->name, "object that another annotation file of its picture has, too");
+    import_drop(s, im->name, "object: another annotation file of its image has it, too");
     object_free(&o);
   }
   im->n = kept;

@@ -173,6 +173,9 @@ static uint32_t *load_values(ImportSet *s, const TreeFile *f, Samples *samples, 
   return values_of_samples(samples, colours);
 }
 
+// Pascal VOC's classes, of a set without SegmentationObject/: 255 is nobody's border there.
+static bool is_voc_class(const TreeFile *f) { return strstr(f->path, "SegmentationClass/") != NULL; }
+
 // A value is a class where there are colours, names of values, or in all files no more than one value, of few bits.
 static bool are_classes(ImportSet *s, const ClassNames *names) {
   if (s->options.values) return s->options.values == IMPORT_CLASSES;
@@ -184,6 +187,7 @@ static bool are_classes(ImportSet *s, const ClassNames *names) {
     bool colours = false;
     Samples samples;
     if (picture_of(s->tree, i) < 0 || is_jpeg(f)) continue;
+    if (is_voc_class(f)) return true;
     uint32_t *v = load_values(s, f, &samples, &colours, false);
     if (!v) continue;
     one &= samples.bits <= 8 && has_mask_folder(f->path);
@@ -234,6 +238,9 @@ static bool take_mask(ImportSet *s, const TreeFile *f, int image, const LabelSet
       import_broken(s, "%s: a mask of %zu colours, which are no classes: it was stored with loss, or smoothed", f->path,
                     all);
   }
+  const uint32_t border = colours ? (uint32_t)voc_colour(255) : 255;
+  for (size_t i = 0; ok && is_voc_class(f) && i < pixels; i++)
+    if (v[i] == border) v[i] = 0;
   if (ok && l->classes) values_split(v, samples.h, samples.w, &class_of);
   const int n = ok ? masks_by_value(v, samples.h, samples.w, &masks) : 0;
   for (int i = 0; i < n; i++) {

@@ -86,6 +86,6 @@ TEST(via_project_beside_its_export) {
              0);
   Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
   EXPECT_INT(i.set.images[0].n + i.set.images[1].n, 4);
-  EXPECT_INT(imported_count(&i, "object that another annotation file of its picture has, too"), 4);
+  EXPECT_INT(imported_count(&i, "object: another annotation file of its image has it, too"), 4);
   imported_free(&i);
 }
