@@ -267,20 +267,24 @@ static const char *suited_rois(const DoctorOptions *o, const Checkup *c, char fl
 static void say_start(Diagnosis *f, const DoctorOptions *o, const char *model) {
   ModelConfig config;
   const char *file = config_init(&config, model, NULL) ? torchvision_file(&config) : NULL;
+  const char *dash = file ? strrchr(file, '-') : NULL;
   if (o->weights)
     diagnosis_add_reason(f, "--reset-heads: the output layers are new, for this data's categories");
-  else if (file)
+  else if (dash)
     diagnosis_add_reason(f,
-                         "torchvision's weights to start from: %s from https://download.pytorch.org/models/; the "
-                         "digits in the name begin its SHA-256; then give doctor --weights FILE",
-                         file);
+                         "torchvision's weights to start from: %s from https://download.pytorch.org/models/ (its "
+                         "SHA-256 starts with %.*s); then give doctor --weights FILE",
+                         file, (int)strcspn(dash + 1, "."), dash + 1);
+}
+
+static bool has_gpu(void) {
+  GpuList gpus;
+  Err err;
+  return device_locate(&gpus, &err) && gpus.count > 0;
 }
 
 // The command, and the reasons of the options that follow from model and machine.
-static void say_command(Diagnosis *f, const DoctorOptions *o, const Checkup *c) {
-  GpuList gpus;
-  Err err;
-  const bool gpu = device_locate(&gpus, &err) && gpus.count > 0;
+static void say_command(Diagnosis *f, const DoctorOptions *o, const Checkup *c, bool gpu) {
   char *files = options_of_files(o), proposals[32], rois[32];
   char *data = cli_word(o->data), *weights = o->weights ? cli_word(o->weights) : NULL;
   const char *model = suited_model(o, c);
@@ -325,13 +329,14 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .keep_empty = o->keep_empty,
                                   .sampled = sampled_objects(&named),
                                   .weights = o->weights,
+                                  .gpu = has_gpu(),
                                   .decode = o->decode,
                                   .looked = tick};
   Checkup c;
   Diagnosis f;
   checkup_take(&c, &options);
   checkup_diagnosis(&f, &c, &options);
-  if (c.train.open) say_command(&f, o, &c);
+  if (c.train.open) say_command(&f, o, &c, options.gpu);
   char *json = checkup_json(&c, &options);
   report(&f, json, o);
   const bool sound = c.sound;

@@ -9,6 +9,12 @@
 
 static const char *other_path(const Dataset *d, int i) { return d->file ? d->file[d->image[i]] : NULL; }
 
+int dataset_empty_left_out(const Dataset *d) {
+  int n = d->without_objects;
+  for (int i = 0; i < d->num_images; i++) n -= d->first_object[i] == d->first_object[i + 1];
+  return n;
+}
+
 size_t dataset_path_size(const Dataset *d, int i) {
   if (other_path(d, i)) return strlen(other_path(d, i)) + 1;
   return strlen(d->folder) + strlen(d->coco.images[d->image[i]].file_name) + sizeof "/";

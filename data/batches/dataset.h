@@ -123,6 +123,8 @@ bool dataset_take_categories(Dataset *d, const CategoryList *known, Err *err);
 // Prints a line for each note.
 void dataset_print_notes(const Dataset *d, FILE *out);
 
+// Of the images without objects to train on, those that are not among the num_images.
+int dataset_empty_left_out(const Dataset *d);
 // The path of usable image i; caller frees.
 char *dataset_path(const Dataset *d, int i);
 // The same into path[dataset_path_size], which it returns.

@@ -219,12 +219,14 @@ static void print_set(const Dataset *d, FILE *out) {
   FILE *f = text_open(&text, &size);
   fprintf(f, "data: %d training images, %d categories, at most %d objects per image", d->num_images, d->classes - 1,
           d->max_objects);
+  const int left_out = dataset_empty_left_out(d);
   const struct {
     int n;
     const char *what;
   } odd[] = {
       {d->bad_images, "unusable images left out"},
-      {d->without_objects, "images without objects"},
+      {left_out, "without objects left out (--keep-empty uses them)"},
+      {d->without_objects - left_out, "of them without objects"},
       {d->crowds, "crowd annotations left out"},
   };
   for (int i = 0; i < COUNT(odd); i++)

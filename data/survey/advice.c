@@ -132,7 +132,7 @@ static void advise_room(Advice *a, const Split *t, int canvases) {
                 1e-6 * (double)s->slot_bytes, 1e-6 * (double)s->mask_bytes);
   advise_limit(a, t);
   double now = s->padding[canvases - 1], best = s->padding[MAX_CANVASES - 1];
-  if (now > 0.1)
+  if (now > 0.1 && lround(100 * best) < lround(100 * now))
     add_concern(a, "padding: %.0f %% of all pixels with --canvases %d, %.0f %% with %d", 100 * now, canvases,
                 100 * best, MAX_CANVASES);
 }

@@ -78,7 +78,8 @@ static void suggest_options(Checkup *c, const CheckupOptions *o) {
                           .images = suggests ? images - images / 5 : images,
                           .holdout = text,
                           .is_suggested = suggests,
-                          .weights = o->weights};
+                          .weights = o->weights,
+                          .gpu = o->gpu};
   suggest(&c->suggestion, &c->train, c->val.open ? &c->val : NULL, &how);
   free(text);
   free(given);
@@ -142,10 +143,13 @@ static void say_objects(DiagnosisSplit *f, const Split *s) {
 
 static void say_split(DiagnosisSplit *f, const Split *s, int canvases) {
   const Survey *v = &s->survey;
-  char without[64] = "";
-  if (s->data.without_objects) snprintf(without, sizeof without, "; %d without objects", s->data.without_objects);
-  diagnosis_add_statistic(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images, without,
-                          v->image50.w, v->image50.h, v->image100.w, v->image100.h);
+  char without[96] = "";
+  const int empty = s->data.without_objects, left_out = dataset_empty_left_out(&s->data);
+  if (empty)
+    snprintf(without, sizeof without, ", of which %d without objects%s", empty,
+             left_out ? " are left out (--keep-empty uses them)" : "");
+  diagnosis_add_statistic(f, "images", "%d%s; median %d x %d px, largest %d x %d px", s->data.num_images + left_out,
+                          without, v->image50.w, v->image50.h, v->image100.w, v->image100.h);
   if (s->data.layout) diagnosis_add_statistic(f, "read as", "%s", s->data.layout);
   if (s->ranges.measured) {
     char *range = ranges_text(&s->ranges, s->ranges.range);

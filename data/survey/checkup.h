@@ -16,6 +16,7 @@ typedef struct CheckupOptions {
   const HoldoutOptions *holdout; // what to hold out; NULL: nothing
   int sampled;                   // objects of an image that a training step samples; 0: unknown
   bool weights;                  // training starts from weights
+  bool gpu;                      // training has one
   bool decode;                   // also read image files and rasterise masks
   void (*looked)(int done, int total);
 } CheckupOptions;

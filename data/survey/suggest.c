@@ -18,12 +18,14 @@ static const struct {
   AugmentPreset preset;
   const char *why; // with the number of long objects, and how much they are aligned
 } augment_for[] = {
-    [VIEW_WITHOUT_UP] = {AUGMENT_ANY_ORIENTATION,
-                         "the %d long objects lie in all directions (alignment %.2f of 1): pictures can be turned"},
-    [VIEW_WITH_UP] = {AUGMENT_STANDARD,
-                      "the %d long objects lie along the image's sides (alignment %.2f of 1): pictures "
-                      "should not be turned"},
-    [VIEW_UNKNOWN] = {AUGMENT_STANDARD, "long objects with masks: %d, too few to tell whether pictures can be turned"},
+    [VIEW_WITHOUT_UP] =
+        {AUGMENT_ANY_ORIENTATION,
+         "orientations of %d elongated objects are random (alignment %.2f of 1): rotations and flips are safe"},
+    [VIEW_WITH_UP] =
+        {AUGMENT_STANDARD,
+         "%d elongated objects lie along the image's sides (alignment %.2f of 1): images should not be rotated"},
+    [VIEW_UNKNOWN] = {AUGMENT_STANDARD,
+                      "elongated objects with masks: %d, too few to tell whether images can be rotated"},
 };
 
 // How many images training shows the network, with repetition: from scratch, where they were measured on the nuclei,
@@ -137,11 +139,12 @@ static void give_reasons(Suggestion *s, const Split *t, const SuggestFor *how, i
   if (t->survey.objects)
     add_reason(s, "--size %d: images are resized %.2gx (median), and nine in ten objects have at least %.0f pixels",
                size, grow * (double)t->survey.scale50, grow * (double)t->survey.size10);
-  if (small)
-    add_reason(s, "--batch %d: at most the pixels of four images of 800 x 1333%s; --plan prints the memory needed",
-               s->batch,
-               t->data.max_objects <= SURVEY_CROWDED ? ", for which a GPU of 12 GB is enough with --amp" : "");
-  else
+  if (small && how->gpu && t->data.max_objects <= SURVEY_CROWDED)
+    add_reason(s, "--batch %d: fits a 12 GB GPU with --amp", s->batch);
+  else if (small && how->gpu)
+    add_reason(s, "--batch %d: at most the pixels of four images of 800 x 1333; --plan prints the memory needed",
+               s->batch);
+  else if (!small)
     add_reason(s, "--batch %d: a single image has more pixels than four of 800 x 1333; --plan prints the memory needed",
                s->batch);
   const int each = (how->images + s->batch - 1) / s->batch * s->batch;
@@ -151,7 +154,7 @@ static void give_reasons(Suggestion *s, const Split *t, const SuggestFor *how, i
   snprintf(why, sizeof why, augment_for[view].why, o->objects, o->aligned);
   add_reason(s, "--augment %s: %s", augment_presets[augment_for[view].preset], why);
   if (!how->weights)
-    add_reason(s, "--anchors auto: anchors get the sizes of the objects");
+    add_reason(s, "--anchors auto: anchor sizes are fitted to the objects");
   else if (objects_with_masks(t))
     add_reason(s,
                "--set mask_paste_exact=true: weights of torchvision's paste masks over whole pixels, which makes those "

@@ -12,6 +12,7 @@ typedef struct SuggestFor {
   const char *holdout;
   bool is_suggested;
   bool weights; // training starts from weights
+  bool gpu;     // there is one
 } SuggestFor;
 
 typedef struct Suggestion {

@@ -64,16 +64,17 @@ TEST_TIER(doctor_suggests_by_directions, 1) {
     const char *option, *reason;
   } cases[] = {
       {"bars-all", 25, IMAGES, "--batch 16 --epochs 313 --augment any-orientation",
-       "72 long objects lie in all directions"},
-      {"bars-sides", 90, IMAGES, "--epochs 313 --augment standard", "72 long objects lie along the image's sides"},
-      {"bars-few", 25, 8, "--batch 4 --epochs 1250 --augment standard", "long objects with masks: 24, too few"},
+       "orientations of 72 elongated objects are random"},
+      {"bars-sides", 90, IMAGES, "--epochs 313 --augment standard", "72 elongated objects lie along the image's sides"},
+      {"bars-few", 25, 8, "--batch 4 --epochs 1250 --augment standard", "elongated objects with masks: 24, too few"},
   };
   const char *said;
   for (int i = 0; i < COUNT(cases); i++) {
     char *line = suggested(set_of_bars(cases[i].name, cases[i].step, cases[i].images, true), "--size 64", &said);
     if (!EXPECT(strstr(line, cases[i].option) && strstr(said, cases[i].reason))) printf("%s\n", said);
     EXPECT(strstr(line, " --anchors auto") && strstr(said, "--anchors auto: "));
-    EXPECT(strstr(line, "--model maskrcnn-r50-fpn") && strstr(said, "maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth ("));
+    EXPECT(strstr(line, "--model maskrcnn-r50-fpn") && strstr(said, "maskrcnn_resnet50_fpn_coco-bf2d0c1e.pth "));
+    EXPECT(strstr(said, "(its SHA-256 starts with bf2d0c1e)") && !strstr(said, "  --batch "));
     EXPECT(strstr(line, " --val-fraction 0.2") && strstr(said, "\n  --val-fraction 0.2: there is no split"));
     free(line);
     line = suggested(set_of_bars(cases[i].name, cases[i].step, cases[i].images, true), "--model tiny", &said);

@@ -1,7 +1,10 @@
 // Catches doctor's lines that are missing or wrong, categories of two splits mixed up, and overlooked mistakes.
+#include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "data/batches/objects.h"
 #include "data/survey/checkup.h"
 #include "test/harness/small_set.h"
 #include "test/harness/test.h"
@@ -46,7 +49,9 @@ TEST(checkup_says_what_there_is) {
   Diagnosis f;
   look(&c, &f, &usual, small_set("checkup"));
   const DiagnosisSplit *s = &f.split[0];
-  EXPECT_STR(said(s, "images"), "12; 2 without objects; median 60 x 47 px, largest 60 x 53 px");
+  EXPECT_STR(
+      said(s, "images"),
+      "14, of which 2 without objects are left out (--keep-empty uses them); median 60 x 47 px, largest 60 x 53 px");
   EXPECT_STR(said(s, "input"), "resized 2.1x (median), padded to 160 x 96, 96 x 160; 22 % of the pixels are padding");
   EXPECT_STR(said(s, "objects"), "24 in 2 of 2 categories; at most 3 per image; 2 crowd annotations left out");
   EXPECT_STR(said(s, "object size"), "15 / 16 / 19 px after resizing (10th, 50th, 90th percentile)");
@@ -55,6 +60,14 @@ TEST(checkup_says_what_there_is) {
   EXPECT_STR(f.absent, "no split val to evaluate on; --val-fraction 0.2 holds out a fifth of the training images");
   EXPECT(strstr(c.suggestion.flags, " --val-fraction 0.2"));
   EXPECT(!f.unseen && !f.split[1].name);
+  char *text;
+  size_t size;
+  FILE *out = text_open(&text, &size);
+  objects_with_masks.print(&c.train.data, out); // as train does
+  text_close(out);
+  for (char *p = text; (p = strstr(p, "\n  "));) memmove(p, p + 2, strlen(p + 2) + 1), *p = ' '; // wrapped lines
+  EXPECT(strstr(text, "data: 12 training images, ") && strstr(text, "; 2 without objects left out (--keep-empty"));
+  free(text);
   EXPECT_INT(f.categories, 2);
   EXPECT(!strcmp(f.category[0].name, "a") && f.category[0].count[0] == 16 && f.category[0].count[1] == -1);
   EXPECT(!strcmp(f.category[1].name, "b") && f.category[1].count[0] == 8 && f.category[1].images == 8);

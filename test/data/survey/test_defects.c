@@ -416,15 +416,21 @@ TEST(advice_says_what_hurts) {
   EXPECT(says(&a, "only 14 training images: start from pretrained weights (--weights FILE --reset-heads)"));
   EXPECT(says(&a, "images without objects, which are left out: 2 of 14"));
   EXPECT(says(&a, "images with at least 4 times as many pixels"));
-  EXPECT(says(&a, "padding: "));
+  EXPECT(!says(&a, "padding: ")); // further canvases gain nothing
   EXPECT(says(
       &a,
       "annotations of val with id 0: 1; cocoeval and pycocotools count detections that match one as false positives"));
   EXPECT(!says(&a, "annotations of train with id 0"));
+  Advice gains;
+  train.survey.padding[0] = 0.9;
+  advice_write(&gains, &train, &val, false, 1, 0, false);
+  EXPECT(says(&gains, "padding: 90 % of all pixels with --canvases 1"));
+  advice_free(&gains);
   EXPECT(!says(&a, "EXIF") && !says(&a, "duplicate") && !says(&a, "the same name") && !says(&a, "normalized"));
   advice_free(&a);
   Suggestion s;
-  suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .images = 14, .holdout = ""});
+  suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .images = 14, .holdout = "", .gpu = true});
+  EXPECT_STR(s.reason[1], "--batch 8: fits a 12 GB GPU with --amp");
   EXPECT(strstr(s.flags, "--size 32 --max-size 64 ") &&
          strstr(s.flags, " --batch 8 --epochs 625 --augment standard --anchors auto --keep-empty"));
   suggestion_free(&s);
