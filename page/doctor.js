@@ -141,7 +141,7 @@ function imageSizes(splits) {
 function beforeAndAfter(facts) {
   const picture = (src, text) => el("figure", src ? withAttributes(el("img"), {src, alt: text, loading: "lazy"}) : el("p", "cannot be shown"), el("figcaption", text));
   return section("augmented", "Augmented training images",
-    el("p.faint", "As the first steps of a run would get them; grey is beyond the image."),
+    el("p.faint", "As the first steps of a run would get them; grey is padding."),
     facts.augmented.map(a => el("div.pair", picture(a.before, a.file), picture(a.after, "as trained on"))));
 }
 

@@ -65,7 +65,10 @@ TEST(checkup_says_what_there_is) {
   FILE *out = text_open(&text, &size);
   objects_with_masks.print(&c.train.data, out); // as train does
   text_close(out);
-  for (char *p = text; (p = strstr(p, "\n  "));) memmove(p, p + 2, strlen(p + 2) + 1), *p = ' '; // wrapped lines
+  for (char *p = text; (p = strstr(p, "\n  "));) { // wrapped lines
+    *p = ' ';
+    memmove(p + 1, p + 3, strlen(p + 3) + 1);
+  }
   EXPECT(strstr(text, "data: 12 training images, ") && strstr(text, "; 2 without objects left out (--keep-empty"));
   free(text);
   EXPECT_INT(f.categories, 2);
