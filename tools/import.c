@@ -24,10 +24,8 @@ typedef struct ImportToolOptions {
   OPTION_FIELDS(IMPORT_OPTIONS)
 } ImportToolOptions;
 
-// "1 image", "2 images"; malloc'ed.
-static char *number_of(int64_t n, const char *what) {
-  return xasprintf("%lld %s%s", (long long)n, what, n == 1 ? "" : "s");
-}
+// What ends the noun behind a number.
+static const char *plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 static NORETURN void refuse_format(const char *why) {
   char *names;
@@ -81,8 +79,8 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
     if (!taken)
       taken = f;
     else
-      line_print(stdout, "note: also found %s, not read; --format %s reads %s instead", number_of(n, f->about), f->name,
-                 n == 1 ? "that" : "those");
+      line_print(stdout, "note: also found %d %s%s, not read; --format %s reads %s instead", n, f->about, plural(n),
+                 f->name, n == 1 ? "that" : "those");
   }
   const int coco = json_kinds(t, JSON_COCO);
   const bool masks = taken == &import_voc || taken == &import_dsb2018 || taken == &import_label_images;
@@ -90,9 +88,9 @@ static const ImportFormat *choose(Tree *t, const char *dir, const char *asked) {
     die(EXIT_USAGE,
         "%s already has COCO annotations (%d file%s): use %s --data %s; to convert the mask images instead, "
         "give --format %s",
-        dir, coco, coco > 1 ? "s" : "", command_name("doctor"), dir, taken->name);
+        dir, coco, plural(coco), command_name("doctor"), dir, taken->name);
   if (taken && coco > 0)
-    line_print(stdout, "note: also found %s, not read; train reads COCO as it is", number_of(coco, "COCO JSON file"));
+    line_print(stdout, "note: also found %d COCO JSON file%s, not read; train reads COCO as it is", coco, plural(coco));
   if (!taken && coco > 0 && t->only)
     die(EXIT_USAGE, "%s is COCO already, which train reads; try %s --train-json %s --train-images DIR", dir,
         command_name("doctor"), dir);
@@ -123,8 +121,8 @@ static int print_split(const ImportSet *s, const char *split) {
   }
   const int boxes = objects - polygons - masks;
   if (images > 0)
-    line_print(stdout, "%s: %s, %d without objects; %s (%d polygon, %d RLE, %d box only)", split,
-               number_of(images, "image"), empty, number_of(objects, "object"), polygons, masks, boxes);
+    line_print(stdout, "%s: %d image%s, %d without objects; %d object%s (%d polygon, %d RLE, %d box only)", split,
+               images, plural(images), empty, objects, plural(objects), polygons, masks, boxes);
   return boxes;
 }
 
@@ -135,7 +133,7 @@ static void print_report(const ImportSet *s) {
   for (int i = 0; i < s->n; i++)
     for (int k = 0; s->images[i].split && k < s->images[i].n; k++) n[s->images[i].objects[k].category]++;
   for (int k = 0; k < s->categories.n; k++)
-    line_print(stdout, "category %d: %s, %s", k + 1, s->categories.text[k], number_of(n[k], "object"));
+    line_print(stdout, "category %d: %s, %lld object%s", k + 1, s->categories.text[k], (long long)n[k], plural(n[k]));
   free(n);
   import_print_counts(s);
   if (boxes > 0) line_print(stdout, "note: box-only objects are trained without a mask loss");
@@ -173,7 +171,7 @@ int main(int argc, char **argv) {
   if (set.n == 0 && set.num_counts == 0) die(EXIT_USAGE, "%s: no %ss found", dir, format->about);
   if (set.n == 0) die(EXIT_USAGE, "%s: no image with annotations could be read; nothing was written", dir);
   if (objects == 0)
-    die(EXIT_USAGE, "%s: no object could be read from %s; nothing was written", dir, number_of(set.n, "image"));
+    die(EXIT_USAGE, "%s: no object could be read from %d image%s; nothing was written", dir, set.n, plural(set.n));
   if (!import_write(&set, o.to, &err)) die(err_exit(&err), "%s", err.msg);
   if (set.refused) die(EXIT_USAGE, "%s", set.refused);
   print_report(&set);
