@@ -75,14 +75,15 @@ static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
   int categories = 0, wrong = 0, right = 0;
   for (int s = 0; s < DIAGNOSIS_SPLITS; s++) categories += f->split[s].data ? f->split[s].data->coco.num_categories : 0;
   Group *defects = xmalloc((size_t)DIAGNOSIS_SPLITS * (size_t)f->defect_types.n * sizeof *defects);
-  Group *defect_types = xmalloc((size_t)categories * sizeof *defect_types);
-  for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
-    if (!f->split[s].data) continue;
-    for (int k = 0; k < f->defect_types.n; k++) defects[wrong++] = (Group){s, k, -1, 0};
-    for (int k = 0; k < f->split[s].data->coco.num_categories; k++) defect_types[right++] = (Group){s, -1, k, 0};
-  }
+  Group *of_category = xmalloc((size_t)categories * sizeof *of_category);
+  for (int k = 0; k < MAX(f->defect_types.n, categories); k++) // splits alternate, so that few places are shared
+    for (int s = 0; s < DIAGNOSIS_SPLITS; s++) {
+      if (!f->split[s].data) continue;
+      if (k < f->defect_types.n) defects[wrong++] = (Group){s, k, -1, 0};
+      if (k < f->split[s].data->coco.num_categories) of_category[right++] = (Group){s, -1, k, 0};
+    }
   int count = choose_in_turn(defects, wrong, f, chosen, (max + 1) / 2);
-  count += choose_in_turn(defect_types, right, f, chosen, max - count);
+  count += choose_in_turn(of_category, right, f, chosen, max - count);
   count += choose_in_turn(defects, wrong, f, chosen, max - count);
   for (int s = 0; s < DIAGNOSIS_SPLITS; s++)
     for (int i = 0; f->split[s].data && i < f->split[s].data->num_images && count < max; i++)
@@ -91,7 +92,7 @@ static void choose(const Diagnosis *f, uint8_t **chosen, int max) {
         count++;
       }
   free(defects);
-  free(defect_types);
+  free(of_category);
 }
 
 // ---- an image -------------------------------------------------------------------------------------------------------

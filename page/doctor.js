@@ -140,8 +140,9 @@ function imageSizes(splits) {
 
 function beforeAndAfter(facts) {
   const picture = (src, text) => el("figure", src ? withAttributes(el("img"), {src, alt: text, loading: "lazy"}) : el("p", "cannot be shown"), el("figcaption", text));
-  return section("augmented", "Augmented training images",
-    el("p.faint", "As the first steps of a run would get them; grey is padding."),
+  return section("augmented", `Training images with --augment ${facts.preset}`,
+    el("p.faint", `As the first steps of a run with --size ${facts.size} would get them; grey is padding. ` +
+                  "The suggested command may name another size and preset."),
     facts.augmented.map(a => el("div.pair", picture(a.before, a.file), picture(a.after, "as trained on"))));
 }
 

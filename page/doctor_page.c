@@ -131,6 +131,8 @@ enum { AUGMENTED = 24 }; // images
 static bool write_facts(Document *d, const Diagnosis *f, const DoctorPage *page, PictureFolder *folder, Err *err) {
   Record r = {0};
   record_diagnosis(&r, f);
+  record_str(&r, "preset", page->preset);
+  record_int(&r, "size", f->split[0].data ? f->split[0].data->resize.size : 0);
   document_jsons(d, r.text); // r.text is an object that is still open
   record_free(&r);
   document_jsons(d, ",\n\"images\":");

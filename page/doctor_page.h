@@ -7,6 +7,7 @@ typedef struct DoctorPage {
   int images;             // maximum number of images in the album
   bool single_file;       // embed pictures in the page instead of writing FILE-pictures/
   const Augment *augment; // also show training images augmented by it; NULL: do not
+  const char *preset;     // its name
 } DoctorPage;
 
 // Replaces the file at `path`, and the pictures of an earlier page.

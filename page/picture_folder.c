@@ -13,10 +13,9 @@
 static const char mark[] = "doctor.txt";
 static const char mark_text[] = "build/doctor --html wrote picture-*.jpg here, and replaces them when it runs again.\n";
 
-// FILE without ".html" at its end.
-static char *stem_of(const char *page) {
+char *picture_folder_of(const char *page) {
   const size_t n = strlen(page), end = sizeof ".html" - 1;
-  return xasprintf("%.*s", (int)(n > end && !strcmp(page + n - end, ".html") ? n - end : n), page);
+  return xasprintf("%.*s-pictures", (int)(n > end && !strcmp(page + n - end, ".html") ? n - end : n), page);
 }
 
 static char *address_of(const char *name) {
@@ -56,9 +55,7 @@ static bool is_marked(const char *path) {
 }
 
 bool picture_folder_open(PictureFolder *p, const char *page, Err *err) {
-  char *stem = stem_of(page);
-  *p = (PictureFolder){.path = xasprintf("%s-pictures", stem)};
-  free(stem);
+  *p = (PictureFolder){.path = picture_folder_of(page)};
   const char *slash = strrchr(p->path, '/');
   p->address = address_of(slash ? slash + 1 : p->path);
   bool ok = is_marked(p->path) || is_empty(p->path) ||

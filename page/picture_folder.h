@@ -10,6 +10,7 @@ typedef struct PictureFolder {
   int count;     // number of pictures written
 } PictureFolder;
 
+char *picture_folder_of(const char *page); // its path; caller frees
 // Makes the folder and a file in it that marks it as ours. Fails if the folder has files but not that mark.
 bool picture_folder_open(PictureFolder *p, const char *page, Err *err);
 // Writes the next picture, replacing an earlier page's; the caller frees *address.

@@ -25,6 +25,7 @@
 #include "nn/device.h"
 #include "page/doctor_page.h"
 #include "page/document.h"
+#include "page/picture_folder.h"
 #include "weights/checkpoint.h"
 
 // clang-format off
@@ -193,10 +194,14 @@ static void report(const Diagnosis *f, const char *json, const void *options) {
                              : f->split[0].data && f->split[0].data->gray ? AUGMENT_DIGITS
                                                                           : AUGMENT_PHOTOGRAPHS;
   const DoctorPage page = {.images = o->html_images,
+                           .preset = augment_presets[o->augment],
                            .single_file = o->single_file,
                            .augment =
                                o->augment == AUGMENT_NONE ? NULL : augment_preset(learner, (AugmentPreset)o->augment)};
   if (o->html && !doctor_page_write(o->html, f, &page, &err)) die(EXIT_RUN, "%s", err.msg);
+  char *folder = o->html ? picture_folder_of(o->html) : NULL;
+  if (o->html && !o->json) line_print(stdout, o->single_file ? "written: %s" : "written: %s, %s/", o->html, folder);
+  free(folder);
 }
 
 // Splits of such a folder have their folders' names.

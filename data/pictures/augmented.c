@@ -67,7 +67,8 @@ Jpeg augmented_picture(const Dataset *d, const Batch *b, int position) {
                           .y2 = box[3] + d->box_extra,
                           .label = d->coco.num_categories > 1 ? draw_name(c->name, c->id) : NULL,
                           .score = -1,
-                          .mask = has_bits ? &masks[k] : NULL};
+                          .mask = has_bits ? &masks[k] : NULL,
+                          .colour = k};
   }
   draw_overlay(&im, items, n);
   Jpeg file;

@@ -90,7 +90,8 @@ Jpeg thumbnail_truth(const Thumbnail *t, const Dataset *d, int i) {
                           .y2 = b[3] * t->sy,
                           .label = label_of(d, object[k].label - 1),
                           .score = -1,
-                          .mask = &masks[k]};
+                          .mask = &masks[k],
+                          .colour = k};
   }
   return draw(t, items, masks, n);
 }
@@ -108,7 +109,8 @@ Jpeg thumbnail_detections(const Thumbnail *t, const Dataset *d, const CocoResult
                           .y2 = (float)(b[1] + b[3]) * t->sy,
                           .label = name ? name : xstrdup(""),
                           .score = (float)found[k]->score,
-                          .mask = found[k]->has_segm ? &masks[k] : NULL};
+                          .mask = found[k]->has_segm ? &masks[k] : NULL,
+                          .colour = k};
   }
   return draw(t, items, masks, n);
 }

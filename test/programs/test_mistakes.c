@@ -342,9 +342,19 @@ static void write_split(const char *dir, const char *split, const char *text) {
   CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
 }
 
+TEST_TIER(program_doctor_page, 1) {
+  const char *said;
+  EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s --html-images 4 --augment strong --decode=false",
+                     tool("doctor"), shapes_set(), in_tmp("few.html")),
+             0);
+  EXPECT_INT(command(&said, "grep -q '\"preset\":\"strong\",\"size\":64' %s", in_tmp("few.html")), 0);
+  EXPECT_INT(command(&said, "test $(grep -o '\"split\":1' %s | wc -l) = 2", in_tmp("few.html")), 0); // half of val
+}
+
 TEST_TIER(program_doctor, 1) {
   const char *said, *dir = in_tmp("ill");
   EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes_set(), in_tmp("page.html")), 0);
+  EXPECT(strstr(said, "\nwritten: ") && strstr(said, "page.html, ") && strstr(said, "/page-pictures/\n"));
   EXPECT(strstr(said, "errors\n  none\n") && strstr(said, "only 24 training images: ") &&
          strstr(said, " --size 64 --canvases ") && strstr(said, " --batch 16 --epochs 313 --augment standard"));
   EXPECT_INT(command(&said, "%s --data %s --size 64 --exif", tool("doctor"), shapes_set()), 0);
