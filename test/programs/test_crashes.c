@@ -29,7 +29,7 @@ static void make_inputs(void) {
   CHECK(!command(&said, "%s --out %s --train 2 --val 1 --size 64 --seed 3", tool("shapes"), in_tmp("crash-set")));
   CHECK(!command(&said,
                  "env OMP_NUM_THREADS=1 %s --data %s --out %s --model tiny --augment mirror --size 64 --batch 2 "
-                 "--iters 20 --lr 0.02 "
+                 "--iters 30 --lr 0.02 "
                  "--seed 1 --eval-every never --threads 1 --device cpu",
                  tool("train"), in_tmp("crash-set"), in_tmp("crash-from")));
 }
