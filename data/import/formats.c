@@ -4,7 +4,6 @@
 #include "base/cli.h"
 #include "base/command.h"
 #include "base/file.h"
-#include "data/import/value.h"
 
 // Files that name each object come before masks that may have been made of them.
 const ImportFormat *const import_formats[] = {
@@ -95,8 +94,20 @@ int json_kinds(Tree *t, JsonKind kind) {
   return n;
 }
 
-bool json_is_for(ImportSet *s, int file, JsonKind kind) {
-  const JsonKind own = json_kind(s->tree, file);
-  s->files += own == kind;
-  return own == kind || own == JSON_BROKEN;
+void json_read_each(ImportSet *s, JsonKind kind, void (*read)(ImportSet *s, const TreeFile *f, JsonValue v)) {
+  for (int i = 0; i < s->tree->n; i++) {
+    const JsonKind own = json_kind(s->tree, i);
+    s->files += own == kind;
+    if (own != kind && own != JSON_BROKEN) continue;
+    const TreeFile *f = &s->tree->file[i];
+    size_t size;
+    char *text = import_read(s, i, &size);
+    JsonValue v;
+    Err err;
+    if (text && !value_read(&v, f->path, text, size, &err))
+      import_broken(s, "%s", err.msg);
+    else if (text)
+      read(s, f, v);
+    free(text);
+  }
 }

@@ -1,6 +1,7 @@
 // The formats that are imported: one row each.
 #pragma once
 #include "data/import/import.h"
+#include "data/import/value.h"
 
 typedef struct ImportFormat {
   const char *name;
@@ -34,5 +35,5 @@ typedef enum JsonKind {
 } JsonKind;
 JsonKind json_kind(Tree *t, int file);
 int json_kinds(Tree *t, JsonKind kind); // how many there are
-// Whether a reader of `kind` has this file to read or to refuse; counts it.
-bool json_is_for(ImportSet *s, int file, JsonKind kind);
+// Reads each file of `kind`, whose value is v, and counts it. A file that is no JSON is broken.
+void json_read_each(ImportSet *s, JsonKind kind, void (*read)(ImportSet *s, const TreeFile *f, JsonValue v));

@@ -11,7 +11,6 @@
 #include "data/import/formats.h"
 #include "data/import/masks.h"
 #include "data/import/samples_file.h"
-#include "data/import/value.h"
 
 // ---- pictures -------------------------------------------------------------------------------------------------------
 
@@ -237,24 +236,16 @@ static void read_task(ImportSet *s, const TreeFile *f, JsonValue of) {
   free(name);
 }
 
-static void read_label_studio(ImportSet *s) {
-  for (int i = 0; i < s->tree->n; i++) {
-    if (!json_is_for(s, i, JSON_LABEL_STUDIO)) continue;
-    const TreeFile *f = &s->tree->file[i];
-    size_t size;
-    char *text = import_read(s, i, &size);
-    JsonValue v;
-    Err err;
-    if (text && !value_read(&v, f->path, text, size, &err)) {
-      import_broken(s, "%s", err.msg);
-    } else if (text && value_type(v) == JSON_OBJECT) {
-      read_task(s, f, v);
-    } else if (text) {
-      for (ValueWalk w = value_walk(v); value_next(&w);) read_task(s, f, w.value);
-    }
-    free(text);
+// A task, or a list of tasks.
+static void read_file(ImportSet *s, const TreeFile *f, JsonValue v) {
+  if (value_type(v) == JSON_OBJECT) {
+    read_task(s, f, v);
+    return;
   }
+  for (ValueWalk w = value_walk(v); value_next(&w);) read_task(s, f, w.value);
 }
+
+static void read_label_studio(ImportSet *s) { json_read_each(s, JSON_LABEL_STUDIO, read_file); }
 
 static int detect_label_studio(Tree *t) { return json_kinds(t, JSON_LABEL_STUDIO); }
 

@@ -9,7 +9,6 @@
 #include "data/import/formats.h"
 #include "data/import/masks.h"
 #include "data/import/samples_file.h"
-#include "data/import/value.h"
 
 // The picture inside the file; -1: there is none, or it cannot be read.
 static int embedded(ImportSet *s, const TreeFile *f, JsonValue v, const char *path) {
@@ -130,24 +129,13 @@ static void read_shape(ImportSet *s, const TreeFile *f, int image, JsonValue v) 
   free(group);
 }
 
-static void read_labelme(ImportSet *s) {
-  for (int i = 0; i < s->tree->n; i++) {
-    if (!json_is_for(s, i, JSON_LABELME)) continue;
-    const TreeFile *f = &s->tree->file[i];
-    size_t size;
-    char *text = import_read(s, i, &size);
-    JsonValue v;
-    Err err;
-    if (text && !value_read(&v, f->path, text, size, &err)) {
-      import_broken(s, "%s", err.msg);
-    } else if (text) {
-      const int image = find_image(s, f, v);
-      if (image >= 0)
-        for (ValueWalk w = value_walk(value_of(v, "shapes")); value_next(&w);) read_shape(s, f, image, w.value);
-    }
-    free(text);
-  }
+static void read_file(ImportSet *s, const TreeFile *f, JsonValue v) {
+  const int image = find_image(s, f, v);
+  if (image < 0) return;
+  for (ValueWalk w = value_walk(value_of(v, "shapes")); value_next(&w);) read_shape(s, f, image, w.value);
 }
+
+static void read_labelme(ImportSet *s) { json_read_each(s, JSON_LABELME, read_file); }
 
 static int detect_labelme(Tree *t) { return json_kinds(t, JSON_LABELME); }
 

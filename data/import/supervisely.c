@@ -9,7 +9,6 @@
 #include "data/import/formats.h"
 #include "data/import/masks.h"
 #include "data/import/samples_file.h"
-#include "data/import/value.h"
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------
 
@@ -147,34 +146,24 @@ static TreeMatch find_picture(const Tree *t, const TreeFile *f, int *file) {
   return match;
 }
 
+static void read_file(ImportSet *s, const TreeFile *f, JsonValue v) {
+  int file, image = -1;
+  const TreeMatch match = find_picture(s->tree, f, &file);
+  if (match == TREE_EXACT || match == TREE_NAME)
+    image = import_image(s, file, split_of(f->path, false));
+  else
+    import_broken(s, "%s: its image %s; put it in img/, or name its folder with --images", f->path,
+                  match == TREE_SEVERAL ? "may be one of several files" : "is not found");
+  if (image < 0) return;
+  const JsonValue own = value_of(v, "size");
+  import_size(s, image, import_int(value_number(value_of(own, "height"), 0)),
+              import_int(value_number(value_of(own, "width"), 0)));
+  for (ValueWalk w = value_walk(value_of(v, "objects")); value_next(&w);) take_object(s, f, image, w.value);
+}
+
 static void read_supervisely(ImportSet *s) {
   read_classes(s);
-  for (int i = 0; i < s->tree->n; i++) {
-    if (!json_is_for(s, i, JSON_SUPERVISELY)) continue;
-    const TreeFile *f = &s->tree->file[i];
-    size_t size;
-    char *text = import_read(s, i, &size);
-    JsonValue v;
-    Err err;
-    int file, image = -1;
-    if (text && !value_read(&v, f->path, text, size, &err)) {
-      import_broken(s, "%s", err.msg);
-    } else if (text) {
-      const TreeMatch match = find_picture(s->tree, f, &file);
-      if (match == TREE_EXACT || match == TREE_NAME)
-        image = import_image(s, file, split_of(f->path, false));
-      else
-        import_broken(s, "%s: its image %s; put it in img/, or name its folder with --images", f->path,
-                      match == TREE_SEVERAL ? "may be one of several files" : "is not found");
-    }
-    if (image >= 0) {
-      const JsonValue own = value_of(v, "size");
-      import_size(s, image, import_int(value_number(value_of(own, "height"), 0)),
-                  import_int(value_number(value_of(own, "width"), 0)));
-      for (ValueWalk w = value_walk(value_of(v, "objects")); value_next(&w);) take_object(s, f, image, w.value);
-    }
-    free(text);
-  }
+  json_read_each(s, JSON_SUPERVISELY, read_file);
 }
 
 static int detect_supervisely(Tree *t) { return json_kinds(t, JSON_SUPERVISELY); }

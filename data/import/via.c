@@ -6,7 +6,6 @@
 #include <strings.h>
 #include "base/alloc.h"
 #include "data/import/formats.h"
-#include "data/import/value.h"
 
 // ---- the attribute that holds the class -----------------------------------------------------------------------------
 
