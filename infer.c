@@ -8,6 +8,7 @@
 #include "inference/annotation_choices.h"
 #include "inference/data_set.h"
 #include "inference/named_images.h"
+#include "inference/network_options.h"
 #include "inference/orientation.h"
 #include "page/page_draw.h"
 
@@ -44,20 +45,14 @@ static const InferTask *read_config(InferOptions *o, const Checkpoint *c, ModelC
   task->fit(o, config);
   *scored_from = config->min_score;
   config->min_score = o->eval ? MIN(infer_reported_from(o), *scored_from) : infer_reported_from(o);
-  if (o->size) config_resize(config, o->size);
-  if (o->max_size) config->max_size = o->max_size;
-  if (o->detections) config->detections = o->detections;
-  if (o->proposals) config_set_proposals(config, o->proposals);
-  if (o->nms >= 0) config->nms = o->nms;
-  if (o->set && !config_set_list(config, model_of(config)->least_size, o->set, true, &err))
-    die(EXIT_USAGE, "%s", err.msg);
+  const ModelChanges changes = network_changes(o);
+  if (!model_change(config, &changes, &err)) die(EXIT_USAGE, "%s", err.msg);
   SampleRange range;
   if (o->range && !sample_range_parse(&range, o->range, &err)) die(EXIT_USAGE, "--range %s", err.msg);
   if (o->range) {
     config->range_low = range.low;
     config->range_high = range.high;
   }
-  if (!config_check(config, &err)) die(EXIT_USAGE, "%s", err.msg);
   return task;
 }
 

@@ -1,7 +1,17 @@
 #include "inference/network_options.h"
 #include <string.h>
 
+ModelChanges network_changes(const InferOptions *o) {
+  return (ModelChanges){.size = o->size,
+                        .max_size = o->max_size,
+                        .detections = o->detections,
+                        .proposals = o->proposals,
+                        .nms = o->nms,
+                        .set = o->set};
+}
+
 maskrcnn_options network_options(const InferOptions *o, const char *device) {
+  const ModelChanges changes = network_changes(o);
   maskrcnn_options options;
   maskrcnn_options_init(&options, sizeof options);
   options.weights = o->weights;
@@ -9,12 +19,12 @@ maskrcnn_options network_options(const InferOptions *o, const char *device) {
   options.amp = amp_names[o->amp];
   options.tf32 = o->tf32;
   options.conv = o->conv;
-  options.image_size = o->size;
-  options.max_image_size = o->max_size;
-  options.detections_per_image = (size_t)o->detections;
-  options.proposals_per_image = (size_t)o->proposals;
-  options.nms = o->nms;
-  options.set = o->set;
+  options.image_size = changes.size;
+  options.max_image_size = changes.max_size;
+  options.detections_per_image = (size_t)changes.detections;
+  options.proposals_per_image = (size_t)changes.proposals;
+  options.nms = changes.nms;
+  options.set = changes.set;
   options.top = (size_t)o->top;
   options.sync_nodes = o->sync_nodes;
   return options;

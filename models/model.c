@@ -105,6 +105,16 @@ bool config_check(const ModelConfig *c, Err *err) {
   return v->name || err_set(err, "model configuration: %s has no variant of depth %d", m->name, c->depth);
 }
 
+bool model_change(ModelConfig *c, const ModelChanges *changes, Err *err) {
+  if (changes->size) config_resize(c, changes->size);
+  if (changes->max_size) c->max_size = changes->max_size;
+  if (changes->detections) c->detections = changes->detections;
+  if (changes->proposals) config_set_proposals(c, changes->proposals);
+  if (changes->nms >= 0) c->nms = changes->nms;
+  if (changes->set && !config_set_list(c, model_of(c)->least_size, changes->set, true, err)) return false;
+  return config_check(c, err);
+}
+
 int model_names(const ModelConfig *c) { return c->classes - model_of(c)->background; }
 
 int model_losses(const Model *m) {

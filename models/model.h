@@ -147,6 +147,14 @@ const char *config_variant(const ModelConfig *c);
 const char *config_without_masks(const ModelConfig *c);
 // The shorter side becomes `size`, the longer 5/3 of it at most, or, where the model sees squares, as much.
 void config_resize(ModelConfig *c, int size);
+// What a user changes of a trained model; 0, of nms a negative number, and NULL: nothing.
+typedef struct ModelChanges {
+  int size, max_size, detections, proposals;
+  float nms;
+  const char *set; // config_set_list's
+} ModelChanges;
+// Makes these changes and checks that the result is usable.
+bool model_change(ModelConfig *c, const ModelChanges *changes, Err *err);
 // config_ranges, and that the model has such a depth.
 bool config_check(const ModelConfig *c, Err *err);
 // How many of its classes have a name: all but a detector's background.
