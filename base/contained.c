@@ -32,12 +32,24 @@ bool contained_call(void (*work)(void *context), void *context, Err *err) {
 
 bool is_contained(void) { return call; }
 
+static _Thread_local WarnTold *told;
+static _Thread_local void *told_context;
+
+void warn_tells(WarnTold *tell, void *context) {
+  told = tell;
+  told_context = context;
+}
+
 void warn(const char *fmt, ...) {
-  if (call) return;
+  if (call && !told) return;
   char line[DIE_LINE];
   va_list args;
   va_start(args, fmt);
   vsnprintf(line, sizeof line, fmt, args);
   va_end(args);
-  fprintf(stderr, "%s\n", text_clean(line));
+  text_clean(line);
+  if (call)
+    told(told_context, line);
+  else
+    fprintf(stderr, "%s\n", line);
 }

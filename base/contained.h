@@ -15,7 +15,9 @@ bool contained_call(void (*work)(void *context), void *context, Err *err);
 // Whether this thread is within contained_call.
 bool is_contained(void);
 
-// A warning as one line on stderr; nothing within contained_call.
+// A warning as one line on stderr; within contained_call it goes to what this thread said last, NULL: nowhere.
+typedef void WarnTold(void *context, const char *line);
+void warn_tells(WarnTold *told, void *context);
 void warn(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 #ifdef __cplusplus

@@ -23,6 +23,12 @@ static bool allocate(Engine *e, Err *err) {
   return true;
 }
 
+static size_t room_bytes(const Engine *e, int64_t pixels) {
+  (void)e;
+  (void)pixels;
+  return 0;
+}
+
 static bool make_room(Engine *e, int64_t pixels) {
   (void)e;
   (void)pixels;
@@ -115,6 +121,7 @@ static size_t result_bytes(const ModelConfig *c, int images) {
 const Outputs outputs_probabilities = {.plan = plan,
                                        .allocate = allocate,
                                        .make_room = make_room,
+                                       .room_bytes = room_bytes,
                                        .close = close_results,
                                        .result_bytes = result_bytes,
                                        .queue = queue};

@@ -151,8 +151,13 @@ static bool cuda_locate(GpuList *gpus, Err *err) {
   if (error != cudaSuccess || offer.count == 0)
     return fault_opening(&offer, cudaGetErrorName(error), cudaGetErrorString(error), err);
   gpus->count = offer.count < MAX_LOCATED ? offer.count : MAX_LOCATED;
-  for (int i = 0; i < gpus->count; i++)
+  for (int i = 0; i < gpus->count; i++) {
+    cudaDeviceProp gpu;
     if (cudaDeviceGetPCIBusId(gpus->bus_id[i], BUS_ID, i) != cudaSuccess) gpus->bus_id[i][0] = '\0';
+    if (cudaGetDeviceProperties(&gpu, i) != cudaSuccess) continue;
+    snprintf(gpus->name[i], sizeof gpus->name[i], "%.60s", gpu.name);
+    gpus->bytes[i] = gpu.totalGlobalMem;
+  }
   return true;
 }
 
@@ -192,6 +197,21 @@ static void cuda_upload(Device *dev, void *dst, const void *host, size_t bytes) 
 static void cuda_download(Device *dev, void *host, const void *src, size_t bytes) {
   CUDA_CHECK(cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, stream_of(dev)));
   CUDA_CHECK(cudaStreamSynchronize(stream_of(dev)));
+}
+
+// An error here is the caller's pointer, not the device's: it is told, and the device goes on.
+static bool cuda_read_rows(Device *dev, void *host, const void *src, size_t pitch, size_t row, size_t rows, Err *err) {
+  cudaPointerAttributes a;
+  cudaStream_t stream = save_of(dev)->stream; // it holds nothing else in inference
+  cudaError_t error = cudaPointerGetAttributes(&a, src);
+  const bool here = error == cudaSuccess &&
+                    (a.type == cudaMemoryTypeManaged || (a.type == cudaMemoryTypeDevice && a.device == dev->index));
+  if (here) error = cudaMemcpy2DAsync(host, row, src, pitch, row, rows, cudaMemcpyDeviceToHost, stream);
+  if (here && error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  if (here && error == cudaSuccess) return true;
+  cudaGetLastError();
+  if (!here) return err_set(err, "data does not point to memory of GPU %d", dev->index);
+  return err_set(err, "data cannot be read from GPU %d: %s", dev->index, cudaGetErrorString(error));
 }
 
 static void cuda_copy(Device *dev, void *dst, const void *src, size_t bytes) {
@@ -336,9 +356,9 @@ static void cuda_forget(Device *dev, void *program) {
 }
 
 extern "C" const Memory memory_cuda = {
-    cuda_open,       cuda_close,    cuda_alloc,        cuda_free,      cuda_upload,     cuda_download,
-    cuda_copy,       cuda_zero,     cuda_sync,         cuda_idle,      cuda_host_alloc, cuda_host_free,
-    cuda_fetch,      cuda_save,     cuda_save_wait,    cuda_stage,     cuda_stage_wait, cuda_stage_next,
-    cuda_fork,       cuda_join,     cuda_available,    cuda_record,    cuda_record_end, cuda_replay,
-    cuda_forget,     &timing_cuda,  cuda_describe,     cuda_locate,    cuda_stage_join, cuda_mark_open,
-    cuda_mark_close, cuda_mark_set, cuda_mark_reached, cuda_mark_wait, cuda_mark_follow};
+    cuda_open,       cuda_close,    cuda_alloc,        cuda_free,      cuda_upload,      cuda_download,
+    cuda_copy,       cuda_zero,     cuda_sync,         cuda_idle,      cuda_host_alloc,  cuda_host_free,
+    cuda_fetch,      cuda_save,     cuda_save_wait,    cuda_stage,     cuda_stage_wait,  cuda_stage_next,
+    cuda_fork,       cuda_join,     cuda_available,    cuda_record,    cuda_record_end,  cuda_replay,
+    cuda_forget,     &timing_cuda,  cuda_describe,     cuda_locate,    cuda_stage_join,  cuda_mark_open,
+    cuda_mark_close, cuda_mark_set, cuda_mark_reached, cuda_mark_wait, cuda_mark_follow, cuda_read_rows};

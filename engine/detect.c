@@ -128,6 +128,13 @@ static bool make_room(Engine *e, int64_t pixels) {
   return ok;
 }
 
+static size_t room_bytes(const Engine *e, int64_t pixels) {
+  const Detector *d = e->results;
+  Detector larger = *d;
+  larger.runs.room = MAX(d->runs.room, (int64_t)d->rows * runs_in(pixels));
+  return d->size ? BATCHES_UNDER_WAY * (slot_bytes(&larger, e->dev) - slot_bytes(d, e->dev)) : 0;
+}
+
 static void close_results(Engine *e) {
   Device *dev = e->dev;
   Detector *d = e->results;
@@ -298,6 +305,8 @@ static size_t result_bytes_of_boxes(const ModelConfig *c, int images) {
   return bytes_of(c, images, sizeof(CocoResult));
 }
 
-#define OUTPUTS .plan = plan, .allocate = allocate, .make_room = make_room, .close = close_results, .queue = queue
+#define OUTPUTS                                                                                                        \
+  .plan = plan, .allocate = allocate, .make_room = make_room, .room_bytes = room_bytes, .close = close_results,        \
+  .queue = queue
 const Outputs outputs_detections = {OUTPUTS, .result_bytes = result_bytes, .pixels = "mask_pixels_image"};
 const Outputs outputs_boxes = {OUTPUTS, .result_bytes = result_bytes_of_boxes};

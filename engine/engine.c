@@ -99,6 +99,12 @@ bool engine_make_room(Engine *e, size_t bytes) {
   return true;
 }
 
+void engine_room_costs(const Engine *e, size_t bytes, size_t *device, size_t *host) {
+  const size_t room = engine_room(e);
+  *device = bytes > room ? (size_t)(e->dev->gpu ? 2 : 1) * (bytes - room) : 0;
+  *host = bytes > room ? e->model->outputs->room_bytes(e, (int64_t)(bytes / 3) / e->infer.shapes.images) : 0;
+}
+
 size_t engine_room(const Engine *e) { return e->infer.inputs.array[BATCH_BYTES].room; }
 
 static void program_free(Engine *e, Program *p) {
@@ -327,6 +333,8 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   program_build(e, &e->infer, infer, FOR_INFERENCE);
   program_build(e, &e->validate, infer->losses ? infer : &(Shapes){0}, FOR_VALIDATION);
   plan_memory(e);
+  e->memory.most_device = compute->most_device;
+  e->memory.most_host = compute->most_host;
   e->memory.ranks = e->comm ? comm_launch(e->comm)->local_world : compute->ranks_here;
   if (print_plan) {
     print_plans(&e->train, "training");
@@ -336,7 +344,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   }
   if (!memory_fits(&e->memory, e->dev, err)) return false;
   comm_barrier(e->comm); // wait until all ranks have compared their plan with the free memory
-  if (print_plan) return true;
+  if (print_plan || compute->plan_only) return true;
   if (!allocate(e, err)) return false;
   engine_set_scale(e, (double[]){compute->amp == F16 ? 65536 : 1, 0, 0});
   program_bind(e, &e->train, e->scale);

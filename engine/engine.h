@@ -110,7 +110,10 @@ typedef struct Compute {
   uint64_t seed;               // seed of random numbers within a training step: dropout
   Optimizer optimizer;         // for training
   ReductionOptions ranks;
-  int ranks_here; // number of ranks on this host, for a plan made before they exist; 0: from ranks.comm
+  // plan_only: makes the plan and compares it with what is free, prints and allocates nothing, as print_plan.
+  bool plan_only;
+  size_t most_device, most_host; // MemoryPlan's
+  int ranks_here;                // number of ranks on this host, for a plan made before they exist; 0: from ranks.comm
 } Compute;
 
 // Opens the device, builds all graphs, makes one memory plan, compares it with the free memory, and allocates
@@ -183,6 +186,8 @@ void engine_queue_inference(Engine *e, const Batch *batch, bool wait);
 // No batch may be in flight; results handed out before become invalid. Each canvas is recorded again. False if there is
 // not enough memory; then nothing has changed.
 bool engine_make_room(Engine *e, size_t bytes);
+// Bytes of the device and of page-locked memory that room for such batches takes more than there is now.
+void engine_room_costs(const Engine *e, size_t bytes, size_t *device, size_t *host);
 size_t engine_room(const Engine *e); // room for the images of a batch in bytes
 // The losses of a batch of the inference shapes, which must include targets, in the order of Model.loss. Waits. After
 // training steps, call params_refresh first.

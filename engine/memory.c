@@ -29,17 +29,24 @@ static double mb(size_t bytes) { return (double)bytes / 1e6; }
 typedef struct MemoryPool {
   const char *name;
   bool space[MEMORY_SPACES]; // spaces that belong to the pool
-  size_t free;               // SIZE_MAX: unknown
+  size_t free;               // that may be taken; SIZE_MAX: unknown
+  bool limited;              // it is less than what there is
 } MemoryPool;
+
+static void pool_limit(MemoryPool *pool, size_t most) {
+  pool->limited = most && most < pool->free;
+  if (pool->limited) pool->free = most;
+}
 
 static MemoryPool device_pool(Device *dev) {
   size_t free = device_available(dev);
-  return (MemoryPool){dev->description, {[ON_DEVICE] = true}, free ? free : SIZE_MAX};
+  return (MemoryPool){.name = dev->description, .space = {[ON_DEVICE] = true}, .free = free ? free : SIZE_MAX};
 }
 
 static MemoryPool host_pool(const Device *dev) {
-  return (MemoryPool){
-      "the host", {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true}, memory_left("")};
+  return (MemoryPool){.name = "the host",
+                      .space = {[ON_DEVICE] = !dev->gpu, [ON_HOST] = true, [ON_HOST_LOCKED] = true},
+                      .free = memory_left("")};
 }
 
 // The number of ranks that share a pool: every rank has its own device, unless the device is the CPU.
@@ -84,13 +91,15 @@ static bool pool_fits(const MemoryPlan *m, const MemoryPool *pool, Err *err) {
   sharers_text(m, pool, ranks, sizeof ranks);
   beside_text(m, pool, beside, sizeof beside);
   return err_set(
-      err, "too little memory: %.1f MB needed%s, %.1f MB free on %s; the largest part, %.1f MB, is for the %s%s%s%s",
-      mb(sum), ranks, mb(pool->free), pool->name, mb(most->bytes), most->name, most->options ? ": reduce " : "",
-      most->options ? most->options : "", beside);
+      err, "too little memory: %.1f MB needed%s, %.1f MB %s on %s; the largest part, %.1f MB, is for the %s%s%s%s",
+      mb(sum), ranks, mb(pool->free), pool->limited ? "allowed" : "free", pool->name, mb(most->bytes), most->name,
+      most->options ? ": reduce " : "", most->options ? most->options : "", beside);
 }
 
 bool memory_fits(const MemoryPlan *m, Device *dev, Err *err) {
-  const MemoryPool gpu = device_pool(dev), host = host_pool(dev);
+  MemoryPool gpu = device_pool(dev), host = host_pool(dev);
+  pool_limit(&gpu, m->most_device);
+  pool_limit(&host, m->most_host);
   if ((dev->gpu && !pool_fits(m, &gpu, err)) || !pool_fits(m, &host, err)) return false;
   const size_t now = pool_sum(m, &host), later = memory_sum(m, ON_HOST_LATER) * sharers(m, &host);
   if (now + later > host.free)

@@ -25,7 +25,8 @@ enum { MAX_MEMORY_ROWS = 24 };
 typedef struct MemoryPlan { // zero-initialise
   MemoryRow row[MAX_MEMORY_ROWS];
   int rows;
-  int ranks; // ranks on this host, each of which will use as much; 0 or 1: a single rank
+  int ranks;                     // ranks on this host, each of which will use as much; 0 or 1: a single rank
+  size_t most_device, most_host; // that may be taken of a GPU and of the host; 0: what is free
 } MemoryPlan;
 
 // Adds a row unless `bytes` is 0; the strings are not copied.

@@ -12,6 +12,7 @@ typedef struct Outputs {
   bool (*allocate)(struct Engine *e, Err *err);
   // For engine_make_room; `pixels` per image; false if out of memory.
   bool (*make_room)(struct Engine *e, int64_t pixels);
+  size_t (*room_bytes)(const struct Engine *e, int64_t pixels); // that it would take more than there is now
   void (*close)(struct Engine *e);
   // Approximate memory of the results of a set of images with the maximum of detections, and of their scores.
   size_t (*result_bytes)(const ModelConfig *c, int images);

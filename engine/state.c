@@ -43,11 +43,19 @@ static bool is_ours(const Checkpoint *c) {
   return found && (!strcmp(found, ckpt_format) || !strcmp(found, ckpt_format_1));
 }
 
-bool state_open(Checkpoint *c, const char *path, Err *err) {
-  if (!ckpt_open(c, path, err)) return false;
+static bool with_our_names(Checkpoint *c, const char *path, Err *err) {
   if (is_ours(c) || torchvision_rename(c, path, err)) return true;
   ckpt_close(c);
   return false;
+}
+
+bool state_open(Checkpoint *c, const char *path, Err *err) {
+  return ckpt_open(c, path, err) && with_our_names(c, path, err);
+}
+
+bool state_open_memory(Checkpoint *c, const void *bytes, size_t size, const char *name, Err *err) {
+  *c = (Checkpoint){0};
+  return ckpt_parse(c, bytes, size, name, err) && with_our_names(c, name, err);
 }
 
 // Sets the ids and names of the classes of torchvision's weights; "class 7" if the name is not known.
@@ -146,14 +154,21 @@ bool state_config_for(const Checkpoint *c, const ModelConfig *named, ModelConfig
 }
 
 void state_note(const Checkpoint *c, const char *path) {
+  char text[4096 + 512];
+  state_note_text(c, path, text, sizeof text);
+  if (*text) line_print(stderr, "%s", text);
+}
+
+void state_note_text(const Checkpoint *c, const char *path, char *text, size_t room) {
   ModelConfig config;
   char what[128];
-  if (is_ours(c) && c->note) line_print(stderr, "note: %s: %s", path, c->note);
+  *text = '\0';
+  if (is_ours(c) && c->note) snprintf(text, room, "note: %s: %s", path, c->note);
   if (is_ours(c) || !torchvision_config(c, &config, NULL)) return;
   const Model *m = model_of(&config);
   snprintf(what, sizeof what, "%s, %d classes", m->name, config.classes);
   if (m->published->describe) m->published->describe(&config, what, sizeof what);
-  line_print(stderr, "%s: torchvision weights: %s%s%s", path, what, c->note ? "; " : "", c->note ? c->note : "");
+  snprintf(text, room, "%s: torchvision weights: %s%s%s", path, what, c->note ? "; " : "", c->note ? c->note : "");
 }
 
 // Compares configurations. Fields added since the checkpoint was written have their defaults in it.

@@ -37,6 +37,8 @@ bool state_write(const Engine *e, const RunState *state, const StateFile *file, 
 
 // Opens a file of this program or of torchvision; its tensors get the names of this program.
 bool state_open(Checkpoint *c, const char *path, Err *err);
+// The same of a file's contents in memory, which must outlive it; `name` is for messages.
+bool state_open_memory(Checkpoint *c, const void *bytes, size_t size, const char *name, Err *err);
 // The model that a checkpoint holds. The categories are malloc'ed. With category NULL a file with only a backbone is
 // accepted too: a configuration of 0 classes.
 bool state_config(const Checkpoint *c, ModelConfig *config, Category **category, Err *err);
@@ -50,6 +52,8 @@ bool state_holds_backbone(const Checkpoint *c, const Model *m);
 
 // Prints a line on stderr how a file of another program was read, or that one of ours has no digests.
 void state_note(const Checkpoint *c, const char *path);
+// The same into `text`; "" where there is nothing to say.
+void state_note_text(const Checkpoint *c, const char *path, char *text, size_t room);
 
 typedef struct LoadOptions {
   bool momentum;    // resuming: the file must also have the optimiser's moments

@@ -1,76 +1,30 @@
-// detect.c in C++: objects free themselves, and errors are exceptions.
-// c++ -std=c++17 detect.cpp $(pkg-config --cflags --libs maskrcnn) && ./a.out weights.safetensors a.ppm
+// Draws what is in a photograph: c++ -std=c++17 detect.cpp $(pkg-config --cflags --libs maskrcnn) -o detect
+// ./detect weights.safetensors photo.jpg out.png
 #include <maskrcnn.h>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <memory>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
-struct Deleter {
-  void operator()(maskrcnn *m) const { maskrcnn_close(m); }
-  void operator()(maskrcnn_results *r) const { maskrcnn_results_free(r); }
-};
-
-class MaskRcnn {
-  std::unique_ptr<maskrcnn, Deleter> handle;
-
-public:
-  using Results = std::unique_ptr<maskrcnn_results, Deleter>;
-
-  explicit MaskRcnn(const maskrcnn_options &options) {
-    char message[512];
-    maskrcnn *m;
-    if (maskrcnn_open(&m, &options, message, sizeof message)) throw std::runtime_error(message);
-    handle.reset(m);
-  }
-  Results run(const std::vector<maskrcnn_image> &images) {
-    maskrcnn_results *r;
-    if (maskrcnn_run(handle.get(), images.data(), (int)images.size(), &r))
-      throw std::runtime_error(maskrcnn_message(handle.get()));
-    return Results(r);
-  }
-};
-
-struct Picture {
-  int width = 0, height = 0;
-  std::vector<char> rgb;
-
-  explicit Picture(const std::string &path) {
-    std::ifstream f(path, std::ios::binary);
-    std::string kind, most;
-    if (!(f >> kind >> width >> height >> most) || kind != "P6" || most != "255")
-      throw std::runtime_error(path + ": not an 8-bit PPM (P6) file");
-    rgb.resize(3 * (size_t)width * (size_t)height);
-    if (!f.ignore(1).read(rgb.data(), (std::streamsize)rgb.size())) throw std::runtime_error(path + ": truncated");
-  }
-  maskrcnn_image image() const { return {reinterpret_cast<const uint8_t *>(rgb.data()), width, height, 0}; }
-};
-
-static void print(const maskrcnn_detections &d) {
-  for (int i = 0; i < d.n; i++) {
-    const float *b = d.boxes + 4 * i;
-    std::printf("%s %.3f at %.1f %.1f %.1f %.1f\n", d.names[i], d.scores[i], b[0], b[1], b[2], b[3]);
-  }
-}
-
-static void print(const maskrcnn_classes &c) {
-  for (int i = 0; i < c.n; i++) std::printf("%s %.3f\n", c.names[i], c.scores[i]);
-}
-
-int main(int argc, char **argv) try {
+int main(int argc, char **argv) {
+  if (argc < 4) return std::fprintf(stderr, "usage: detect WEIGHTS PHOTO OUT.png [DEVICE]\n"), 2;
+  std::ifstream f(argv[2], std::ios::binary);
+  const std::vector<char> file((std::istreambuf_iterator<char>(f)), {});
+  maskrcnn *m = nullptr;
+  maskrcnn_results *r = nullptr;
+  maskrcnn_picture *p = nullptr;
+  maskrcnn_error error;
   maskrcnn_options options;
   maskrcnn_options_init(&options, sizeof options);
-  options.weights = argc > 1 ? argv[1] : nullptr;
-  options.device = argc > 3 ? argv[3] : "auto";
-  MaskRcnn model(options);
-  const Picture picture(argc > 2 ? argv[2] : "");
-  const auto results = model.run({picture.image()});
-  const maskrcnn_result &result = *results->images[0];
-  if (result.kind == MASKRCNN_DETECTIONS) print(*result.detections);
-  if (result.kind == MASKRCNN_CLASSES) print(*result.classes);
-} catch (const std::exception &e) {
-  std::fprintf(stderr, "%s\n", e.what());
-  return 1;
+  options.weights = argv[1];
+  if (argc > 4) options.device = argv[4];
+  maskrcnn_image image = {sizeof image, file.data(), MASKRCNN_ENCODED, 0, 0, 0, file.size(), MASKRCNN_HOST, 0, 0};
+  const bool failed = maskrcnn_open(&m, &options, &error) || maskrcnn_run(m, &image, 1, &r, &error) ||
+                      maskrcnn_draw(m, &image, r->images[0], &p, &error) || maskrcnn_write_png(p, argv[3], &error);
+  const std::unique_ptr<maskrcnn, void (*)(maskrcnn *)> handle(m, maskrcnn_close);
+  const std::unique_ptr<maskrcnn_results, void (*)(maskrcnn_results *)> results(r, maskrcnn_results_free);
+  const std::unique_ptr<maskrcnn_picture, void (*)(maskrcnn_picture *)> picture(p, maskrcnn_picture_free);
+  if (failed) std::fprintf(stderr, "%s\n", error.message);
+  return failed;
 }

@@ -97,7 +97,8 @@ static bool step(void *context, int64_t i, bool wait, BenchStep *out, Err *err) 
 
 static bool on_engine(void *context, void (*what)(Engine *e, void *argument), void *argument, Err *err) {
   const Repetition *r = context;
-  return inspect_engine(r->handle, what, argument) == MASKRCNN_OK || err_set(err, "%s", maskrcnn_message(r->handle));
+  maskrcnn_error why;
+  return inspect_engine(r->handle, what, argument, &why) == MASKRCNN_OK || err_set(err, "%s", why.message);
 }
 
 static void see_engine(Engine *e, void *context) { *(Engine **)context = e; }
@@ -111,9 +112,9 @@ bool infer_benchmark(BatchQueue *q, maskrcnn *handle, const InferOptions *o, Com
                                 .profile = o->profile,
                                 .energy = o->energy};
   Engine *engine = NULL;
+  maskrcnn_error why;
   Repetition r = {.handle = handle, .queue = q, .d = d};
-  if (inspect_engine(r.handle, see_engine, &engine) != MASKRCNN_OK)
-    return err_set(err, "%s", maskrcnn_message(r.handle));
+  if (inspect_engine(r.handle, see_engine, &engine, &why) != MASKRCNN_OK) return err_set(err, "%s", why.message);
   r.engine = engine;
   r.options = (LoaderOptions){.batch = o->batch,
                               .rank = comm_rank(comm),

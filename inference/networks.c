@@ -14,7 +14,9 @@ typedef struct HandedOut {
   maskrcnn_results *piece[]; // in order; owned
 } HandedOut;
 
-enum { TILES = 0 }; // tag of a batch of tiles; other batches use their addresses
+// Tags of batches of tiles are odd; those of other batches are their addresses.
+static uint64_t tile_tag(int batch) { return 2 * (uint64_t)batch + 1; }
+static bool is_tile_tag(uint64_t tag) { return tag % 2; }
 
 struct Networks {
   const InferOptions *o;
@@ -77,6 +79,11 @@ static void tell_device(Networks *h, maskrcnn *handle) {
   h->told = true;
 }
 
+static void take_message(const maskrcnn_error *why, Err *err) {
+  err_set(err, "%s", why->message);
+  program_words(err);
+}
+
 static maskrcnn_status open_handle(Networks *h, maskrcnn **handle, int batch, int64_t pixels, const CanvasSet *s,
                                    Err *err) {
   maskrcnn_size size[MAX_CANVASES];
@@ -90,18 +97,14 @@ static maskrcnn_status open_handle(Networks *h, maskrcnn **handle, int batch, in
   options.max_pixels = pixels;
   options.canvases = s->square ? NULL : size; // with a square input, the canvas is the model's own
   options.num_canvases = s->square ? 0 : s->n;
-  const maskrcnn_status status = maskrcnn_open(handle, &options, err->msg, sizeof err->msg);
+  maskrcnn_error why;
+  const maskrcnn_status status = maskrcnn_open(handle, &options, &why);
   if (status == MASKRCNN_OK)
     tell_device(h, *handle);
   else
-    program_words(err);
+    take_message(&why, err);
   if (h->speed) speed_opened(h->speed, now_seconds() - start);
   return status;
-}
-
-static void take_message(maskrcnn *handle, Err *err) {
-  err_set(err, "%s", maskrcnn_message(handle));
-  program_words(err);
 }
 
 // ---- results ----------------------------------------------------------------------------------------------------
@@ -133,17 +136,18 @@ const maskrcnn_result *networks_result(const void *results, int i) {
 
 // Takes the handle's oldest results.
 static QueueState take_next(Networks *h, BatchQueue *q, bool wait, Err *err) {
+  maskrcnn_error why;
   maskrcnn_results *results;
   if (!h->many) return QUEUE_EMPTY;
-  const maskrcnn_status status = maskrcnn_next(h->many, wait, &results);
+  const maskrcnn_status status = maskrcnn_next(h->many, wait ? -1 : 0, &results, &why);
   if (status == MASKRCNN_EMPTY) return QUEUE_EMPTY;
   if (status == MASKRCNN_NOT_YET) return QUEUE_BUSY;
   if (status != MASKRCNN_OK) {
     h->failed = status;
-    take_message(h->many, err);
+    take_message(&why, err);
     return QUEUE_FAILS;
   }
-  if (results->tag == TILES)
+  if (is_tile_tag(results->tag))
     handed_add(h->tiles, results);
   else
     queue_done(q, (QueuedBatch *)(uintptr_t)results->tag, handed_of(results), NULL); // NOLINT: our own pointer
@@ -188,10 +192,42 @@ static maskrcnn_status halve(Networks *h, BatchQueue *q, Err *err) {
 
 static maskrcnn_status have_many(Networks *h, Err *err) { return h->many ? MASKRCNN_OK : open_many(h, err); }
 
+// The status of the first image that could not be taken, with its message.
+static maskrcnn_status refused(const maskrcnn_results *r, Err *err) {
+  for (int i = 0; i < r->n; i++) {
+    const maskrcnn_result *image = r->images[i];
+    if (image->status == MASKRCNN_OK || image->status == MASKRCNN_CANCELLED) continue;
+    err_set(err, "%s", image->message);
+    program_words(err);
+    return image->status;
+  }
+  return MASKRCNN_OK;
+}
+
+// Of a submission that was taken: all of its images, or none, with why.
+static maskrcnn_status all_or_none(maskrcnn *handle, uint64_t tag, Err *err) {
+  int failed = 0;
+  maskrcnn_error why;
+  maskrcnn_results *results;
+  maskrcnn_status status = maskrcnn_poll(handle, tag, NULL, &failed, &why);
+  if (status >= MASKRCNN_OK && !failed) return MASKRCNN_OK;
+  if (status >= MASKRCNN_OK) status = maskrcnn_cancel(handle, tag, &why);
+  if (status == MASKRCNN_OK) status = maskrcnn_wait(handle, tag, -1, &results, &why);
+  if (status != MASKRCNN_OK) {
+    take_message(&why, err);
+    return status;
+  }
+  status = refused(results, err);
+  maskrcnn_results_free(results);
+  return status;
+}
+
 static maskrcnn_status submit(Networks *h, BatchQueue *q, const maskrcnn_image *image, int n, uint64_t tag, Err *err) {
   for (;;) {
-    const maskrcnn_status status = maskrcnn_submit(h->many, image, n, tag);
-    if (status < 0) take_message(h->many, err);
+    maskrcnn_error why;
+    const maskrcnn_status status = maskrcnn_submit(h->many, image, n, tag, &why);
+    if (status < 0) take_message(&why, err);
+    if (status == MASKRCNN_OK) return all_or_none(h->many, tag, err);
     if (status != MASKRCNN_FULL) return status;
     if (take_next(h, q, true, err) != QUEUE_DONE) return MASKRCNN_DEAD;
   }
@@ -224,14 +260,20 @@ static maskrcnn_status open_single(Networks *h, const maskrcnn_image *image, Err
 }
 
 static maskrcnn_status run_single(Networks *h, BatchQueue *q, QueuedBatch *b, const maskrcnn_image *image, Err *err) {
+  maskrcnn_error why;
   maskrcnn_results *results;
   maskrcnn_status status = open_single(h, image, err);
   if (status) return status;
-  status = maskrcnn_run(h->single, image, 1, &results);
+  status = maskrcnn_run(h->single, image, 1, &results, &why);
+  if (status != MASKRCNN_OK) {
+    take_message(&why, err);
+    return status;
+  }
+  status = refused(results, err);
   if (status == MASKRCNN_OK)
     queue_done(q, b, handed_of(results), NULL);
   else
-    take_message(h->single, err);
+    maskrcnn_results_free(results);
   return status;
 }
 
@@ -244,8 +286,11 @@ static maskrcnn_image *cut_tiles(const TilePlan *plan, const maskrcnn_image *ima
   maskrcnn_image *tiles = xcalloc((size_t)n, sizeof *tiles);
   for (int i = 0; i < n; i++) {
     const PixelRect r = tiles_at(plan, i);
-    tiles[i] = (maskrcnn_image){
-        .rgb = image->rgb + r.y1 * pitch + 3 * r.x1, .width = r.x2 - r.x1, .height = r.y2 - r.y1, .pitch = pitch};
+    tiles[i] = *image;
+    tiles[i].data = (const uint8_t *)image->data + r.y1 * pitch + 3 * r.x1;
+    tiles[i].width = r.x2 - r.x1;
+    tiles[i].height = r.y2 - r.y1;
+    tiles[i].pitch = pitch;
   }
   return tiles;
 }
@@ -266,7 +311,7 @@ static maskrcnn_status submit_tiles(Networks *h, BatchQueue *q, const maskrcnn_i
   int begun = 0;
   double shown = now_seconds();
   for (; begun < batches && status == MASKRCNN_OK && !h->stopped(); begun += status == MASKRCNN_OK) {
-    status = submit(h, q, tiles + begun * each, MIN(each, n - begun * each), TILES, err);
+    status = submit(h, q, tiles + begun * each, MIN(each, n - begun * each), tile_tag(begun), err);
     show_tiles(&shown, h->tiles->n * each, n);
   }
   while (h->tiles->n < begun && status != MASKRCNN_DEAD) {
@@ -308,7 +353,11 @@ static bool start(void *context, BatchQueue *q, QueuedBatch *b, const Image *con
   maskrcnn_status status;
   maskrcnn_image *images = xcalloc((size_t)b->images, sizeof *images);
   for (int i = 0; i < b->images; i++)
-    images[i] = (maskrcnn_image){.rgb = image[i]->rgb, .width = image[i]->w, .height = image[i]->h};
+    images[i] = (maskrcnn_image){.size = sizeof images[i],
+                                 .data = image[i]->rgb,
+                                 .format = MASKRCNN_RGB,
+                                 .width = image[i]->w,
+                                 .height = image[i]->h};
   if (b->group == single_group(h))
     status = run_single(h, q, b, images, err);
   else if (b->group == tiled_group(h))

@@ -2,7 +2,8 @@
 #include <string.h>
 #include "lib/handle.h"
 
-maskrcnn_status inspect_engine(maskrcnn *h, void (*what)(Engine *e, void *context), void *context) {
+maskrcnn_status inspect_engine(maskrcnn *h, void (*what)(Engine *e, void *context), void *context,
+                               maskrcnn_error *error) {
   Inspection look = {.what = what, .context = context};
   pthread_mutex_lock(&h->submitting); // one at a time
   pthread_mutex_lock(&h->lock);
@@ -10,7 +11,7 @@ maskrcnn_status inspect_engine(maskrcnn *h, void (*what)(Engine *e, void *contex
   handle_ask(h);
   while (h->look && h->state == MASKRCNN_OK) pthread_cond_wait(&h->change, &h->lock);
   h->look = NULL;
-  const maskrcnn_status status = handle_alive(h);
+  const maskrcnn_status status = handle_alive(h, error);
   pthread_mutex_unlock(&h->lock);
   pthread_mutex_unlock(&h->submitting);
   return status;

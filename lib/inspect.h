@@ -4,6 +4,7 @@
 #include "include/maskrcnn.h"
 
 // Has the handle's thread do what(engine, context) while nothing is under way, and waits for it.
-maskrcnn_status inspect_engine(maskrcnn *h, void (*what)(Engine *e, void *context), void *context);
+maskrcnn_status inspect_engine(maskrcnn *h, void (*what)(Engine *e, void *context), void *context,
+                               maskrcnn_error *error);
 // The model's counters, summed over all batches whose results have been taken.
 void inspect_counters(maskrcnn *h, int64_t counter[MAX_COUNTERS]);

@@ -1,7 +1,9 @@
 #include "lib/opened.h"
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/parallel.h"
 #include "engine/state.h"
 #include "lib/options.h"
 #include "lib/results.h"
@@ -13,18 +15,14 @@ static bool failed(maskrcnn_status *to, maskrcnn_status status, const Err *err) 
 
 // What the options change of a model as it was trained.
 static bool adapt(const ResultType *result_type, ModelConfig *c, const maskrcnn_options *o, Err *err) {
-  if (!result_type->check(o, err)) return false;
+  const ModelChanges changes = {.size = o->image_size,
+                                .max_size = o->max_image_size,
+                                .detections = (int)o->detections_per_image,
+                                .proposals = (int)o->proposals_per_image,
+                                .nms = o->nms,
+                                .set = o->set};
   c->min_score = o->min_score;
-  if (o->image_size) config_resize(c, o->image_size);
-  if (o->max_image_size) c->max_size = o->max_image_size;
-  if (o->detections_per_image) c->detections = (int)o->detections_per_image;
-  if (o->proposals_per_image) config_set_proposals(c, (int)o->proposals_per_image);
-  if (o->nms >= 0) c->nms = o->nms;
-  if (o->set && !config_set_list(c, model_of(c)->least_size, o->set, true, err)) {
-    options_words(err);
-    return false;
-  }
-  return config_check(c, err);
+  return result_type->check(o, err) && model_change(c, &changes, err);
 }
 
 static CanvasSet choose_canvases(const ModelConfig *c, const maskrcnn_options *options) {
@@ -45,8 +43,8 @@ static int64_t usual_bytes(const Opened *o) {
   return 3 * MIN(o->result_type->usual_canvases * pixels, o->max_pixels);
 }
 
-static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelConfig *config, const Category *category,
-                        maskrcnn_status *status, Err *err) {
+static bool open_engine(Opened *o, const maskrcnn_options *options, bool plan, const ModelConfig *config,
+                        const Category *category, maskrcnn_status *status, Err *err) {
   const Shapes none = {0};
   Shapes shapes = {.canvases = o->canvases.n, .images = options->batch, .max_bytes = usual_bytes(o)};
   memcpy(shapes.canvas, o->canvases.canvas, sizeof shapes.canvas);
@@ -55,6 +53,9 @@ static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelC
                      .conv = options->conv,
                      .sync_nodes = options->sync_nodes,
                      .team = true, // the caller's program goes on without it
+                     .plan_only = plan,
+                     .most_device = options->max_device_bytes,
+                     .most_host = options->max_host_bytes,
                      .mask_threshold = &options->mask_threshold};
   for (int i = 0; amp_names[i]; i++)
     if (!strcmp(amp_names[i], options->amp)) compute.amp = amp_types[i];
@@ -69,10 +70,18 @@ static bool open_engine(Opened *o, const maskrcnn_options *options, const ModelC
                 err);
 }
 
+void opened_memory(const Opened *o, size_t *device, size_t *host) {
+  const MemoryPlan *m = &o->engine.memory;
+  const size_t on_device = memory_sum(m, ON_DEVICE), on_host = memory_sum(m, ON_HOST) + memory_sum(m, ON_HOST_LOCKED);
+  const bool gpu = o->engine.dev && o->engine.dev->gpu;
+  *device = gpu ? on_device : 0;
+  *host = gpu ? on_host : on_device + on_host;
+}
+
 static void describe(Opened *o, const maskrcnn_options *options) {
   const Engine *e = &o->engine;
-  const MemoryPlan *m = &e->memory;
-  const size_t device = memory_sum(m, ON_DEVICE), host = memory_sum(m, ON_HOST) + memory_sum(m, ON_HOST_LOCKED);
+  size_t device, host;
+  opened_memory(o, &device, &host);
   const int n = model_names(&e->config);
   o->ids = xcalloc((size_t)n, sizeof *o->ids);
   o->names = xcalloc((size_t)n, sizeof *o->names);
@@ -102,21 +111,30 @@ static void describe(Opened *o, const maskrcnn_options *options) {
                                     .max_pixels = options->max_pixels,
                                     .range_low = e->config.range_low,
                                     .range_high = e->config.range_high,
-                                    .device_bytes = e->dev->gpu ? device : 0,
-                                    .host_bytes = e->dev->gpu ? host : device + host};
+                                    .threads = e->dev->gpu ? 1 : omp_get_max_threads(),
+                                    .device_bytes = device,
+                                    .host_bytes = host};
   o->result_type->describe(&e->config, &o->about);
   for (int i = 0; amp_names[i]; i++)
     if (!strcmp(amp_names[i], options->amp)) o->about.amp = amp_names[i];
 }
 
+// What messages call the weights.
+static const char *weights_name(const maskrcnn_options *o) { return o->weights ? o->weights : "the weights in memory"; }
+
+static bool weights_open(Checkpoint *c, const maskrcnn_options *o, Err *err) {
+  return o->weights ? state_open(c, o->weights, err)
+                    : state_open_memory(c, o->weights_data, o->weights_bytes, weights_name(o), err);
+}
+
 // With the checkpoint open.
-static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *options, maskrcnn_status *status,
-                      Err *err) {
+static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *options, bool plan,
+                      maskrcnn_status *status, Err *err) {
   ModelConfig config;
   Category *category;
   Err why;
   if (!state_config(c, &config, &category, &why)) {
-    err_set(err, "%s: %s", options->weights, why.msg);
+    err_set(err, "%s: %s", weights_name(options), why.msg);
     return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   }
   o->result_type = model_of(&config)->result_type;
@@ -127,25 +145,29 @@ static bool open_from(Opened *o, const Checkpoint *c, const maskrcnn_options *op
   } else {
     o->top = options->top && options->top < (size_t)config.classes ? (int)options->top : config.classes;
     o->canvases = choose_canvases(&config, options);
-    ok = open_engine(o, options, &config, category, status, err);
+    ok = open_engine(o, options, plan, &config, category, status, err);
   }
   free(category);
-  if (!ok) return false;
+  if (!ok || plan) return ok;
   if (!state_load(&o->engine, c, &(LoadOptions){0}, &why)) {
-    err_set(err, "%s: %s", options->weights, why.msg);
+    err_set(err, "%s: %s", weights_name(options), why.msg);
     return failed(status, MASKRCNN_BAD_WEIGHTS, err);
   }
   describe(o, options);
   bool exif;
   o->about.exif = state_exif(c, &exif) ? exif : -1;
+  o->upright = (options->exif < 0 ? o->about.exif : options->exif) == 1;
+  o->gpu = o->engine.dev->gpu;
   return true;
 }
 
-bool opened_open(Opened *o, const maskrcnn_options *options, maskrcnn_status *status, Err *err) {
-  Checkpoint c;
-  *o = (Opened){.max_pixels = options->max_pixels};
-  if (!state_open(&c, options->weights, err)) return failed(status, MASKRCNN_BAD_WEIGHTS, err);
-  const bool ok = open_from(o, &c, options, status, err);
+bool opened_open(Opened *o, const maskrcnn_options *options, bool plan, char note[OPENED_NOTE], maskrcnn_status *status,
+                 Err *err) {
+  Checkpoint c = {0};
+  *o = (Opened){.max_pixels = options->max_pixels, .copiers = options->threads ? options->threads : parallel_cores()};
+  if (!weights_open(&c, options, err)) return failed(status, MASKRCNN_BAD_WEIGHTS, err);
+  if (note) state_note_text(&c, weights_name(options), note, OPENED_NOTE);
+  const bool ok = open_from(o, &c, options, plan, status, err);
   ckpt_close(&c);
   return ok;
 }
@@ -159,37 +181,17 @@ void opened_close(Opened *o) {
 // Of the one canvas that images are mapped onto.
 static Size mapped(const Opened *o) { return (Size){o->canvases.canvas[0].h, o->canvases.canvas[0].w}; }
 
-int opened_canvas(const Opened *o, const maskrcnn_image *image, ImageInfo *size, Err *err) {
-  int canvas = -1;
-  *size = (ImageInfo){.h = image->height, .w = image->width};
-  if (image->height < 1 || image->width < 1)
-    err_set(err, "it has %d x %d pixels (width x height)", image->width, image->height);
-  else if (!image->rgb)
-    err_set(err, "rgb is NULL");
-  else if (image->pitch && image->pitch < 3 * (int64_t)image->width)
-    err_set(err, "pitch is %lld, but rows of %d pixels have %lld bytes; 0 means tightly packed rows",
-            (long long)image->pitch, image->width, 3LL * image->width);
-  else if (image->pitch > MAX_SPAN_BYTES / image->height)
-    err_set(err, "pitch is %lld: %d rows of it exceed the %lld GiB that an image may span", (long long)image->pitch,
-            image->height, (long long)(MAX_SPAN_BYTES >> 30));
-  else if ((int64_t)image->height * image->width > o->max_pixels)
-    err_set(err, "it has %d x %d pixels, more than max_pixels (%lld): scale it down or open with a larger max_pixels",
-            image->width, image->height, (long long)o->max_pixels);
-  else {
-    const int by = opened_shrink(o, image);
-    *size = (ImageInfo){.h = image->height / by, .w = image->width / by};
-    canvas = canvases_fit(&o->canvases, size->h, size->w, &size->rh, &size->rw);
-    if (o->result_type->map)
-      o->result_type->map(&o->engine.config, (Size){size->h, size->w}, mapped(o), size->view.map);
-    if (canvas < 0)
-      err_set(
-          err,
-          "it is resized to %d x %d (h x w), which fits no canvas: open with a larger canvas, or with canvases NULL",
-          size->rh, size->rw);
-  }
+int opened_canvas(const Opened *o, int h, int w, ImageInfo *size, Err *err) {
+  *size = (ImageInfo){.h = h, .w = w};
+  const int canvas = canvases_fit(&o->canvases, h, w, &size->rh, &size->rw);
+  if (o->result_type->map) o->result_type->map(&o->engine.config, (Size){h, w}, mapped(o), size->view.map);
+  if (canvas < 0)
+    err_set(err,
+            "it is resized to %d x %d (h x w), which fits no canvas: open with a larger canvas, or with canvases NULL",
+            size->rh, size->rw);
   return canvas;
 }
 
-int opened_shrink(const Opened *o, const maskrcnn_image *image) {
-  return o->result_type->shrink ? o->result_type->shrink((Size){image->height, image->width}, mapped(o)) : 1;
+int opened_shrink(const Opened *o, int h, int w) {
+  return o->result_type->shrink ? o->result_type->shrink((Size){h, w}, mapped(o)) : 1;
 }

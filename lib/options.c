@@ -11,7 +11,8 @@ void maskrcnn_options_init(maskrcnn_options *options, size_t size) {
                                      .mask_threshold = 0.5f,
                                      .max_pixels = 16 << 20,
                                      .top = 5,
-                                     .nms = -1};
+                                     .nms = -1,
+                                     .exif = -1};
   if (!options || size < sizeof options->size) return;
   memset(options, 0, size);
   memcpy(options, &defaults, MIN(size, sizeof defaults));
@@ -50,6 +51,16 @@ static bool canvases_usable(const maskrcnn_options *o, Err *err) {
   return true;
 }
 
+static bool weights_usable(const maskrcnn_options *o, Err *err) {
+  if (o->weights && o->weights_data)
+    return err_set(err, "weights and weights_data are both set: leave one of them NULL");
+  if (o->weights_data)
+    return o->weights_bytes > 0 || err_set(err, "weights_bytes is 0: it must be weights_data's length");
+  return (o->weights && *o->weights) ||
+         err_set(err, "weights is %s: it must name a file, or weights_data point to its contents",
+                 o->weights ? "empty" : "NULL");
+}
+
 bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err) {
   if (!given) return err_set(err, "options is NULL: maskrcnn_options_init sets the defaults");
   if (given->size < offsetof(maskrcnn_options, device))
@@ -66,8 +77,7 @@ bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err
   maskrcnn_options_init(own, sizeof *own);
   memcpy(own, given, given->size);
   own->size = sizeof *own;
-  if (!own->weights || !*own->weights)
-    return err_set(err, "weights is %s: it must name a file", own->weights ? "empty" : "NULL");
+  if (!weights_usable(own, err)) return false;
   if (!own->device) own->device = "auto";
   if (!own->amp) own->amp = "off";
   if (!is_amp(own->amp, err) || !is_flag("tf32", own->tf32, err) || !is_flag("sync_nodes", own->sync_nodes, err) ||
@@ -82,7 +92,8 @@ bool options_take(maskrcnn_options *own, const maskrcnn_options *given, Err *err
          in_range("proposals_per_image", (int64_t)own->proposals_per_image, 0, MOST_DETECTIONS, err) &&
          (own->nms < 0 || is_share("nms", (double)own->nms, err)) &&
          in_range("max_pixels", own->max_pixels, 1, OPTIONS_PIXELS, err) &&
-         in_range("threads", own->threads, 0, 1024, err) && canvases_usable(own, err);
+         in_range("threads", own->threads, 0, 1024, err) && in_range("exif", own->exif, -1, 1, err) &&
+         canvases_usable(own, err);
 }
 
 void options_words(Err *err) {

@@ -17,13 +17,41 @@ maskrcnn_results *results_new(int n, uint64_t tag) {
   return &set->all;
 }
 
-void results_set(maskrcnn_results *r, int image, const maskrcnn_result *result) {
-  ((ResultSet *)r)->image[image] = result;
+// Where there is no memory to say more.
+static const maskrcnn_result no_memory = {.status = MASKRCNN_NO_MEMORY, .message = "out of memory"};
+
+static void result_free(const maskrcnn_result *result) {
+  if (result != &no_memory) free((void *)result);
 }
+
+void results_set(maskrcnn_results *r, int image, const maskrcnn_result *result) {
+  const maskrcnn_result **own = &((ResultSet *)r)->image[image];
+  if (*own)
+    result_free(result);
+  else
+    *own = result;
+}
+
+typedef struct FailedResult {
+  maskrcnn_result result; // first, so that its address is the memory's
+  char message[];
+} FailedResult;
+
+void results_fail(maskrcnn_results *r, int image, maskrcnn_status status, int h, int w, const char *message) {
+  const size_t bytes = strlen(message) + 1;
+  FailedResult *f = malloc(sizeof *f + bytes);
+  if (f) {
+    f->result = (maskrcnn_result){.status = status, .message = f->message, .width = w, .height = h};
+    memcpy(f->message, message, bytes);
+  }
+  results_set(r, image, f ? &f->result : &no_memory);
+}
+
+void results_count(maskrcnn_results *r, int image) { r->failed += r->images[image]->status != MASKRCNN_OK; }
 
 void maskrcnn_results_free(maskrcnn_results *results) {
   if (!results) return;
-  for (int i = 0; i < results->n; i++) free((void *)results->images[i]);
+  for (int i = 0; i < results->n; i++) result_free(results->images[i]);
   free(results);
 }
 
@@ -104,15 +132,18 @@ const maskrcnn_result *results_of_detections(const Detection *found, int n, int 
   lay_out(&pieces, (size_t)n, counts, text);
   pieces = (Pieces){.base = xmalloc(pieces.used)};
   const Parts p = lay_out(&pieces, (size_t)n, counts, text);
-  *p.image = (ImageResult){
-      .result = {.kind = MASKRCNN_DETECTIONS, .width = w, .height = h, .detections = &p.image->detections},
-      .detections = {.n = n,
-                     .boxes = p.boxes,
-                     .scores = p.scores,
-                     .labels = p.labels,
-                     .category_ids = p.ids,
-                     .names = p.names,
-                     .masks = p.masks}};
+  *p.image = (ImageResult){.result = {.message = "",
+                                      .kind = MASKRCNN_DETECTIONS,
+                                      .width = w,
+                                      .height = h,
+                                      .detections = &p.image->detections},
+                           .detections = {.n = n,
+                                          .boxes = p.boxes,
+                                          .scores = p.scores,
+                                          .labels = p.labels,
+                                          .category_ids = p.ids,
+                                          .names = p.names,
+                                          .masks = p.masks}};
   fill(p, found, n, h, w, category);
   return &p.image->result;
 }
@@ -166,7 +197,7 @@ const maskrcnn_result *results_of_classes(const float *prob, int classes, int n,
   pieces = (Pieces){.base = xmalloc(pieces.used)};
   ClassParts p = lay_out_classes(&pieces, (size_t)n, text);
   *p.image = (ClassResult){
-      .result = {.kind = MASKRCNN_CLASSES, .width = w, .height = h, .classes = &p.image->classes},
+      .result = {.message = "", .kind = MASKRCNN_CLASSES, .width = w, .height = h, .classes = &p.image->classes},
       .classes = {.n = n, .scores = p.scores, .labels = p.labels, .category_ids = p.ids, .names = p.names}};
   for (int i = 0; i < n; i++) {
     const Category *c = &category[list[i].class];

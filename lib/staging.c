@@ -81,18 +81,25 @@ static void take_back(StagedBatch *b) {
   b->batch.info[i] = (ImageInfo){0};
 }
 
-void staging_withdraw(Staging *s, const void *owner, int first) {
+int staging_cancel(Staging *s, const void *owner, StagingTold *told) {
+  int freed = 0;
   for (int i = 0; i < s->n; i++) {
     StagedBatch *b = &s->list[i];
-    if (b->state != STAGE_FORMING) continue;
-    while (b->batch.used > 0 && b->slot[b->batch.used - 1].owner == owner && b->slot[b->batch.used - 1].image >= first)
-      take_back(b);
-    if (!b->batch.used) staging_release(b);
+    if (b->state != STAGE_FORMING || b->filling) continue;
+    bool empty = b->batch.used > 0;
+    for (int k = 0; k < b->batch.used; k++) {
+      StageSlot *p = &b->slot[k];
+      if (p->owner && p->owner == owner) {
+        told(p);
+        p->owner = NULL;
+      }
+      empty = empty && !p->owner;
+    }
+    if (!empty) continue;
+    freed += b->batch.used;
+    staging_release(b);
   }
-}
-
-void staging_filled(Staging *s) {
-  for (int i = 0; i < s->n; i++) s->list[i].filling = false;
+  return freed;
 }
 
 static const StagedBatch *older(const StagedBatch *a, const StagedBatch *b) { return !a || b->age < a->age ? b : a; }

@@ -7,9 +7,10 @@
 typedef enum StageState { STAGE_FREE, STAGE_FORMING, STAGE_RUNNING } StageState;
 
 typedef struct StageSlot { // where the results of an image go
-  void *owner;
+  void *owner;             // NULL: it was cancelled
   int image;
-  int h, w; // of the caller's image
+  int h, w;         // of the caller's image
+  const void *from; // what its pixels are copied from, while they are
 } StageSlot;
 
 typedef struct StagedBatch {
@@ -38,11 +39,11 @@ void staging_free(Staging *s, Device *dev);
 StagedBatch *staging_forming(Staging *s, int canvas);
 // Gives an image of h × w pixels (rh × rw on the canvas) the next slot; its bytes are in the batch's memory.
 void staging_append(StagedBatch *b, StageSlot slot, const ImageInfo *size);
-// Releases the slots given to `owner` for images from `first` on, which are the last ones of every batch.
-void staging_withdraw(Staging *s, const void *owner, int first);
+// Gives up the slots of `owner` in batches that do not run and are not filling: each is told, and then has no owner. A
+// batch of such slots alone is released; beside others they are computed, for nobody. Returns how many are free again.
+typedef void StagingTold(const StageSlot *slot);
+int staging_cancel(Staging *s, const void *owner, StagingTold *told);
 StagedBatch *staging_filling(const Staging *s); // the oldest that is; NULL: none
-// Of all batches that were filling.
-void staging_filled(Staging *s);
 // The batch to run next, or NULL: a full one, the oldest first, unless one that is not has been passed by often; and
 // where `partly`, the oldest of all rather than none.
 StagedBatch *staging_next(const Staging *s, bool partly);

@@ -1,18 +1,27 @@
-// Submitting images: they are checked, given slots in batches, and copied.
+#include "lib/submit.h"
+#include <stdlib.h>
 #include <string.h>
 #include "base/parallel.h"
-#include "data/images/shrink.h"
-#include "lib/handle.h"
+#include "lib/pixels.h"
+#include "lib/results.h"
 
-maskrcnn_status submit_check(maskrcnn *h, const maskrcnn_image *images, int n) {
+// ---- images that cannot be used -------------------------------------------------------------------------------------
+
+// Image i of the submission; any thread may say so of its own.
+static void refuse(maskrcnn *h, Submission *s, int i, maskrcnn_status status, const Incoming *in, const Err *err) {
+  results_fail(s->results, i, status, in->h, in->w, err->msg);
+  handle_log(h, MASKRCNN_LOG_WARNING, "image %d: %s", i, err->msg);
+}
+
+Incoming *submit_read(maskrcnn *h, Submission *s, const maskrcnn_image *images, int n) {
   Err err;
-  ImageInfo size;
-  if (n < 0) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "n is %d: it must not be negative", n);
-  if (n > 0 && !images) return handle_fail(h, MASKRCNN_BAD_ARGUMENT, "images is NULL, but n is %d", n);
-  for (int i = 0; i < n; i++)
-    if (opened_canvas(&h->opened, &images[i], &size, &err) < 0)
-      return handle_fail(h, MASKRCNN_BAD_IMAGE, "image %d: %s", i, err.msg);
-  return MASKRCNN_OK;
+  Incoming *list = calloc((size_t)n + 1, sizeof *list);
+  for (int i = 0; list && i < n; i++)
+    if (!incoming_read(&list[i], &h->opened, images, i, &err)) {
+      list[i].refused = true;
+      refuse(h, s, i, MASKRCNN_BAD_IMAGE, &list[i], &err);
+    }
+  return list;
 }
 
 // ---- slots ----------------------------------------------------------------------------------------------------------
@@ -29,6 +38,7 @@ static size_t room_for(const maskrcnn *h, const StagedBatch *b, size_t need) {
 // By the handle's thread, which owns the memory. False when there is none.
 static bool make_room(maskrcnn *h, StagedBatch *b, size_t need) {
   if (need <= b->room) return true;
+  const bool was_filling = b->filling;
   b->filling = true;
   h->grow_bytes = room_for(h, b, need);
   h->grow_least = need;
@@ -36,27 +46,47 @@ static bool make_room(maskrcnn *h, StagedBatch *b, size_t need) {
   h->grow = b;
   handle_ask(h);
   while (h->grow && h->state == MASKRCNN_OK) pthread_cond_wait(&h->change, &h->lock);
+  b->filling = was_filling;
   return h->grown;
 }
 
-// All of them are given slots, or none is.
-static maskrcnn_status slot(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
-  for (int i = 0; i < n; i++) {
-    ImageInfo size;
-    const int canvas = opened_canvas(&h->opened, &images[i], &size, NULL);
-    StagedBatch *b = staging_forming(&h->staging, canvas);
-    const size_t need = (size_t)(b->batch.num_bytes + 3 * (int64_t)size.h * size.w);
-    if (!make_room(h, b, need)) {
-      staging_withdraw(&h->staging, s, first);
-      staging_filled(&h->staging);
-      handle_ask(h);
-      if (handle_alive(h)) return MASKRCNN_DEAD;
-      return handle_fail(h, MASKRCNN_NO_MEMORY,
-                         "image %d: out of memory: cannot allocate %.1f MB to stage its batch; use smaller images, a "
-                         "smaller batch or a smaller queue",
-                         first + i, (double)need / 1e6);
+static void no_room(maskrcnn *h, Submission *s, int i, const Incoming *in, size_t need) {
+  Err err;
+  err_set(&err,
+          "out of memory: cannot allocate %.1f MB to stage its batch; use smaller images, a smaller batch or a smaller "
+          "queue%s",
+          (double)need / 1e6, h->most_host || h->most_device ? ", or raise max_host_bytes and max_device_bytes" : "");
+  pthread_mutex_unlock(&h->lock); // of whoever logs
+  refuse(h, s, i, MASKRCNN_NO_MEMORY, in, &err);
+  pthread_mutex_lock(&h->lock);
+}
+
+static void count(maskrcnn *h, Submission *s, int image) {
+  results_count(s->results, image);
+  s->done++;
+  pthread_cond_broadcast(&h->change);
+}
+
+// Those that can be used are given slots.
+static maskrcnn_status slot(maskrcnn *h, Submission *s, const Incoming *list, int first, int n, maskrcnn_error *error) {
+  for (int i = first; i < first + n; i++) {
+    const Incoming *in = &list[i];
+    s->staged++;
+    if (in->refused) {
+      count(h, s, i);
+      continue;
     }
-    staging_append(b, (StageSlot){s, first + i, images[i].height, images[i].width}, &size);
+    StagedBatch *b = staging_forming(&h->staging, in->canvas);
+    const size_t need = (size_t)(b->batch.num_bytes + 3 * (int64_t)in->size.h * in->size.w);
+    if (make_room(h, b, need)) {
+      staging_append(b, (StageSlot){.owner = s, .image = i, .h = in->h, .w = in->w, .from = in}, &in->size);
+      h->waiting++;
+      continue;
+    }
+    if (!b->batch.used) staging_release(b);
+    if (handle_alive(h, error)) return MASKRCNN_DEAD;
+    no_room(h, s, i, in, need);
+    count(h, s, i);
   }
   return MASKRCNN_OK;
 }
@@ -64,75 +94,74 @@ static maskrcnn_status slot(maskrcnn *h, Submission *s, int first, const maskrcn
 // ---- pixels ---------------------------------------------------------------------------------------------------------
 
 // Threads that copy a batch, at most, and the bytes that one of them is worth: a core copies 5 GB/s, a photograph of 24
-// megapixels in 14 ms.
-enum { COPIERS = 4, WORTH_A_COPIER = 8 << 20 };
+// megapixels in 14 ms. Decoding is 50 times as much work.
+enum { COPIERS = 4, WORTH_A_COPIER = 8 << 20, DECODING = 50 };
 
 typedef struct Copying {
-  const maskrcnn *h;
+  maskrcnn *h;
   const StagedBatch *b; // nobody else touches it: it is filling
-  const Submission *s;
-  const maskrcnn_image *images; // [n] of the submission, from image `first` on
-  int first, n;
-  int bands; // of rows that an image is copied in
+  Submission *s;
+  int bands;                // of rows that an image is copied in
+  pthread_mutex_t refusing; // one at a time
 } Copying;
 
-static bool copies(const Copying *c, const StageSlot *p) {
-  return p->owner == c->s && p->image >= c->first && p->image < c->first + c->n;
-}
-
-// A band of an image whose sides are divided by `by`.
-static void copy_rows(uint8_t *to, const maskrcnn_image *from, int by, int band, int bands) {
-  const int64_t row = 3 * (int64_t)from->width, pitch = from->pitch ? from->pitch : row;
-  const int height = from->height / by;
-  const int begin = (int)((int64_t)height * band / bands), end = (int)((int64_t)height * (band + 1) / bands);
-  const uint8_t *rgb = from->rgb + pitch * by * begin;
-  if (by > 1) {
-    shrink_rows(rgb, pitch, by * (end - begin), from->width, by, to + 3 * (int64_t)(from->width / by) * begin);
-    return;
-  }
-  to += row * begin;
-  if (pitch == row) {
-    memcpy(to, rgb, (size_t)(row * (end - begin)));
-    return;
-  }
-  for (int y = begin; y < end; y++, to += row, rgb += pitch) memcpy(to, rgb, (size_t)row);
-}
+static bool copies(const Copying *c, const StageSlot *p) { return p->owner == c->s && p->from; }
 
 static void copy_band(void *copying, int i, int thread) {
   (void)thread;
-  const Copying *c = copying;
-  const int k = i / c->bands;
+  Copying *c = copying;
+  const int k = i / c->bands, band = i % c->bands;
   const StageSlot *p = &c->b->slot[k];
   if (!copies(c, p)) return;
-  const maskrcnn_image *from = &c->images[p->image - c->first];
-  copy_rows(c->b->batch.bytes + c->b->batch.info[k].offset, from, opened_shrink(&c->h->opened, from), i % c->bands,
-            c->bands);
+  Err err;
+  maskrcnn_status status;
+  const Incoming *in = p->from;
+  const ImageInfo *info = &c->b->batch.info[k];
+  uint8_t *rgb = c->b->batch.bytes + info->offset;
+  const int bands = pixels_bands(in, c->bands);
+  if (band >= bands || pixels_copy(c->h, in, rgb, band, bands, &status, &err)) return;
+  pthread_mutex_lock(&c->refusing);
+  refuse(c->h, c->s, p->image, status, in, &err);
+  pthread_mutex_unlock(&c->refusing);
+  if (bands == 1) memset(rgb, 0, 3 * (size_t)info->h * (size_t)info->w); // it is computed, and dropped
 }
 
 static void copy_batch(Copying *c) {
   size_t bytes = 0;
   for (int k = 0; k < c->b->batch.used; k++) {
     const StageSlot *p = &c->b->slot[k];
-    if (!copies(c, p)) continue;
-    const maskrcnn_image *from = &c->images[p->image - c->first];
-    bytes += 3 * (size_t)from->width * (size_t)from->height;
+    const Incoming *in = p->from;
+    if (copies(c, p))
+      bytes += 3 * (size_t)in->w * (size_t)in->h * (in->image.format == MASKRCNN_ENCODED ? DECODING : 1);
   }
-  const int worth = (int)MIN(bytes / WORTH_A_COPIER, COPIERS);
+  const int worth = (int)MIN(bytes / WORTH_A_COPIER, (size_t)MIN(COPIERS, c->h->opened.copiers));
   c->bands = worth > 1 ? parallel_threads(worth) : 1;
   parallel_for(c->b->batch.used * c->bands, c->bands, copy_band, c);
 }
 
+static void forget_sources(StagedBatch *b) {
+  for (int k = 0; k < b->batch.used; k++) b->slot[k].from = NULL;
+  b->filling = false;
+}
+
+// Whether it takes no longer than waking up: pixels for a GPU.
+static bool is_quick(const maskrcnn *h, const Incoming *list, int n) {
+  bool quick = h->opened.gpu;
+  for (int i = 0; i < n; i++) quick = quick && list[i].image.format != MASKRCNN_ENCODED;
+  return quick;
+}
+
 // Batch by batch, each of which may run when it is copied. With both locks, of which the inner one is open meanwhile.
-static void copy(maskrcnn *h, const Submission *s, int first, const maskrcnn_image *images, int n) {
+static void copy(maskrcnn *h, Submission *s, bool quick) {
   StagedBatch *b;
-  h->copying = true;
+  h->copying = quick;
   handle_ask(h); // the thread is awake when they are there
   while ((b = staging_filling(&h->staging))) {
     pthread_mutex_unlock(&h->lock);
-    Copying c = {.h = h, .b = b, .s = s, .images = images, .first = first, .n = n};
+    Copying c = {.h = h, .b = b, .s = s, .refusing = PTHREAD_MUTEX_INITIALIZER};
     copy_batch(&c);
     pthread_mutex_lock(&h->lock);
-    b->filling = false;
+    forget_sources(b);
     handle_ask(h);
   }
   h->copying = false;
@@ -147,23 +176,24 @@ static void append(maskrcnn *h, Submission *s) {
 }
 
 // With both locks.
-static maskrcnn_status reserve(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
-  maskrcnn_status status = handle_alive(h);
+static maskrcnn_status reserve(maskrcnn *h, Submission *s, const Incoming *list, int first, int n,
+                               maskrcnn_error *error) {
+  int usable = 0;
+  maskrcnn_status status = handle_alive(h, error);
   if (status) return status;
-  if (h->waiting + n > h->opened.about.queue) return MASKRCNN_FULL;
-  status = slot(h, s, first, images, n);
-  if (status) return status;
-  s->staged += n;
-  h->waiting += n;
-  if (s->in_order) append(h, s);
-  return MASKRCNN_OK;
+  for (int i = first; i < first + n; i++) usable += !list[i].refused;
+  if (h->waiting + usable > h->opened.about.queue) return MASKRCNN_FULL;
+  status = slot(h, s, list, first, n, error);
+  if (!status && s->in_order) append(h, s);
+  return status;
 }
 
-maskrcnn_status submit_stage(maskrcnn *h, Submission *s, int first, const maskrcnn_image *images, int n) {
+maskrcnn_status submit_stage(maskrcnn *h, Submission *s, const Incoming *list, int first, int n,
+                             maskrcnn_error *error) {
   pthread_mutex_lock(&h->submitting);
   pthread_mutex_lock(&h->lock);
-  const maskrcnn_status status = reserve(h, s, first, images, n);
-  if (status == MASKRCNN_OK) copy(h, s, first, images, n);
+  const maskrcnn_status status = reserve(h, s, list, first, n, error);
+  if (status == MASKRCNN_OK) copy(h, s, is_quick(h, list + first, n));
   if (!n) pthread_cond_broadcast(&h->change); // an empty submission is done
   pthread_mutex_unlock(&h->lock);
   pthread_mutex_unlock(&h->submitting);

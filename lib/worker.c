@@ -1,18 +1,15 @@
 // The thread of a handle: opens, computes, closes.
-#define _GNU_SOURCE // pthread_attr_setstacksize and uselocale
-#include <fenv.h>
-#include <locale.h>
 #include <omp.h>
-#include <signal.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/contained.h"
 #include "lib/handle.h"
 #include "lib/options.h"
 #include "lib/results.h"
-
-enum { STACK = 8 << 20 }; // bytes
+#include "lib/thread.h"
 
 // Batches under way, the oldest first.
 typedef struct Pipeline {
@@ -28,13 +25,14 @@ typedef struct Pipeline {
 typedef struct Opening {
   Pipeline *p;
   maskrcnn_status status;
+  char note[OPENED_NOTE];
   Err err;
 } Opening;
 
 static void open_model(void *context) {
   Opening *o = context;
   maskrcnn *h = o->p->h;
-  if (!opened_open(&h->opened, h->options, &o->status, &o->err)) return;
+  if (!opened_open(&h->opened, h->options, false, o->note, &o->status, &o->err)) return;
   const int images = h->options->batch, queue = h->options->queue;
   if (!staging_init(&h->staging, h->opened.engine.dev, images, queue, h->opened.canvases.n, BATCHES_UNDER_WAY)) {
     err_memory(&o->err, (size_t)queue * sizeof(ImageInfo), "a queue of images", "queue");
@@ -46,15 +44,25 @@ static void open_model(void *context) {
   o->status = MASKRCNN_OK;
 }
 
+static void log_opening(maskrcnn *h, const char *note, double seconds) {
+  const maskrcnn_description *d = &h->opened.about;
+  if (*note) handle_log(h, MASKRCNN_LOG_INFO, "%s", note);
+  if (*d->why_cpu) handle_log(h, MASKRCNN_LOG_WARNING, "no GPU is used: %s", d->why_cpu);
+  handle_log(h, MASKRCNN_LOG_INFO, "opened %s on %s in %.2f s: %.1f MB of the device, %.1f MB of the host", d->model,
+             d->device, seconds, (double)d->device_bytes / 1e6, (double)d->host_bytes / 1e6);
+}
+
 // Tells who opens, and forgets the options, which are theirs.
 static maskrcnn_status open_and_tell(Pipeline *p) {
   maskrcnn *h = p->h;
+  const double start = now_seconds();
   Opening o = {.p = p, .status = MASKRCNN_DEAD};
   if (!contained_call(open_model, &o, &o.err))
     o.status = err_exit(&o.err) == EXIT_RUN ? MASKRCNN_NO_MEMORY : MASKRCNN_DEAD;
+  if (!o.status) log_opening(h, o.note, now_seconds() - start);
   pthread_mutex_lock(&h->lock);
   h->state = o.status;
-  if (o.status) handle_fail(h, o.status, "%s", o.err.msg);
+  h->death = o.err;
   h->opening = false;
   h->options = NULL;
   pthread_cond_broadcast(&h->change);
@@ -67,9 +75,10 @@ static maskrcnn_status open_and_tell(Pipeline *p) {
 // From here on every call says so, those that wait first.
 static void die_here(maskrcnn *h, Err *err) {
   options_words(err);
+  handle_log(h, MASKRCNN_LOG_ERROR, "%s", err->msg);
   pthread_mutex_lock(&h->lock);
   h->state = MASKRCNN_DEAD;
-  snprintf(h->death, sizeof h->death, "%.*s; the handle can only be closed", MESSAGE - 64, err->msg);
+  snprintf(h->death.msg, sizeof h->death.msg, "%.900s; the handle can only be closed", err->msg);
   pthread_cond_broadcast(&h->change);
   pthread_mutex_unlock(&h->lock);
 }
@@ -109,8 +118,16 @@ static void finish(void *context) {
 
 static void hand_over(maskrcnn *h, StagedBatch *b, const maskrcnn_result **result) {
   for (int i = 0; i < b->batch.used; i++) {
-    Submission *s = b->slot[i].owner;
-    results_set(s->results, b->slot[i].image, result[i]);
+    const StageSlot *p = &b->slot[i];
+    Submission *s = p->owner;
+    if (!s) {
+      free((void *)result[i]);
+      result[i] = NULL;
+      continue;
+    }
+    if (s->cancelled) results_fail(s->results, p->image, MASKRCNN_CANCELLED, p->h, p->w, "it was cancelled");
+    results_set(s->results, p->image, result[i]);
+    results_count(s->results, p->image);
     result[i] = NULL;
     s->done++;
   }
@@ -130,9 +147,32 @@ static bool finish_batch(Pipeline *p) {
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
+// What a handle would take with room for batches of that many bytes, beyond its limits?
+static bool is_allowed(const maskrcnn *h, size_t bytes) {
+  const maskrcnn_description *d = &h->opened.about;
+  size_t device, host;
+  engine_room_costs(&h->opened.engine, bytes, &device, &host);
+  device += h->grown_device;
+  host += h->grown_host + h->staged + (bytes - MIN(bytes, h->grow->room));
+  if (!h->opened.gpu) host += device;
+  return (!h->opened.gpu || !h->most_device || d->device_bytes + device <= h->most_device) &&
+         (!h->most_host || d->host_bytes + host <= h->most_host);
+}
+
 static bool grow_to(maskrcnn *h, size_t bytes) {
   Engine *e = &h->opened.engine;
-  return engine_make_room(e, bytes) && staging_grow(h->grow, e->dev, bytes);
+  size_t device, host, before = h->grow->room;
+  if (!is_allowed(h, bytes)) return false;
+  engine_room_costs(e, bytes, &device, &host);
+  if (!engine_make_room(e, bytes)) return false;
+  h->grown_device += device;
+  h->grown_host += host;
+  if (!staging_grow(h->grow, e->dev, bytes)) return false;
+  h->staged += bytes - before;
+  if (device)
+    handle_log(h, MASKRCNN_LOG_INFO, "room for batches of %.1f MB of pixels, as an image was larger than before",
+               (double)bytes / 1e6);
+  return true;
 }
 
 static void grow(void *context) {
@@ -147,6 +187,24 @@ static bool grow_batch(Pipeline *p) {
   h->room = engine_room(&h->opened.engine);
   h->grow = NULL;
   pthread_cond_broadcast(&h->change);
+  return ok;
+}
+
+// ---- images on the GPU ----------------------------------------------------------------------------------------------
+
+static void fetch(void *context) {
+  maskrcnn *h = ((Pipeline *)context)->h;
+  Fetch *f = h->fetch;
+  f->ok = device_read_rows(h->opened.engine.dev, f->to, f->from, f->pitch, f->row, f->rows, f->err);
+}
+
+// Whoever asks waits.
+static bool fetch_image(Pipeline *p) {
+  Fetch *f = p->h->fetch;
+  const bool ok = outside(p, fetch);
+  f->done = ok;
+  p->h->fetch = NULL;
+  pthread_cond_broadcast(&p->h->change);
   return ok;
 }
 
@@ -187,7 +245,9 @@ static void work(Pipeline *p) {
   while (ok && !h->closing) {
     StagedBatch *b;
     atomic_store(&h->asked, false);
-    if (h->grow)
+    if (h->fetch)
+      ok = fetch_image(p);
+    else if (h->grow)
       ok = p->n ? finish_batch(p) : grow_batch(p);
     else if (h->look)
       ok = look_inside(p);
@@ -215,11 +275,12 @@ static void close_model(void *context) {
   opened_close(&h->opened);
 }
 
+static void log_warning(void *handle, const char *line) { handle_log(handle, MASKRCNN_LOG_WARNING, "%s", line); }
+
 static void *thread(void *context) {
   maskrcnn *h = context;
-  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); // numbers are read with a point
-  if (plain) uselocale(plain);
-  fesetenv(FE_DFL_ENV);
+  guard_enter(NULL);
+  warn_tells(log_warning, h);
   if (h->options->threads) omp_set_num_threads(h->options->threads);
   Pipeline p = {.h = h};
   if (open_and_tell(&p) == MASKRCNN_OK) work(&p);
@@ -227,42 +288,23 @@ static void *thread(void *context) {
   contained_call(wait_for_device, h, &err);
   contained_call(close_model, h, &err);
   free(p.result);
-  if (plain) {
-    uselocale(LC_GLOBAL_LOCALE);
-    freelocale(plain);
-  }
   return NULL;
 }
 
-// Signals are the caller's threads'.
-static int start_thread(maskrcnn *h) {
-  pthread_attr_t attributes;
-  sigset_t all, before;
-  int error = pthread_attr_init(&attributes);
-  if (error) return error;
-  pthread_attr_setstacksize(&attributes, STACK);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  error = pthread_create(&h->thread, &attributes, thread, h);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
-  return error;
-}
-
-maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options) {
+maskrcnn_status worker_start(maskrcnn *h, maskrcnn_options *options, maskrcnn_error *why) {
   h->opening = true;
   h->options = options;
-  const int error = start_thread(h);
+  const int error = thread_start(&h->thread, thread, h);
   if (error)
-    return handle_fail(h, MASKRCNN_NO_MEMORY,
-                       "cannot start a thread: %s; raise the limit of processes (ulimit -u) or free memory",
-                       strerror(error));
+    return fail(why, MASKRCNN_NO_MEMORY,
+                "cannot start a thread: %s; raise the limit of processes (ulimit -u) or free memory", strerror(error));
   pthread_mutex_lock(&h->lock);
   while (h->opening) pthread_cond_wait(&h->change, &h->lock);
   const maskrcnn_status status = h->state;
   pthread_mutex_unlock(&h->lock);
-  if (status) pthread_join(h->thread, NULL);
-  return status;
+  if (!status) return status;
+  pthread_join(h->thread, NULL);
+  return fail(why, status, "%s", h->death.msg);
 }
 
 void worker_end(maskrcnn *h) {

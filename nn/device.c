@@ -169,6 +169,13 @@ bool device_locate(GpuList *gpus, Err *err) {
   return err_set(err, "this build was compiled without CUDA");
 }
 
+bool device_locate_here(GpuList *gpus, Err *err) {
+  *gpus = (GpuList){0};
+  for (int type = 0; type < COUNT(types); type++)
+    if (types[type].gpu) return types[type].memory->locate(gpus, err);
+  return err_set(err, "this build was compiled without CUDA");
+}
+
 void device_print(const Device *dev, FILE *out) {
   fprintf(out, "device: %s", dev->description);
   if (*dev->why_cpu) fprintf(out, "; no GPU is used: %s", dev->why_cpu);
@@ -225,6 +232,10 @@ void device_upload(Device *dev, void *dst, const void *host, size_t bytes) {
 }
 void device_download(Device *dev, void *host, const void *src, size_t bytes) {
   dev->memory->download(dev, host, src, bytes);
+}
+bool device_read_rows(Device *dev, void *host, const void *src, size_t pitch, size_t row, size_t rows, Err *err) {
+  if (!dev->memory->read_rows) return err_set(err, "the device has no memory of its own");
+  return dev->memory->read_rows(dev, host, src, pitch, row, rows, err);
 }
 void device_copy(Device *dev, void *dst, const void *src, size_t bytes) { dev->memory->copy(dev, dst, src, bytes); }
 void device_zero(Device *dev, void *p, size_t bytes) { dev->memory->zero(dev, p, bytes); }

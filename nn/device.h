@@ -78,8 +78,12 @@ enum { MAX_LOCATED = 64, BUS_ID = 32 };
 typedef struct GpuList {
   int count;
   char bus_id[MAX_LOCATED][BUS_ID]; // where each is in the machine, as "0000:1b:00.0"; "": not known
+  char name[MAX_LOCATED][64];       // "NVIDIA H200"
+  size_t bytes[MAX_LOCATED];        // of its memory; 0: not known
 } GpuList;
 bool device_locate(GpuList *gpus, Err *err);
+// The same in this process, whose driver it wakes. No GPU is opened.
+bool device_locate_here(GpuList *gpus, Err *err);
 
 // "device: ", the description and, where "auto" took the CPU for want of a GPU, why; one line.
 void device_print(const Device *dev, FILE *out);
@@ -115,6 +119,9 @@ void device_save(Device *dev, void *host, const void *src, size_t bytes);
 // Until everything saved is there; for any thread. False when the device has failed, which the next call that waits for
 // it reports.
 bool device_save_wait(Device *dev);
+// Copies rows of a caller's memory on this GPU to the host, densely, and waits for that alone, not for what is queued.
+// False with a message if it is not such memory, or not so much of it.
+bool device_read_rows(Device *dev, void *host, const void *src, size_t pitch, size_t row, size_t rows, Err *err);
 // Queues a copy to the device that runs while ops compute.
 void device_stage(Device *dev, void *dst, const void *host, size_t bytes);
 // Waits until everything staged has arrived: `host` is free again, and ops queued from here on see it.
@@ -193,6 +200,8 @@ struct Memory {
   bool (*mark_reached)(Device *dev, void *mark);
   void (*mark_wait)(Device *dev, void *mark);
   void (*mark_follow)(Device *dev, void *mark);
+  // NULL: no GPU
+  bool (*read_rows)(Device *dev, void *host, const void *src, size_t pitch, size_t row, size_t rows, Err *err);
 };
 extern const Memory memory_cpu, memory_cuda;
 

@@ -253,7 +253,7 @@ build
 # Install and uninstall, with DESTDIR and PREFIX.
 build install DESTDIR="$tree/root" PREFIX=/opt/x
 version=$(sed -n 's/^#define MASKRCNN_VERSION_M[AJINOR]* //p' include/maskrcnn.h | paste -sd.)
-for file in include/maskrcnn.h "lib/libmaskrcnn.so.$version" lib/libmaskrcnn.so.1 lib/libmaskrcnn.so lib/libmaskrcnn.a \
+for file in include/maskrcnn.h "lib/libmaskrcnn.so.$version" "lib/libmaskrcnn.so.${version%%.*}" lib/libmaskrcnn.so lib/libmaskrcnn.a \
   bin/maskrcnn libexec/maskrcnn/train libexec/maskrcnn/report share/doc/maskrcnn/LICENSE; do
   [ -s "root/opt/x/$file" ] || complain "$how: no $file"
 done

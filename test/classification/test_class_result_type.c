@@ -27,7 +27,8 @@ static void classify(const maskrcnn_image *image, float prob[LIBRARY_CLASSES]) {
   int zero = 0;
   uint8_t *rgb = xmalloc(3 * (size_t)image->height * (size_t)image->width);
   const size_t row = 3 * (size_t)image->width, pitch = image->pitch ? (size_t)image->pitch : row;
-  for (int y = 0; y < image->height; y++) memcpy(rgb + (size_t)y * row, image->rgb + (size_t)y * pitch, row);
+  for (int y = 0; y < image->height; y++)
+    memcpy(rgb + (size_t)y * row, (const uint8_t *)image->data + (size_t)y * pitch, row);
   for (int y = 0; y < h; y++) // means of blocks, in place
     for (int x = 0; x < 3 * w; x++) {
       int sum = by * by / 2;
@@ -106,7 +107,7 @@ TEST(library_tells_what_the_engine_tells) {
     o.batch = 1 + 2 * k; // on its own, and beside others
     maskrcnn *m = library_open(&o);
     if (!m) break;
-    if (!EXPECT_INT(maskrcnn_run(m, image, N, &r), MASKRCNN_OK)) printf("    %s\n", maskrcnn_message(m));
+    if (!EXPECT_INT(maskrcnn_run(m, image, N, &r, &why), MASKRCNN_OK)) printf("    %s\n", why.message);
     for (int i = 0; r && i < N; i++) {
       expect_classes(r->images[i], wanted[k], prob[i]);
       EXPECT(r->images[i]->width == image[i].width && r->images[i]->height == image[i].height);
@@ -129,7 +130,7 @@ TEST(library_divides_photographs_in_bands) {
   o.batch = N;
   o.max_pixels = W * H;
   maskrcnn *m = library_open(&o);
-  if (m && EXPECT_INT(maskrcnn_run(m, image, N, &r), MASKRCNN_OK))
+  if (m && EXPECT_INT(maskrcnn_run(m, image, N, &r, &why), MASKRCNN_OK))
     for (int i = 0; i < N; i++) {
       classify(&image[i], prob);
       expect_classes(r->images[i], LIBRARY_CLASSES, prob);
@@ -141,36 +142,35 @@ TEST(library_divides_photographs_in_bands) {
 
 TEST(library_refuses_a_detector_s_options_for_a_classifier) {
   const maskrcnn_size canvas = {64, 64};
-  char message[512];
   maskrcnn *m;
   maskrcnn_options o = classifier_options();
   o.max_image_size = 80;
-  EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "max_image_size is for detectors"));
+  EXPECT_INT(maskrcnn_open(&m, &o, &why), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(why.message, "max_image_size is for detectors"));
   o = classifier_options();
   o.canvases = &canvas;
   o.num_canvases = 1;
-  EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "canvases is for detectors"));
+  EXPECT_INT(maskrcnn_open(&m, &o, &why), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(why.message, "canvases is for detectors"));
   o = classifier_options();
   o.detections_per_image = 100;
-  EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "detections_per_image is for detectors"));
+  EXPECT_INT(maskrcnn_open(&m, &o, &why), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(why.message, "detections_per_image is for detectors"));
   o = classifier_options();
   o.proposals_per_image = 100;
-  EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "proposals_per_image is for detectors"));
+  EXPECT_INT(maskrcnn_open(&m, &o, &why), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(why.message, "proposals_per_image is for detectors"));
   o = classifier_options();
   o.nms = 0.5f;
-  EXPECT_INT(maskrcnn_open(&m, &o, message, sizeof message), MASKRCNN_BAD_ARGUMENT);
-  EXPECT(strstr(message, "nms is for detectors"));
+  EXPECT_INT(maskrcnn_open(&m, &o, &why), MASKRCNN_BAD_ARGUMENT);
+  EXPECT(strstr(why.message, "nms is for detectors"));
   o = classifier_options();
   o.image_size = 64;
   if (!(m = library_open(&o))) return;
   EXPECT(maskrcnn_describe(m)->canvases[0].width == 64 && maskrcnn_describe(m)->max_image_size == 64);
   maskrcnn_image image = library_image(30, 20, 0, 1);
   maskrcnn_results *r;
-  EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK);
+  EXPECT_INT(maskrcnn_run(m, &image, 1, &r, &why), MASKRCNN_OK);
   maskrcnn_results_free(r);
   library_free(&image);
   maskrcnn_close(m);
@@ -184,7 +184,7 @@ TEST(library_takes_options_without_top) {
   maskrcnn *m = library_open(&o);
   maskrcnn_image image = library_image(30, 20, 0, 1);
   maskrcnn_results *r = NULL;
-  if (m && EXPECT_INT(maskrcnn_run(m, &image, 1, &r), MASKRCNN_OK)) EXPECT_INT(r->images[0]->classes->n, 5);
+  if (m && EXPECT_INT(maskrcnn_run(m, &image, 1, &r, &why), MASKRCNN_OK)) EXPECT_INT(r->images[0]->classes->n, 5);
   maskrcnn_results_free(r);
   maskrcnn_close(m);
   library_free(&image);
@@ -206,7 +206,8 @@ static void *call(void *context) {
   for (int k = 0; k < ROUNDS; k++) {
     maskrcnn_results *r = NULL;
     const int i = (c->first + k) % PICTURES;
-    if (maskrcnn_run(c->handle, &c->image[i], 1, &r) || !library_same(r->images[0], c->want[i]->images[0])) c->wrong++;
+    if (maskrcnn_run(c->handle, &c->image[i], 1, &r, &why) || !library_same(r->images[0], c->want[i]->images[0]))
+      c->wrong++;
     maskrcnn_results_free(r);
   }
   return NULL;
@@ -227,7 +228,7 @@ static void four_threads(const char *device) {
     image[i] = library_image(40 + 50 * i, 45 + 30 * (i % 3), i % 2, (uint64_t)i);
     image[i].width = MIN(image[i].width, 250);
     image[i].pitch = 3 * (40 + 50 * (int64_t)i) + i % 2;
-    EXPECT_INT(maskrcnn_run(m, &image[i], 1, &want[i]), MASKRCNN_OK);
+    EXPECT_INT(maskrcnn_run(m, &image[i], 1, &want[i], &why), MASKRCNN_OK);
   }
   EXPECT(!library_same(want[0]->images[0], want[1]->images[0]));
   for (int t = 0; t < THREADS; t++) {
@@ -258,7 +259,7 @@ static maskrcnn_results *classes_on(const char *device, const maskrcnn_image *im
   o.top = 0;
   maskrcnn_results *r = NULL;
   maskrcnn *m = library_open(&o);
-  if (m) EXPECT_INT(maskrcnn_run(m, image, n, &r), MASKRCNN_OK);
+  if (m) EXPECT_INT(maskrcnn_run(m, image, n, &r, &why), MASKRCNN_OK);
   maskrcnn_close(m);
   return r;
 }

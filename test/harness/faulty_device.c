@@ -66,6 +66,7 @@ static bool faulty_locate(GpuList *gpus, Err *err) {
     return fault_opening(&offer, fault.error, "a fault of the test's", err);
   }
   for (int i = 0; i < gpus->count; i += 2) snprintf(gpus->bus_id[i], BUS_ID, "0000:%02X:00.0", i + 0x1a);
+  for (int i = 0; i < gpus->count; i++) snprintf(gpus->name[i], sizeof gpus->name[i], "a GPU of the tests");
   return gpus->count > 0 || fault_opening(&offer, "cudaSuccess", "", err);
 }
 
@@ -147,6 +148,13 @@ static void faulty_replay(Device *dev, void *program) {
 }
 static void faulty_forget(Device *dev, void *program) { CHECK(program == dev); }
 
+static bool faulty_read_rows(Device *dev, void *host, const void *src, size_t pitch, size_t row, size_t rows,
+                             Err *err) {
+  (void)dev;
+  if (falls_on("read_rows")) return err_set(err, "data does not point to memory of GPU 0");
+  for (size_t y = 0; y < rows; y++) memcpy((char *)host + y * row, (const char *)src + y * pitch, row);
+  return true;
+}
 static void faulty_free(Device *dev, void *p) { memory_cpu.free(dev, p); }
 static void faulty_host_free(Device *dev, void *p) { memory_cpu.host_free(dev, p); }
 static void faulty_zero(Device *dev, void *p, size_t bytes) { memory_cpu.zero(dev, p, bytes); }
@@ -182,5 +190,6 @@ const Memory memory_cuda = {.open = faulty_open,
                             .record_end = faulty_record_end,
                             .replay = faulty_replay,
                             .forget = faulty_forget,
+                            .read_rows = faulty_read_rows,
                             .timing = &timing_cpu,
                             .locate = faulty_locate};

@@ -74,10 +74,11 @@ bool library_gpu(void) {
   return gpu;
 }
 
+_Thread_local maskrcnn_error why;
+
 maskrcnn *library_open(const maskrcnn_options *options) {
-  char message[512];
   maskrcnn *m = NULL;
-  if (!EXPECT_INT(maskrcnn_open(&m, options, message, sizeof message), MASKRCNN_OK)) printf("    %s\n", message);
+  if (!EXPECT_INT(maskrcnn_open(&m, options, &why), MASKRCNN_OK)) printf("    %s\n", why.message);
   return m;
 }
 
@@ -91,11 +92,16 @@ maskrcnn_image library_image(int width, int height, int gap, uint64_t seed) {
       key = rng_key(key, x < 3 * (size_t)width ? RNG_TEST : RNG_TEST + 1);
       rgb[(size_t)y * pitch + x] = (uint8_t)((y / step + (int)x / (3 * step)) % 2 ? 200 + key % 56 : key % 56);
     }
-  return (maskrcnn_image){.rgb = rgb, .width = width, .height = height, .pitch = gap ? (int64_t)pitch : 0};
+  return (maskrcnn_image){.size = sizeof(maskrcnn_image),
+                          .data = rgb,
+                          .format = MASKRCNN_RGB,
+                          .width = width,
+                          .height = height,
+                          .pitch = gap ? (int64_t)pitch : 0};
 }
 
 void library_free(maskrcnn_image *image) {
-  free((void *)image->rgb);
+  free((void *)image->data);
   *image = (maskrcnn_image){0};
 }
 
@@ -115,7 +121,7 @@ static bool same_classes(const maskrcnn_classes *a, const maskrcnn_classes *b) {
 
 bool library_same(const maskrcnn_result *a, const maskrcnn_result *b) {
   const maskrcnn_detections *d = a->detections, *e = b->detections;
-  if (a->kind != b->kind || a->width != b->width || a->height != b->height) return false;
+  if (a->status || b->status || a->kind != b->kind || a->width != b->width || a->height != b->height) return false;
   if (a->kind == MASKRCNN_CLASSES) return !d && !e && same_classes(a->classes, b->classes);
   if (d->n != e->n) return false;
   const size_t n = (size_t)d->n;

@@ -12,6 +12,8 @@ enum { LIBRARY_SIDE = 40, LIBRARY_CLASSES = 7 };
 const char *library_classifier(void);
 // On the CPU, one thread, images of at most 256 × 256 pixels; library_weights(NORM_FROZEN_BN).
 maskrcnn_options library_options(void);
+// Why the last call of this thread has failed: for every call of a test.
+extern _Thread_local maskrcnn_error why;
 // Reports a failure as one of the test, and returns NULL.
 maskrcnn *library_open(const maskrcnn_options *options);
 // Whether there is a GPU for a handle of its own; where there is none, the running test is marked as skipped.

@@ -38,20 +38,20 @@ TEST(inspect_looks_at_the_engine_of_a_handle) {
   for (int i = 0; i < N; i++) images[i] = library_image(70, 60, 0, 4);
   inspect_counters(m, before);
   EXPECT(before[COUNT_ROIS] == 0);
-  EXPECT_INT(inspect_engine(m, look, &s), MASKRCNN_OK);
+  EXPECT_INT(inspect_engine(m, look, &s, &why), MASKRCNN_OK);
   EXPECT(s.looks == 1 && !pthread_equal(s.by, pthread_self()) && s.model == &model_maskrcnn);
   // While a batch waits to be computed: its results come all the same.
-  EXPECT_INT(maskrcnn_submit(m, images, 1, 1), MASKRCNN_OK);
-  EXPECT_INT(inspect_engine(m, look, &s), MASKRCNN_OK);
+  EXPECT_INT(maskrcnn_submit(m, images, 1, 1, &why), MASKRCNN_OK);
+  EXPECT_INT(inspect_engine(m, look, &s, &why), MASKRCNN_OK);
   EXPECT_INT(s.looks, 2);
-  if (EXPECT_INT(maskrcnn_next(m, 1, &r), MASKRCNN_OK)) maskrcnn_results_free(r);
+  if (EXPECT_INT(maskrcnn_next(m, -1, &r, &why), MASKRCNN_OK)) maskrcnn_results_free(r);
   inspect_counters(m, one);
   EXPECT(one[COUNT_ROIS] > 0);
-  if (EXPECT_INT(maskrcnn_run(m, images + 1, N - 1, &r), MASKRCNN_OK)) maskrcnn_results_free(r);
+  if (EXPECT_INT(maskrcnn_run(m, images + 1, N - 1, &r, &why), MASKRCNN_OK)) maskrcnn_results_free(r);
   inspect_counters(m, all);
   EXPECT_INT(all[COUNT_ROIS], N * one[COUNT_ROIS]); // the same image three times
-  EXPECT_INT(inspect_engine(m, fail, NULL), MASKRCNN_DEAD);
-  EXPECT(strstr(maskrcnn_message(m), "a look that fails"));
+  EXPECT_INT(inspect_engine(m, fail, NULL, &why), MASKRCNN_DEAD);
+  EXPECT(strstr(why.message, "a look that fails"));
   for (int i = 0; i < N; i++) library_free(&images[i]);
   maskrcnn_close(m);
 }

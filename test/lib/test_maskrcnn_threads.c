@@ -19,7 +19,7 @@ static void setup(const char *device) {
   o.device = device;
   for (int i = 0; i < IMAGES; i++) images[i] = library_image(50 + 13 * i, 90 - 9 * i, i % 2, (uint64_t)i);
   maskrcnn *m = library_open(&o);
-  EXPECT_INT(maskrcnn_run(m, images, IMAGES, &want), MASKRCNN_OK);
+  EXPECT_INT(maskrcnn_run(m, images, IMAGES, &want, &why), MASKRCNN_OK);
   maskrcnn_close(m);
 }
 
@@ -45,7 +45,7 @@ static bool same_as_wanted(const maskrcnn_results *r, int first) {
 
 static bool runs(maskrcnn *m) {
   maskrcnn_results *r;
-  const bool ok = maskrcnn_run(m, images, IMAGES, &r) == MASKRCNN_OK && same_as_wanted(r, 0);
+  const bool ok = maskrcnn_run(m, images, IMAGES, &r, &why) == MASKRCNN_OK && same_as_wanted(r, 0);
   maskrcnn_results_free(r);
   return ok;
 }
@@ -70,7 +70,7 @@ static void *open_run_close(void *context) {
     maskrcnn *m;
     c->options.batch = 1 + (c->number + round) % 3;
     c->options.queue = 4;
-    if (maskrcnn_open(&m, &c->options, NULL, 0) || !runs(m) || !runs(m)) c->failed++;
+    if (maskrcnn_open(&m, &c->options, NULL) || !runs(m) || !runs(m)) c->failed++;
     maskrcnn_close(m);
   }
   return NULL;
@@ -97,11 +97,13 @@ TEST(library_four_threads_with_a_handle_each) {
 static void *run_often(void *context) {
   Caller *c = context;
   for (int round = 0; round < 5; round++) {
-    const maskrcnn_image bad = {.rgb = NULL, .width = 5, .height = 5};
+    const maskrcnn_image bad[2] = {images[0], {.size = sizeof bad[1], .format = MASKRCNN_RGB, .width = 5, .height = 5}};
     maskrcnn_results *r;
     if (!runs(c->m)) c->failed++;
-    if (maskrcnn_run(c->m, &bad, 1, &r) != MASKRCNN_BAD_IMAGE || !strstr(maskrcnn_message(c->m), "rgb is NULL"))
+    if (maskrcnn_run(c->m, bad, 2, &r, &why) || r->failed != 1 || !library_same(r->images[0], want->images[0]) ||
+        r->images[1]->status != MASKRCNN_BAD_IMAGE || strcmp(r->images[1]->message, "data is NULL"))
       c->failed++;
+    maskrcnn_results_free(r);
   }
   return NULL;
 }
@@ -126,7 +128,7 @@ static void *submit_all(void *context) {
   Caller *c = context;
   maskrcnn_status status = MASKRCNN_OK;
   for (int i = 0; i < SUBMISSIONS && status >= MASKRCNN_OK;) {
-    status = maskrcnn_submit(c->m, &images[i % IMAGES], 1, (uint64_t)i);
+    status = maskrcnn_submit(c->m, &images[i % IMAGES], 1, (uint64_t)i, &why);
     if (status == MASKRCNN_OK) i++;
     if (status == MASKRCNN_FULL) usleep(500);
   }
@@ -138,7 +140,7 @@ static void *take_all(void *context) {
   Caller *c = context;
   for (int i = 0; i < SUBMISSIONS;) {
     maskrcnn_results *r;
-    const maskrcnn_status status = maskrcnn_next(c->m, 1, &r);
+    const maskrcnn_status status = maskrcnn_next(c->m, -1, &r, &why);
     if (status == MASKRCNN_EMPTY) {
       usleep(500);
       continue;
@@ -180,7 +182,7 @@ static void *one_run(void *context) {
 
 static void *one_open(void *context) {
   Caller *c = context;
-  if (maskrcnn_open(&c->m, &c->options, NULL, 0)) c->failed++;
+  if (maskrcnn_open(&c->m, &c->options, NULL)) c->failed++;
   return NULL;
 }
 
@@ -232,7 +234,7 @@ static void open_and_close(int times) {
   const maskrcnn_options o = library_options();
   for (int i = 0; i < times; i++) {
     maskrcnn *m = NULL;
-    if (maskrcnn_open(&m, &o, NULL, 0) || (i % 10 == 0 && !runs(m))) {
+    if (maskrcnn_open(&m, &o, NULL) || (i % 10 == 0 && !runs(m))) {
       EXPECT(!"opens and runs");
       break;
     }

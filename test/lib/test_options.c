@@ -31,15 +31,15 @@ TEST(options_of_another_size) {
   char larger[sizeof own + 8];
   maskrcnn_options older;
   memset(&older, 0xff, sizeof older);
-  maskrcnn_options_init(&older, offsetof(maskrcnn_options, min_score));
-  EXPECT_INT((long long)older.size, offsetof(maskrcnn_options, min_score));
+  maskrcnn_options_init(&older, offsetof(maskrcnn_options, mask_threshold));
+  EXPECT_INT((long long)older.size, offsetof(maskrcnn_options, mask_threshold));
   older.weights = "w";
   older.batch = 3;
-  EXPECT(older.threads == -1); // not its caller's memory
+  EXPECT(older.image_size == -1); // not its caller's memory
   if (EXPECT(options_take(&own, &older, &err))) {
     EXPECT_INT(own.batch, 3);
-    EXPECT_NEAR(own.min_score, 0.05f, 0);
-    EXPECT_INT(own.threads, 0);
+    EXPECT_NEAR(own.mask_threshold, 0.5f, 0);
+    EXPECT_INT(own.image_size, 0);
   }
   maskrcnn_options_init((maskrcnn_options *)larger, sizeof larger);
   EXPECT(!options_take(&own, (maskrcnn_options *)larger, &err));

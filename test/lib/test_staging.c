@@ -19,8 +19,13 @@ static StagedBatch *add(Staging *s, int canvas, void *owner, int image) {
   StagedBatch *b = staging_forming(s, canvas);
   const size_t need = (size_t)b->batch.num_bytes + 3 * 4 * 5;
   if (need > b->room) EXPECT(staging_grow(b, device, need));
-  staging_append(b, (StageSlot){owner, image, 4, 5}, &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
+  staging_append(b, (StageSlot){.owner = owner, .image = image, .h = 4, .w = 5},
+                 &(ImageInfo){.h = 4, .w = 5, .rh = 8, .rw = 10});
   return b;
+}
+
+static void filled(Staging *s) {
+  for (int i = 0; i < s->n; i++) s->list[i].filling = false;
 }
 
 TEST(staging_groups_by_canvas_and_runs_full_batches_first) {
@@ -31,7 +36,7 @@ TEST(staging_groups_by_canvas_and_runs_full_batches_first) {
   StagedBatch *full = add(&s, 1, &owner, 1);
   EXPECT(full != part && add(&s, 1, &owner, 2) == full);
   EXPECT(!staging_next(&s, true)); // somebody still copies
-  staging_filled(&s);
+  filled(&s);
   EXPECT(staging_next(&s, false) == full);
   full->state = STAGE_RUNNING;
   EXPECT(!staging_next(&s, false));
@@ -52,7 +57,7 @@ TEST(staging_part_of_a_batch_gets_its_turn) {
   for (; turn < 100; turn++) {
     add(&s, 1, &owner, 1);
     add(&s, 1, &owner, 2);
-    staging_filled(&s);
+    filled(&s);
     StagedBatch *next = staging_next(&s, false);
     if (next == part || !EXPECT(next)) break;
     staging_release(next);
@@ -61,21 +66,26 @@ TEST(staging_part_of_a_batch_gets_its_turn) {
   teardown(&s);
 }
 
-TEST(staging_takes_back_what_was_not_copied) {
+static int told; // images, as a sum of their numbers
+
+static void tell(const StageSlot *p) { told += p->image; }
+
+// Batches of nobody else's are free again; others run, with slots of nobody.
+TEST(staging_cancels) {
   Staging s;
   int before, now;
-  setup(&s, 3, 9, 2);
-  StagedBatch *b = add(&s, 0, &before, 0);
-  staging_filled(&s);
-  add(&s, 0, &now, 0);
+  setup(&s, 3, 9, 3);
+  StagedBatch *mixed = add(&s, 0, &before, 0);
   add(&s, 0, &now, 1);
-  StagedBatch *other = add(&s, 1, &now, 2);
-  staging_withdraw(&s, &now, 1);
-  EXPECT_INT(b->batch.used, 2);
-  EXPECT_INT(b->batch.num_bytes, 120);
-  EXPECT(other->state == STAGE_FREE);
-  staging_withdraw(&s, &now, 0);
-  EXPECT(b->batch.used == 1 && b->slot[0].owner == &before);
+  StagedBatch *whole = add(&s, 1, &now, 2);
+  filled(&s);
+  StagedBatch *copied = add(&s, 2, &now, 4);
+  EXPECT_INT(staging_cancel(&s, &now, tell), 1);
+  EXPECT_INT(told, 3); // not what is being copied
+  EXPECT(whole->state == STAGE_FREE && mixed->batch.used == 2 && !mixed->slot[1].owner);
+  EXPECT(mixed->slot[0].owner == &before && copied->slot[0].owner == &now);
+  EXPECT_INT(staging_cancel(&s, &before, tell), 2);
+  EXPECT(mixed->state == STAGE_FREE);
   teardown(&s);
 }
 

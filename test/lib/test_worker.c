@@ -28,14 +28,14 @@ static void grows_with_its_images(const char *device, int batch) {
   for (int i = 0; i < SIZES; i++) {
     images[i] = library_image(side[i], side[i] - 1, 0, (uint64_t)i);
     maskrcnn *m = library_open(&o);
-    EXPECT_INT(maskrcnn_run(m, &images[i], 1, &want[i]), MASKRCNN_OK);
+    EXPECT_INT(maskrcnn_run(m, &images[i], 1, &want[i], &why), MASKRCNN_OK);
     maskrcnn_close(m);
   }
   o.batch = batch;
   maskrcnn *m = library_open(&o);
   for (int round = 0; m && round < 4; round++) {
     const int n = round < 2 ? 1 : SIZES; // the small one alone, at first
-    if (!EXPECT_INT(maskrcnn_run(m, images, n, &got), MASKRCNN_OK)) printf("    %s\n", maskrcnn_message(m));
+    if (!EXPECT_INT(maskrcnn_run(m, images, n, &got, &why), MASKRCNN_OK)) printf("    %s\n", why.message);
     for (int i = 0; got && i < n; i++) EXPECT(library_same(got->images[i], want[i]->images[0]));
     maskrcnn_results_free(got);
   }
@@ -94,20 +94,21 @@ static void refused_room(void *nothing) {
   maskrcnn_image large = library_image(SIDE, SIDE, 0, 1), small = library_image(SMALL, SMALL, 0, 2);
   maskrcnn_results *before, *after;
   struct rlimit limit;
-  MUST(maskrcnn_run(m, &small, 1, &before) == MASKRCNN_OK);
+  MUST(maskrcnn_run(m, &small, 1, &before, &why) == MASKRCNN_OK);
   MUST(!getrlimit(RLIMIT_AS, &limit));
   const rlim_t most = limit.rlim_cur;
   limit.rlim_cur = address_space() + (100 << 20);
   MUST(!setrlimit(RLIMIT_AS, &limit));
   for (int round = 0; round < 3; round++) {
-    MUST(maskrcnn_run(m, &large, 1, &after) == MASKRCNN_NO_MEMORY && !after);
-    MUST(strstr(maskrcnn_message(m), "image 0: out of memory: cannot allocate 201.3 MB"));
-    MUST(maskrcnn_submit(m, &large, 1, 0) == MASKRCNN_NO_MEMORY);
-    MUST(maskrcnn_run(m, &small, 1, &after) == MASKRCNN_OK && library_same(before->images[0], after->images[0]));
+    const maskrcnn_image both[] = {large, small};
+    MUST(maskrcnn_run(m, both, 2, &after, &why) == MASKRCNN_OK && after->failed == 1);
+    MUST(after->images[0]->status == MASKRCNN_NO_MEMORY);
+    MUST(strstr(after->images[0]->message, "out of memory: cannot allocate 201.3 MB"));
+    MUST(library_same(before->images[0], after->images[1]));
   }
   limit.rlim_cur = most;
   MUST(!setrlimit(RLIMIT_AS, &limit));
-  MUST(maskrcnn_run(m, &large, 1, &after) == MASKRCNN_OK);
+  MUST(maskrcnn_run(m, &large, 1, &after, &why) == MASKRCNN_OK);
   maskrcnn_close(m);
 }
 
@@ -134,13 +135,13 @@ static void opened_without_threads(void *nothing) {
   maskrcnn_image image = library_image(SMALL, SMALL, 0, 1);
   maskrcnn_results *want, *got;
   maskrcnn *m = library_open(&o);
-  MUST(m && maskrcnn_run(m, &image, 1, &want) == MASKRCNN_OK);
+  MUST(m && maskrcnn_run(m, &image, 1, &want, &why) == MASKRCNN_OK);
   maskrcnn_close(m);
   MUST(!pthread_attr_init(&attr) && !pthread_attr_setstacksize(&attr, (size_t)1 << 50)); // there is no such room
   MUST(!pthread_setattr_default_np(&attr) && pthread_create(&id, NULL, never, NULL));
   o.threads = 4;
   m = library_open(&o);
-  MUST(m && maskrcnn_run(m, &image, 1, &got) == MASKRCNN_OK);
+  MUST(m && maskrcnn_run(m, &image, 1, &got, &why) == MASKRCNN_OK);
   MUST(library_same(want->images[0], got->images[0]));
   maskrcnn_close(m);
 }
@@ -159,7 +160,6 @@ typedef struct Faulty {
   __typeof__(maskrcnn_submit) *submit;
   __typeof__(maskrcnn_next) *next;
   __typeof__(maskrcnn_run) *run;
-  __typeof__(maskrcnn_message) *message;
   __typeof__(maskrcnn_results_free) *free_results;
   __typeof__(maskrcnn_close) *close;
 } Faulty;
@@ -178,7 +178,6 @@ static Faulty faulty_library(void) {
                   .submit = function(library, "maskrcnn_submit"),
                   .next = function(library, "maskrcnn_next"),
                   .run = function(library, "maskrcnn_run"),
-                  .message = function(library, "maskrcnn_message"),
                   .free_results = function(library, "maskrcnn_results_free"),
                   .close = function(library, "maskrcnn_close")};
 }
@@ -193,17 +192,16 @@ static void fails_under_way(void *fault) {
   maskrcnn_image images[N];
   maskrcnn_results *r;
   maskrcnn *m;
-  char why[512];
   o.device = "cuda:0";
   o.queue = N;
-  MUST(l.open(&m, &o, why, sizeof why) == MASKRCNN_OK);
+  MUST(l.open(&m, &o, &why) == MASKRCNN_OK);
   for (int i = 0; i < N; i++) images[i] = library_image(60 + i, 60, 0, (uint64_t)i);
-  MUST(l.submit(m, images, N, 7) == MASKRCNN_OK);
-  MUST(l.next(m, 1, &r) == MASKRCNN_DEAD && !r);
-  MUST(strstr(l.message(m), "a kernel failed") && strstr(l.message(m), "the handle can only be closed"));
-  MUST(l.submit(m, images, 1, 8) == MASKRCNN_DEAD);
-  MUST(l.next(m, 0, &r) == MASKRCNN_DEAD);
-  MUST(l.run(m, images, 1, &r) == MASKRCNN_DEAD && !r);
+  MUST(l.submit(m, images, N, 7, &why) == MASKRCNN_OK);
+  MUST(l.next(m, -1, &r, &why) == MASKRCNN_DEAD && !r);
+  MUST(strstr(why.message, "a kernel failed") && strstr(why.message, "the handle can only be closed"));
+  MUST(l.submit(m, images, 1, 8, &why) == MASKRCNN_DEAD);
+  MUST(l.next(m, 0, &r, &why) == MASKRCNN_DEAD);
+  MUST(l.run(m, images, 1, &r, &why) == MASKRCNN_DEAD && !r);
   l.close(m);
   for (int i = 0; i < N; i++) library_free(&images[i]);
 }
@@ -225,15 +223,15 @@ static void refused_once(void *fault) {
   maskrcnn_image small = library_image(SMALL, SMALL, 0, 1), large = library_image(LARGE, LARGE, 0, 2);
   maskrcnn_results *before, *after;
   maskrcnn *m;
-  char why[512];
   o.device = "cuda:0";
   o.max_pixels = LARGE * LARGE;
-  if (l.open(&m, &o, why, sizeof why)) exit(2); // it was an allocation of the opening's
-  if (l.run(m, &small, 1, &before)) exit(3);    // of the first batch's
-  const maskrcnn_status first = l.run(m, &large, 1, &after);
-  MUST(first == MASKRCNN_OK || (first == MASKRCNN_NO_MEMORY && strstr(l.message(m), "image 0: out of memory")));
-  MUST(l.run(m, &large, 1, &after) == MASKRCNN_OK);
-  MUST(l.run(m, &small, 1, &after) == MASKRCNN_OK && library_same(before->images[0], after->images[0]));
+  if (l.open(&m, &o, &why)) exit(2);               // it was an allocation of the opening's
+  if (l.run(m, &small, 1, &before, &why)) exit(3); // of the first batch's
+  MUST(l.run(m, &large, 1, &after, &why) == MASKRCNN_OK);
+  const maskrcnn_result *first = after->images[0];
+  MUST(!after->failed || (first->status == MASKRCNN_NO_MEMORY && strstr(first->message, "out of memory")));
+  MUST(l.run(m, &large, 1, &after, &why) == MASKRCNN_OK && !after->failed);
+  MUST(l.run(m, &small, 1, &after, &why) == MASKRCNN_OK && library_same(before->images[0], after->images[0]));
   l.close(m);
 }
 
