@@ -29,6 +29,8 @@
   X(FLAG, train, false, "two training steps instead of inference")                                                     \
   X(FLAG, inputs, false, "write the batch alone, without computing")                                                   \
   X(FLAG, all, false, "write every activation and gradient, not only those that leave a stage")                        \
+  X(INT, size, 0, 0, 8192, "PIXELS", "length of the input's shorter side", .usual = "as trained")                      \
+  X(STRING, set, NULL, "FIELD=VALUE", "fields of the configuration, as infer's --set")                                 \
   X(STRING, feed, NULL, "FILE", "tensors that replace computed ones")                                                  \
   X(INT64, seed, 1, 0, 0, "N", "seed of order, flips and sampling")                                                    \
   X(FLOAT, flip, 0, 0, 1, "P", "probability of a horizontal flip")                                                     \
@@ -445,6 +447,9 @@ int main(int argc, char **argv) {
   Category *category;
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
+  if (o.size) config_resize(&config, o.size);
+  if (o.set && !config_set_list(&config, model_of(&config)->least_size, o.set, true, &err))
+    die(EXIT_USAGE, "%s", err.msg);
   Checkpoint feed;
   FileSet inputs = {0};
   file_set_add(&inputs, o.weights);
