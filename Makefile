@@ -77,7 +77,7 @@ endif
 real := $(basename $(shell grep -lw OP cpu/*.c cpu/*/*.c))
 folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures data/shapes data/batches data/survey \
   data/import models engine evaluation training training/benchmarks classification classification/nets classification/data lib \
-  inference page
+  inference onnx page
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $B/commit.o $B/page_files.o
@@ -101,7 +101,7 @@ added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
 # The programs: those that compute on a device, one that only reports the device, and those that run on the host alone.
-computing := train infer lab/dump lab/bench_reduce
+computing := train infer lab/dump lab/bench_reduce tools/export
 describing := lab/machine
 others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
 tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
