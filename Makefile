@@ -2,18 +2,23 @@
 # make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make exercise N ·
 # make install · make uninstall
 #
-# Variables: PREFIX and DESTDIR (where to install), CC, CXX (for an example), CFLAGS, MARCH, STB (where
-# stb/stb_image.h is), B (build folder; ./train and ./infer are copies of build/train and build/infer), CUDA (0 builds
-# without GPU support), NVCC, ARCH (GPU architectures, as in ARCH="80 90a"), RUNGS (a folder with rungs of your own,
-# cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run), JOBS (tests that run at the same time). After a
-# change of value, what depends on it is rebuilt.
+# Variables: PREFIX and DESTDIR (where to install), CC, CXX (for an example), CFLAGS, MARCH (of GCC; native: for this CPU
+# alone), STB (where stb/stb_image.h is), B (build folder; ./train and ./infer are copies of build/train and
+# build/infer), CUDA (0 builds without GPU support), NVCC, ARCH (GPU architectures, as in ARCH="80 90a"), RUNGS (a folder
+# with rungs of your own, cuda/conv/README.md), WERROR (1: warnings are errors, as in .ci/run), JOBS (tests that run at
+# the same time). After a change of value, what depends on it is rebuilt.
 ifneq ($(filter 3.%,$(MAKE_VERSION)),)
 $(error GNU make $(MAKE_VERSION) is too old: install GNU make 4.0 or later)
 endif
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-MARCH ?= native
+# For all x86-64 since 2011, with the ops of cpu/ also for later levels, one of which a program chooses when it opens the
+# CPU (cpu/device.c). With another MARCH, and on other architectures, there is one kind of ops.
+x86 := $(filter x86_64,$(shell uname -m))
+MARCH ?= $(if $(x86),x86-64-v2,native)
+levels := $(if $(filter x86-64-v2,$(MARCH)),3 4)
+levels64 := $(filter 3,$(levels)) # gradient checks only
 B ?= build
 CFLAGS ?= -O3 -g
 STB ?= /usr/include
@@ -80,7 +85,8 @@ folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures
   inference onnx page
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
-  $B/commit.o $B/page_files.o
+  $(foreach l,$(levels),$(real:%=$B/%.v$l.o)) $(foreach l,$(levels64),$(real:%=$B/%.v$l.f64.o)) $B/commit.o \
+  $B/levels.o $B/page_files.o
 # What the import of annotations reads XML and TIFF with, if it is installed.
 has = $(shell $(CC) -include $1 -E -x c /dev/null >/dev/null 2>&1 && echo 1)
 expat := $(call has,expat.h)
@@ -150,7 +156,10 @@ commit.c := const char build_version[] = "$(version)", build_commit[] = "$(shell
   [ -z "$$(git rev-parse --show-prefix 2>&1)" ] && git describe --always --dirty || echo unknown)";
 rungs.c := $(foreach r,$(rungs),extern const struct Rung rung_$r; )const struct Rung *const conv_rungs[] = \
   {$(rungs:%=&rung_%,) 0};
-texts := cc.flags nvcc.flags link.flags commit.c rungs.c
+leveled = $(foreach l,$2,extern const struct Ops $1_v$l; )extern const struct Ops $1; \
+  const struct Ops *const $1_levels[5] = {0$(if $2,$(comma) [2] = &$1)$(foreach l,$2,$(comma) [$l] = &$1_v$l)};
+levels.c := $(call leveled,ops_cpu,$(levels)) $(call leveled,ops_cpu64,$(levels64))
+texts := cc.flags nvcc.flags link.flags commit.c rungs.c levels.c
 # Read with cat: $(file <) of GNU make 4.3 sometimes compares as different although it is equal.
 define write_if_changed
 ifneq ($$(shell cat $B/$1 2>/dev/null),$$($1))
@@ -253,7 +262,7 @@ link = @mkdir -p $(@D) && echo "link $@" && \
 together = $(if $(filter %/libhost.a,$1),-Wl$(comma)--start-group $1 -Wl$(comma)--end-group,$1)
 # A program in folder $1, from source $2, with the devices $3.
 define program
-$1/$(notdir $2): $B/$2.o $(if $(filter $2,$(detecting)),$(no_readers)) $3 $B/objects.a $B/link.flags
+$1/$(notdir $2): $B/$2.o $B/base/cpu_check.o $(if $(filter $2,$(detecting)),$(no_readers)) $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
@@ -298,7 +307,10 @@ $B/libhost.a: $(host)
 
 hidden = $(if $(filter test/%,$<),-fPIC,$(library_flags)) # so that tests can replace functions of the C library
 compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidden) $1 -c $< -o $@
-$B/cpu/conv/gemm.o $B/cpu/conv/gemm.f64.o: flags += -ffp-contract=fast
+$(foreach o,o f64.o $(levels:%=v%.o) $(levels64:%=v%.f64.o),$B/cpu/conv/gemm.$o): flags += -ffp-contract=fast
+# They tell a CPU that is too old, and therefore run on it.
+$B/base/cpu_level.o $B/base/cpu_check.o: flags += $(if $(x86),-march=x86-64 \
+  -DMARCH_LEVEL=$(or $(patsubst x86-64-v%,%,$(filter x86-64-v%,$(MARCH))),0))
 # stb_image 2.27 shifts a zero by 32 bits if a JPEG scan ends early: formally undefined, but harmless.
 $B/data/images/jpeg_decode.o: flags += -fno-sanitize=shift
 $B/data/import/xml.o: flags += $(if $(expat),-DMASKRCNN_EXPAT)
@@ -309,12 +321,19 @@ $B/%.none.o: %.c $B/cc.flags | setup
 	$(call compile)
 $B/%.f64.o: %.c $B/cc.flags | setup
 	$(call compile,-DREAL64)
+define level
+$B/%.v$1.o: %.c $B/cc.flags | setup
+	$$(call compile,-march=x86-64-v$1 -DCPU_LEVEL=_v$1)
+$B/%.v$1.f64.o: %.c $B/cc.flags | setup
+	$$(call compile,-march=x86-64-v$1 -DCPU_LEVEL=_v$1 -DREAL64)
+endef
+$(foreach l,$(levels),$(eval $(call level,$l)))
 $B/%.cuda.o: %.c $B/cc.flags | setup
 	$(call compile,-DMASKRCNN_CUDA)
 # Page scripts and styles as C sources.
 $B/page_files.c: page/embed.sh $(page_files) $B/link.flags
 	@mkdir -p $(@D) && sh page/embed.sh $(page_files) >$@.tmp && mv $@.tmp $@
-$B/commit.o $B/rungs.o $B/page_files.o: %.o: %.c $B/cc.flags | setup
+$B/commit.o $B/levels.o $B/rungs.o $B/page_files.o: %.o: %.c $B/cc.flags | setup
 	@$(CC) $(flags) $(hidden) -c $< -o $@
 # The fuzz targets' entry points, for test/fuzz/test_corpus.c.
 $B/test/fuzz/corpus_%.o: test/fuzz/fuzz_%.c $B/cc.flags | setup

@@ -3,14 +3,31 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/cpu_level.h"
+#include "nn/ops.h"
 #include "nn/timing.h"
 
 enum { ALIGN = 64 };
 
+// The highest level that this CPU has and that the ops were compiled for; 0: they were compiled for MARCH alone.
+static int best_level(const Ops *const *levels) {
+  int level = MIN(cpu_level(), MAX_CPU_LEVEL);
+  while (level && !levels[level]) level--;
+  return level;
+}
+
+const Ops *ops_of_cpu(void) {
+  const int level = best_level(ops_cpu_levels);
+  return level ? ops_cpu_levels[level] : &ops_cpu;
+}
+
 static bool cpu_open(Device *dev, Err *err) {
-  (void)err;
-  const int threads = omp_get_max_threads();
-  snprintf(dev->description, sizeof dev->description, "CPU, %d thread%s", threads, threads == 1 ? "" : "s");
+  const Ops *const *levels = dev->real == F64 ? ops_cpu64_levels : ops_cpu_levels;
+  const int threads = omp_get_max_threads(), best = best_level(levels), level = dev->index ? dev->index : best;
+  if (level > best || (level && !levels[level])) return err_set(err, "this CPU or this build has no x86-64-v%d", level);
+  int n = snprintf(dev->description, sizeof dev->description, "CPU, %d thread%s", threads, threads == 1 ? "" : "s");
+  if (level) snprintf(dev->description + n, sizeof dev->description - n, ", x86-64-v%d", level);
+  if (level) dev->ops = levels[level];
   return true;
 }
 static void cpu_nothing(Device *dev) { (void)dev; }

@@ -1,4 +1,4 @@
-// The CPU reference as a table of ops. Compiled twice: ops_cpu (float) and ops_cpu64 (double).
+// The CPU reference as a table of ops, as often compiled as the ops are.
 #include "cpu/reference.h"
 #include "nn/op_list.h"
 

@@ -203,7 +203,7 @@ static Rle runs_here(const Engine *e, const Detector *d, const DetectorSlot *s, 
   const Device *dev = e->dev;
   const size_t real = dtype_size(dev->real), bytes = (size_t)(d->size * d->size) * real;
   const ImageInfo *info = &s->info[image];
-  Device host = {.ops = dev->gpu ? &ops_cpu : dev->ops, .real = dev->real};
+  Device host = {.ops = dev->gpu ? ops_of_cpu() : dev->ops, .real = dev->real};
   Tensor map = tensor_packed(dev->real, 1, 1), box = tensor_packed(dev->real, 1, 4);
   double score = 0;
   int64_t first;

@@ -36,17 +36,21 @@ static bool knows_gpu(void) {
   return false;
 }
 
-// "cuda:1" is the second device of type "cuda"; the other types have one device and take no number.
+// "cuda:1" is the second device of type "cuda"; the other types have one device, of which "cpu-v3" is the level.
 static bool parse_name(const char *name, int *type, int *index) {
-  size_t length = strcspn(name, ":");
+  size_t length = strcspn(name, ":-");
   const char *digits = name[length] ? name + length + 1 : NULL;
   for (*type = 0; *type < COUNT(types); ++*type)
     if (strlen(types[*type].name) == length && !strncmp(types[*type].name, name, length)) break;
   if (*type == COUNT(types)) return false;
   *index = 0;
   if (!digits) return true;
+  if (!types[*type].gpu) {
+    *index = digits[-1] == '-' && *digits == 'v' && digits[1] && !digits[2] ? digits[1] - '0' : 0;
+    return *index >= 2 && *index <= MAX_CPU_LEVEL;
+  }
   size_t n = strspn(digits, "0123456789");
-  if (!types[*type].gpu || n == 0 || n > 4 || digits[n]) return false;
+  if (digits[-1] == '-' || n == 0 || n > 4 || digits[n]) return false;
   *index = atoi(digits);
   return true;
 }

@@ -1,5 +1,6 @@
 // Device: where memory lives and ops run. "cpu", "cpu64" (double, for gradient checks and goldens), "cuda:0", or
-// "auto": the first GPU where the build knows one and it can be used, else the CPU.
+// "auto": the first GPU where the build knows one and it can be used, else the CPU. "cpu-v3": the ops as compiled for
+// x86-64-v3; "cpu" takes the highest level that the CPU has.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ typedef struct Device {
   const Ops *ops;
   const Memory *memory;
   DType real; // dtype of masters, boxes and losses: F64 on cpu64, F32 elsewhere
-  int index;  // which GPU
+  int index;  // which GPU; of the CPU, the level of x86-64 that was asked for, 0: the highest
   bool gpu;
   bool wgmma; // CUDA: the code that was loaded has Hopper's products, which only code for sm_90a has
   bool waits; // for every kernel where it is launched, so that an error is that kernel's; slow

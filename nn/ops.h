@@ -541,3 +541,8 @@ struct Ops {
 };
 
 extern const Ops ops_cpu, ops_cpu64, ops_cuda;
+// The CPU's ops as compiled for a level of x86-64: [2] for x86-64-v2, …; NULL where there is none. Written by the
+// Makefile.
+enum { MAX_CPU_LEVEL = 4 };
+extern const Ops *const ops_cpu_levels[MAX_CPU_LEVEL + 1], *const ops_cpu64_levels[MAX_CPU_LEVEL + 1];
+const Ops *ops_of_cpu(void); // for float, of the highest level that this CPU has

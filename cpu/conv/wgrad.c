@@ -15,7 +15,8 @@ enum {
   TILE_COLUMNS = 256,
   WRITE_COLUMNS = 16,        // a cache line of floats
   MIN_SLICE_K = 4 * GEMM_KC, // pixels, at least
-  TASKS = 16,                // (tile, slice) pairs aimed at
+  TASKS = 16,                // (tile, slice) pairs aimed at, of tiles as high as AVX-512's …
+  TASK_ROWS = 616,           // … for every GEMM_MR, so that the bits do not depend on it
   MAX_PAIRS = 8,
   COPY_STEP = MIN(GEMM_NR, 8), // divides every pitch
 };
@@ -123,9 +124,9 @@ static void compute(Device *dev, WgradSplitK *g) {
   g->a_pitch = round_up(g->tile_rows + IM2COL_SLACK, 16) | 16; // off the powers of two
   g->partial_pitch = round_up(MIN(g->n, TILE_COLUMNS), GEMM_NR);
   int tiles = g->tiles_m * g->tiles_n, threads = omp_get_max_threads();
-  size_t pixels = 0;
+  size_t pixels = 0, parts = (size_t)((g->m + TASK_ROWS - 1) / TASK_ROWS) * g->tiles_n;
   for (int i = 0; i < g->pairs; i++) pixels += tensor_pixels(&g->dy[i]);
-  g->slice_k = MAX((size_t)MIN_SLICE_K, (pixels * tiles / TASKS + GEMM_KC) / GEMM_KC * GEMM_KC);
+  g->slice_k = MAX((size_t)MIN_SLICE_K, (pixels * parts / TASKS + GEMM_KC) / GEMM_KC * GEMM_KC);
   for (int i = 0; i < g->pairs; i++) {
     g->slices[i] = (int)(tensor_pixels(&g->dy[i]) / g->slice_k + 1);
     g->all_slices += g->slices[i];

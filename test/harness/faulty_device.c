@@ -39,15 +39,16 @@ static void faulty_conv_forward(Device *dev, const Conv *conv, int pairs, const 
                                 const Dest *y) {
   if (!dev->measuring && falls_on("kernel")) fault.unnoticed = fault.error;
   if (fault.unnoticed && fault.waits) REPORT(fault.error, "conv_kernel");
-  ops_cpu.conv_forward(dev, conv, pairs, x, w, y);
+  ops_of_cpu()->conv_forward(dev, conv, pairs, x, w, y);
 }
 
-// The functions of the CPU's table, under the names that cpu/ops.c has for them.
+// The functions of the CPU's table, under the names that cpu/ops.c has for them. Opened, the device has those of the
+// level that the CPU takes, so that it computes the same bits.
 #define DECLARE(op) __typeof__(*ops_cpu.op) cpu_##op;
 EACH_OP(DECLARE)
 #define ROW(op) .op = cpu_##op,
-#pragma GCC diagnostic ignored "-Woverride-init"
-const Ops ops_cuda = {.name = "faulty", EACH_OP(ROW).conv_forward = faulty_conv_forward};
+const Ops ops_cuda = {.name = "faulty", EACH_OP(ROW)};
+static Ops ops_faulty;
 
 // ---- which there are ------------------------------------------------------------------------------------------------
 
@@ -76,6 +77,9 @@ static bool faulty_open(Device *dev, Err *err) {
   read_fault(dev->index);
   if (!fault.opened) fault.waits = dev->waits;
   fault.opened = true;
+  ops_faulty = *ops_of_cpu();
+  ops_faulty.conv_forward = faulty_conv_forward;
+  dev->ops = &ops_faulty;
   snprintf(dev->description, sizeof dev->description, "a GPU of the tests");
   const GpuOffer offer = {
       .driver = 13000, .runtime = 13000, .count = num_gpus(), .index = dev->index, .name = "test", .major = 8};

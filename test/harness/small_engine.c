@@ -13,8 +13,7 @@ const Optimizer small_adam = {.type = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.
 
 void small_engine(Engine *e, const ModelConfig *config) { small_engine_with(e, config, &(Optimizer){0}); }
 
-void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer) {
-  const Compute compute = {.device = "cpu", .optimizer = *optimizer};
+static void small_engine_computing(Engine *e, const ModelConfig *config, const Compute *compute) {
   Err err;
   Shapes shapes = {.canvases = 2,
                    .canvas = {{.h = CANVAS, .w = CANVAS}, {.h = CANVAS, .w = CANVAS + 32}},
@@ -27,8 +26,16 @@ void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *op
     category[i].id = 10 * i + 7;
     snprintf(category[i].name, sizeof category[i].name, "kind \"%d\"", i);
   }
-  if (!engine_open(e, &compute, model_of(config), config, category, &shapes, &shapes, false, &err))
+  if (!engine_open(e, compute, model_of(config), config, category, &shapes, &shapes, false, &err))
     die(EXIT_RUN, "%s", err.msg);
+}
+
+void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer) {
+  small_engine_computing(e, config, &(Compute){.device = "cpu", .optimizer = *optimizer});
+}
+
+void small_engine_on(Engine *e, const char *device, const ModelConfig *config) {
+  small_engine_computing(e, config, &(Compute){.device = device});
 }
 
 void small_engine_random(Engine *e, const ModelConfig *config, uint64_t seed) {

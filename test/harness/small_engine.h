@@ -10,6 +10,7 @@ ModelConfig small_config(NormType norm, int classes);
 // Two canvases of different shapes, CANVAS × CANVAS and 32 wider, training and inference, as train.c has them.
 void small_engine(Engine *e, const ModelConfig *config);
 void small_engine_with(Engine *e, const ModelConfig *config, const Optimizer *optimizer);
+void small_engine_on(Engine *e, const char *device, const ModelConfig *config);
 void small_engine_random(Engine *e, const ModelConfig *config, uint64_t seed); // its parameters drawn
 extern const Optimizer small_adam;                                             // of AdamW
 // Step number `step` of a run: a batch of its own, on the canvases in turn.

@@ -68,8 +68,11 @@ TEST(device_closes_what_a_rung_keeps) {
 
 // A number after a device type with a single device, or text that is no number, is a mistake and not another device.
 TEST(device_names_are_read_to_their_end) {
-  static const char *const wrong[] = {"",       "cp",      "cpu:",    "cpu:0",   "cpu:5",   "cpu64:1",         "cuda:",
-                                      "cuda:x", "cuda:1x", "cuda:-1", "cuda: 1", "cuda:+1", "cuda:4294967296", "gpu"};
+  static const char *const wrong[] = {"",        "cp",      "cpu:",    "cpu:0",   "cpu:5",
+                                      "cpu-v1",  "cpu-v5",  "cpu-v33", "cpu-3",   "cpu:v3",
+                                      "cuda-v3", "cuda-1",  "cpu64:1", "cuda:",   "cuda:x",
+                                      "cuda:1x", "cuda:-1", "cuda: 1", "cuda:+1", "cuda:4294967296",
+                                      "gpu"};
   for (int i = 0; i < COUNT(wrong); i++) {
     Err err = {""};
     char says[64];

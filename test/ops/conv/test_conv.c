@@ -410,6 +410,17 @@ TEST(conv_of_dense_layers) {
 
 TEST(conv_random_float) { check_device("cpu", 120); }
 TEST(conv_random_double) { check_device("cpu64", 120); }
+// Those that "cpu" does not take here.
+TEST(conv_at_other_levels) {
+  const Ops *best = ops_of_cpu();
+  for (int level = 2; level <= MAX_CPU_LEVEL; level++) {
+    char name[16];
+    snprintf(name, sizeof name, "cpu-v%d", level);
+    Device *dev = ops_cpu_levels[level] == best ? NULL : device_open(name, NULL);
+    if (dev) check_device(name, 40);
+    device_close(dev);
+  }
+}
 
 static double dot(const Tensor *a, const Tensor *b) {
   double sum = 0;
@@ -469,6 +480,21 @@ static uint64_t result_bits(const char *device, Problem p, int threads) {
   bench_end(&b);
   device_close(b.dev);
   return hash;
+}
+
+// Where there is fused multiply-add: x86-64-v3 and later. The last problem is cut into slices, tiles of both heights.
+TEST(conv_bits_do_not_depend_on_level) {
+  const Problem sliced = {
+      .conv = {1, 1}, .pairs = 1, .n = 2, .h = {64}, .w = {64}, .c = 72, .k = 48, .r = 3, .s = 3, .count = {-1}};
+  Device *v4 = device_open("cpu-v4", NULL);
+  if (!v4) test_skip("this CPU or build has no x86-64-v4");
+  device_close(v4);
+  int threads = omp_get_max_threads();
+  for (int i = 0; i <= COUNT(chosen_problems); i++) {
+    const Problem *p = i < COUNT(chosen_problems) ? &chosen_problems[i] : &sliced;
+    EXPECT(result_bits("cpu-v3", *p, 1) == result_bits("cpu-v4", *p, 1));
+  }
+  omp_set_num_threads(threads);
 }
 
 TEST(conv_bits_do_not_depend_on_threads) {
