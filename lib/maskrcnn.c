@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/cpu_level.h"
 #include "base/machine.h"
 #include "lib/handle.h"
 #include "lib/options.h"
@@ -123,7 +124,10 @@ static maskrcnn_status open_handle(maskrcnn **handle, const maskrcnn_options *op
 
 maskrcnn_status maskrcnn_open(maskrcnn **handle, const maskrcnn_options *options, maskrcnn_error *error) {
   const Guard g = guard_enter(error);
-  return guard_leave(&g, open_handle(handle, options, error));
+  const char *refusal = cpu_refusal();
+  if (refusal && handle) *handle = NULL;
+  return guard_leave(&g,
+                     refusal ? fail(error, MASKRCNN_BAD_DEVICE, "%s", refusal) : open_handle(handle, options, error));
 }
 
 static void submission_free(Submission *s) {
