@@ -119,7 +119,7 @@ function scoreTiles(run) {
 function header(run) {
   return [el("div.title", el("h1", run.name), badge(run), el("span.faint", progressText(run))),
           run.state.why ? el("p", run.state.why) : null, run.state.resume ? copyBlock(run.state.resume) : null, el("p.verdict", verdict(run)), run.scores ? scoreTiles(run) : tiles(run),
-          el("p.verdict", run.evaluation ? confusionSentence(run.evaluation) : ""), factsLine(run)];
+          el("p.verdict", run.evaluation ? confusionSentence(run.evaluation) : ""), factsLine(run), timeLine(run)];
 }
 
 // ---- sections ---------------------------------------------------------------------------------------------------------
@@ -141,6 +141,16 @@ function repairText(command) {
 }
 
 function missingNote(run) { return run.missing.length ? el("div.card", run.missing.map(text => el("p.faint", text))) : null; }
+
+// Of the session: the whole, and what was not training.
+function timeLine(run) {
+  const parts = listOf(run.run.time).map(objectOf), seconds = p => Number(p.seconds) || 0, all = parts.reduce((s, p) => s + seconds(p), 0);
+  if (run.state.running || !(all > 0)) return null;
+  const short = s => s < 100 ? `${s.toFixed(1)} s` : formatTime(s), rest = parts.slice(1);
+  const share = 100 * rest.reduce((s, p) => s + seconds(p), 0) / all;
+  return el("p.facts", "wall time of the session ", el("b", short(all)), `: ${textOf(parts[0].name)} ${(100 - share).toFixed(0)} %, `,
+            rest.map(p => `${textOf(p.name)} ${short(seconds(p))}`).join(", "));
+}
 
 function timeTable(run) {
   const parts = listOf(run.run.parts).map(objectOf), of = p => [Number(p.forward) || 0, isNumber(p.backward) ? p.backward : null];

@@ -49,7 +49,9 @@ static void expect(const TrainingRun *r, bool ok, const Err *err) {
 // evaluated: the state is scored next.
 static void save(TrainingRun *r, int64_t step, bool evaluated) {
   Err err;
+  const double start = now_seconds();
   if (run_leads(r)) expect(r, files_save(&r->files, &r->engine, step, evaluated, &err), &err);
+  run_time_add(&r->time, RUN_SAVING, start);
 }
 
 // False if a stop was requested.
@@ -65,6 +67,7 @@ static bool evaluate(TrainingRun *r, int64_t step) {
   if (!r->o.val_loss || validate_run(&r->engine, r->val, r->o.threads, interrupted, &losses, &err))
     results = task->collect(&r->engine, r->val, r->o.threads, interrupted, &err);
   params_exchange_averages(params);
+  run_time_add(&r->time, RUN_EVALUATING, start);
   if (results && run_leads(r))
     expect(r, files_score(&r->files, task, r->val, results, spare_cores(r), step, start, &losses, &err), &err);
   else if (results)
@@ -118,12 +121,19 @@ void train_step(TrainingRun *r, Loader *loader, int64_t step, bool more) {
 // Ranks agree to stop within a step; its result says so.
 static bool told_to_stop(const TrainingRun *r) { return r->comm ? r->asked : interrupted() || *r->trouble.msg; }
 
+// Waits until what evaluations found is scored and recorded.
+static void settle(TrainingRun *r) {
+  Err err;
+  const double start = now_seconds();
+  if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  run_time_add(&r->time, RUN_EVALUATING, start);
+}
+
 // Whether there was no improvement for as many evaluations as --patience allows. Waits for scores, so that a run ends
 // at the same step on any machine.
 static bool out_of_patience(TrainingRun *r) {
-  Err err;
   if (!r->o.patience) return false;
-  if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  settle(r);
   if (!run_as_first(r, run_leads(r) && r->files.best.without_gain >= r->o.patience)) return false;
   if (run_leads(r))
     log_note(&r->files.log, "stopped early: no improvement in %d evaluations; best weights: best-*.safetensors",
@@ -137,8 +147,8 @@ static bool targets_met(TrainingRun *r) {
   const TimeToTarget *t = &r->targets.time;
   const Targets targets = targets_of(&r->o);
   if (!targets.n) return false;
-  if (run_leads(r))
-    expect(r, files_settle(&r->files, &err) && targets_read(&targets, r->o.out, &r->targets, &err), &err);
+  settle(r);
+  if (run_leads(r)) expect(r, targets_read(&targets, r->o.out, &r->targets, &err), &err);
   if (!run_as_first(r, t->reached)) return false;
   if (run_leads(r))
     log_note(&r->files.log, "stopped early: step %lld reached the targets, %s", (long long)t->step, t->summary);
@@ -167,9 +177,8 @@ static void report(TrainingRun *r, const RunStanding *s) {
 }
 
 static void report_phase(TrainingRun *r, int64_t step) {
-  Err err;
   if (!run_leads(r) || step == r->steps || !run_record_phase_ends(r, step)) return;
-  expect(r, files_settle(&r->files, &err), &err);
+  settle(r);
   report(r, &(RunStanding){.state = RUN_GOES_ON, .step = step});
 }
 
@@ -196,13 +205,13 @@ static void time_parts(TrainingRun *r, int64_t done) {
 // Makes the steps of this call, and whatever is due between them. A checkpoint comes before an evaluation, which may
 // take long, or fail.
 static Outcome make_steps(TrainingRun *r, Loader *loader) {
-  Err err;
   const TrainSpec *o = &r->o;
   const bool punctual = o->from.checkpoint_every == FROM_GIVEN; // … rather than as soon as the previous one is written
   const bool scored = run_as_first(r, run_leads(r) && r->files.log.evaluated >= r->first); // before this call
   if (r->first > 0 && evaluation_due(r, r->first) && !scored) evaluate_again(r, r->first);
   bool enough = r->first > 0 && ended_by_scores(r), stop = enough || told_to_stop(r);
   if (r->first < r->last && !stop) stop = !stage_first(r, loader);
+  run_time_add(&r->time, RUN_STARTING, r->time.began);
   int64_t done = r->first;
   bool due = false; // a checkpoint by default, which is postponed while the previous one is being written
   // a stop requested between two steps takes effect after the next one, which is saved.
@@ -228,7 +237,7 @@ static Outcome make_steps(TrainingRun *r, Loader *loader) {
   bool complete = !r->diverged && !r->is_void && (done == r->steps || enough);
   if (complete && !enough && r->val && !(scored && r->first == done))
     complete = done > r->first ? evaluate(r, done) : evaluate_again(r, done);
-  if (run_leads(r)) expect(r, files_settle(&r->files, &err), &err);
+  settle(r);
   r->done = done;
   return r->diverged ? RUN_DIVERGED : complete ? RUN_COMPLETE : RUN_STOPPED;
 }
@@ -269,7 +278,9 @@ static const char *state_of(Outcome outcome) {
 static void finish(TrainingRun *r, Outcome outcome) {
   Err err;
   RunFiles *f = &r->files;
+  const double start = now_seconds();
   if (outcome == RUN_COMPLETE) expect(r, files_export(f, &r->engine, r->done, &err), &err);
+  run_time_add(&r->time, RUN_SAVING, start);
   if (outcome == RUN_STOPPED && !*r->trouble.msg && !r->is_void) log_note(&f->log, "stopped: %s", f->kept);
   note_bad_images(r);
   if (!log_close(&f->log, &err)) die(EXIT_RUN, "%s", err.msg);

@@ -8,6 +8,7 @@
 #include "training/examined.h"
 #include "training/options.h"
 #include "training/run_files.h"
+#include "training/run_time.h"
 #include "training/step_parts.h"
 #include "training/time_to_target.h"
 
@@ -41,6 +42,7 @@ typedef struct TrainingRun {
   bool is_void;         // all ranks have agreed to end because one has no batch
   double scale[3];      // from engine_get_scale, after the last step that was not void
   StepParts step_parts; // for run.json
+  RunTime time;         // likewise
   Record results;       // results so far, for run.json: an object
   bool diverged;
   Divergence divergence;

@@ -195,6 +195,7 @@ void run_facts_record(Record *j, const TrainingRun *r, const char *warning, cons
   record_data(j, r);
   record_warnings(j, r, warning, repair);
   record_panels(j, r->model);
+  run_time_record(j, &r->time);
   record_time(j, r);
   record_memory(j, &r->engine);
 }

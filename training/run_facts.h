@@ -9,6 +9,7 @@
 //   warnings            [{text}]; `warning` first, NULL: none
 //   panels              [{title, unit, log, noisy, metrics, curves: [{key, label}]}]: members of the log that belong
 //                       on the same axes; log: their ordinate is logarithmic; metrics: they are scores
+//   time                of the session, as training/run_time.h writes it
 //   timed_steps, parts  [{name, forward, backward}], seconds: means of timed_steps steps. A session that is too short
 // to
 //                       be timed keeps the values of the previous session

@@ -26,6 +26,7 @@
 
 // The training data and, if there are any, the evaluation data: opened once, before ranks start.
 typedef struct TrainingData {
+  double began; // when the program did
   Dataset train, val;
   bool has_val;
   TrainExamined examined;
@@ -254,6 +255,7 @@ static void train_all(const TrainSpec *o, Job *job, TrainingData *data, DrawFold
                      .val = data->has_val ? &data->val : NULL,
                      .examined = &data->examined,
                      .rollbacks = rollbacks,
+                     .time = {.began = rollbacks ? now_seconds() : data->began},
                      .left = left};
     const Outcome outcome = session(&r);
     const bool again = outcome == RUN_DIVERGED && roll_back(&r, &start);
@@ -277,7 +279,7 @@ static void keep_text(void *spec, char *text, size_t room) {
 bool sessions_run(const TrainSpec *o, DrawFolder page) {
   Err err;
   Job job;
-  TrainingData data = {0};
+  TrainingData data = {.began = now_seconds()};
   const JobOptions options = {.gpus = o->gpus,
                               .device = o->device,
                               .rendezvous = o->rendezvous,

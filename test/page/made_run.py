@@ -46,6 +46,8 @@ class Run:
                          "clip-grad": {"value": 10, "from": "default"}, "seed": {"value": 1, "from": "default"}},
             "data_text": "data: 800 images to train on\nevaluation: 60 images\n", "warnings": [],
             "panels": self.panels(), "timed_steps": 3,
+            "time": [{"name": "training steps", "seconds": 50}, {"name": "start", "seconds": 4},
+                     {"name": "evaluations", "seconds": 8.5}],
             "parts": [{"name": "backbone", "forward": 0.02, "backward": 0.04}, {"name": "update", "forward": 0.001,
                                                                                "backward": None}],
             "memory": [{"name": "activations", "place": "device", "bytes": 151119872}], "seconds": 100, "img_s": 12.5,

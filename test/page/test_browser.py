@@ -217,6 +217,8 @@ def detector(scene):
     ap = line_of(page, "bbox_AP")
     expect(ap["rings"] == 1, f"{page.file}: {ap['rings']} rings around the best AP")
     expect_on_first_screen(page, ["complete", f"{run.ap(best):.3f}", str(best), "best-bbox.safetensors"])
+    expect("62.5 s: training steps 80 %, start 4.0 s, evaluations 8.5 s" in text(page),
+           f"{page.file}: no word of the time besides training")
     expect_fits(page, PHONE)
     broken = page.js("""[...document.querySelectorAll(".copy pre")].flatMap(pre => {
       const walk = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT), broken = [];

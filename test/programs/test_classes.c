@@ -176,7 +176,8 @@ TEST_TIER(classes_files_of_a_run, 1) {
       "\"complete\":true", "\"step\":18",        "\"classes\":6",
       "\"images\":96",     "\"val_images\":36",  "\"optimizer\":{\"value\":\"adamw\",\"from\":\"given\"}",
       "\"augment\":true",  "\"first_step\":13,", "\"lr\":0.01,",
-      "\"machine\":{",     "\"build_seconds\":", "\"best_val_top1_step\":"};
+      "\"machine\":{",     "\"build_seconds\":", "\"best_val_top1_step\":",
+      "\"time\":[{\"name\":\"training steps\",\"seconds\":"};
   for (int i = 0; i < COUNT(says); i++)
     if (!EXPECT(text && strstr(text, says[i]))) printf("    %s\n", says[i]);
   free(text);
