@@ -48,6 +48,7 @@
   X(INT, max_size, 0, 1, 16384, "PIXELS", "maximum length of the input's longer side",                                 \
     .usual = "the model's; 5/3 of --size if that is given")                                                            \
   X(INT, canvases, 2, 1, MAX_CANVASES, "N", "number of input shapes that images are padded to")                        \
+  X(STRING, classes, NULL, "LIST", "examine these classes alone, as train --classes does")                             \
   X(FLAG, keep_empty, false, "include images without objects, as train --keep-empty does")                             \
   X(CHOICE, crowd, CROWD_OBJECT, crowd_choices, "treatment of crowd annotations that cover one object each, as "       \
     "with train --crowd")                                                                                              \
@@ -209,6 +210,7 @@ static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)
   if (strcmp(o->train_split, "train") || strcmp(o->val_split, "val"))
     die(EXIT_USAGE, "%s contains %s, and its splits are always train and val: leave out --train-split and --val-split",
         o->data, s->contents(o->data));
+  if (o->classes) die(EXIT_USAGE, "--classes is for detectors, but %s is for a classifier", o->data);
   return s->survey(&(SourceSurvey){.dir = o->data,
                                    .canvas = {o->size, o->size},
                                    .range = o->range,
@@ -219,12 +221,13 @@ static bool survey_classes(const Source *s, const DoctorOptions *o, void (*tick)
                                    .context = o});
 }
 
-// " --train-json FILE --train-images DIR …", as given. Caller frees.
-static char *options_of_files(const DoctorOptions *o) {
+// " --train-json FILE --train-images DIR … --classes LIST", as given. Caller frees.
+static char *options_of_data(const DoctorOptions *o) {
   const char *const option[][2] = {{"train-json", o->train_json},
                                    {"train-images", o->train_images},
                                    {"val-json", o->val_json},
-                                   {"val-images", o->val_images}};
+                                   {"val-images", o->val_images},
+                                   {"classes", o->classes}};
   char *text = xstrdup("");
   for (int i = 0; i < COUNT(option); i++) {
     if (!option[i][1]) continue;
@@ -290,7 +293,7 @@ static bool has_gpu(void) {
 
 // The command, and the reasons of the options that follow from model and machine.
 static void say_command(Diagnosis *f, const DoctorOptions *o, const Checkup *c, bool gpu) {
-  char *files = options_of_files(o), proposals[32], rois[32];
+  char *files = options_of_data(o), proposals[32], rois[32];
   char *data = cli_word(o->data), *weights = o->weights ? cli_word(o->weights) : NULL;
   const char *model = suited_model(o, c);
   char *start = weights ? xasprintf("--weights %s --reset-heads ", weights) : xstrdup("");
@@ -331,6 +334,7 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .range = o->range,
                                   .crowd = (CrowdChoice)o->crowd,
                                   .holdout = &o->holdout,
+                                  .classes = o->classes,
                                   .keep_empty = o->keep_empty,
                                   .sampled = sampled_objects(&named),
                                   .weights = o->weights,

@@ -21,6 +21,7 @@ static void split_open(Split *s, const char *name, const CheckupOptions *o, bool
                             .max_canvases = o->canvases,
                             .crowd = o->crowd,
                             .train = train && train->open ? &train->data.coco : NULL,
+                            .classes = o->classes,
                             .keep_empty = keep_empty,
                             .holdout = {.draw = train ? NULL : o->holdout},
                             .json = train ? o->val_json : o->train_json,
@@ -70,12 +71,11 @@ static bool split_sound(const Split *s) { return !s->name || (!*s->stop.msg && !
 static void suggest_options(Checkup *c, const CheckupOptions *o) {
   enum { FEWEST = 5 }; // images to divide
   char *given = o->holdout && holdout_wanted(o->holdout) ? holdout_option_text(o->holdout) : NULL;
-  const int images = c->train.data.num_images;
-  const bool suggests = !given && !c->val.name && images >= FEWEST;
+  const bool suggests = !given && !c->val.name && c->train.data.num_images >= FEWEST;
   char *text = given ? xasprintf(" %s", given) : xstrdup(suggests ? " --val-fraction 0.2" : "");
   const SuggestFor how = {.keep_empty = o->keep_empty,
+                          .few_classes = o->classes,
                           .canvases = o->canvases,
-                          .images = suggests ? images - images / 5 : images,
                           .holdout = text,
                           .is_suggested = suggests,
                           .weights = o->weights,

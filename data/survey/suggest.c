@@ -133,7 +133,7 @@ static ViewKind view_of(const Orientation *o) {
 // ---- the whole ------------------------------------------------------------------------------------------------------
 
 static void give_reasons(Suggestion *s, const Split *t, const SuggestFor *how, int size, int epochs, ViewKind view,
-                         const Orientation *o) {
+                         const Orientation *o, int images) {
   const double grow = (double)size / t->data.resize.size;
   const bool small = s->batch * largest_pixels(t, size) <= BATCH_PIXELS;
   if (t->survey.objects)
@@ -147,7 +147,7 @@ static void give_reasons(Suggestion *s, const Split *t, const SuggestFor *how, i
   else if (!small)
     add_reason(s, "--batch %d: a single image has more pixels than four of 800 x 1333; --plan prints the memory needed",
                s->batch);
-  const int each = (how->images + s->batch - 1) / s->batch * s->batch;
+  const int each = (images + s->batch - 1) / s->batch * s->batch;
   add_reason(s, "--epochs %d: %lld images are shown to the network, which starts from %s", epochs,
              (long long)epochs * each, how->weights ? "weights" : "scratch");
   char why[256];
@@ -168,20 +168,23 @@ void suggest(Suggestion *s, const Split *t, const Split *v, const SuggestFor *ho
   const Resize *r = &t->data.resize;
   const Orientation o = orientation_of(&t->data);
   const ViewKind view = view_of(&o);
-  s->batch = suit_batch(t, size, how->images);
+  const bool adds_empty =
+      !how->keep_empty && !how->few_classes && 10 * t->data.without_objects >= t->data.coco.num_images;
+  const int all = t->data.num_images + (adds_empty ? t->data.without_objects : 0);
+  const int images = how->is_suggested ? all - all / 5 : all; // a fifth is held out
+  s->batch = suit_batch(t, size, images);
   char longer[32] = "", detections[32], range[32];
   if (r->max_size != r->size * 5 / 3) // the default that follows from --size
     snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
-  const bool empty = how->keep_empty || 10 * t->data.without_objects >= t->data.coco.num_images;
-  const int epochs = suit_epochs(how->images, s->batch, how->weights);
+  const int epochs = suit_epochs(images, s->batch, how->weights);
   const char *start = !how->weights ? " --anchors auto" : objects_with_masks(t) ? " --set mask_paste_exact=true" : "";
   const bool takes_boxes = 2 * t->defects.of_type[DEFECT_BOX_APART].count > objects_with_masks(t);
   s->flags = xasprintf("--size %d%s --canvases %d --batch %d --epochs %d --augment %s%s%s%s%s%s%s%s%s", size, longer,
                        canvases, s->batch, epochs, augment_presets[augment_for[view].preset], start,
                        suit_detections(t, v, detections), suit_range(t, range), t->data.upright ? " --exif yes" : "",
-                       empty ? " --keep-empty" : "", takes_boxes ? " --boxes mask" : "",
+                       how->keep_empty || adds_empty ? " --keep-empty" : "", takes_boxes ? " --boxes mask" : "",
                        t->data.box_areas || (v && v->data.box_areas) ? " --areas mask" : "", how->holdout);
-  give_reasons(s, t, how, size, epochs, view, &o);
+  give_reasons(s, t, how, size, epochs, view, &o, images);
 }
 
 void suggestion_free(Suggestion *s) {

@@ -4,9 +4,9 @@
 #include "data/survey/orientation.h"
 
 typedef struct SuggestFor {
-  bool keep_empty; // images without objects are used
-  int canvases;    // that the data set was opened with
-  int images;      // to train on, those held out left out
+  bool keep_empty;  // images without objects are used
+  bool few_classes; // objects of other classes were left out: images without objects are not the data's background
+  int canvases;     // that the data set was opened with
   // train's options that hold images out, with a space before them; "": none. Without a split to evaluate on they are
   // suggested.
   const char *holdout;

@@ -84,6 +84,17 @@ TEST_TIER(doctor_suggests_by_directions, 1) {
   }
 }
 
+// The command keeps --classes; images that had objects of other classes alone are no background.
+TEST_TIER(doctor_examines_some_classes, 1) {
+  const char *said;
+  char *line = suggested(shapes_set(), "--model tiny --classes disc", &said);
+  EXPECT(strstr(line, " --classes disc ") && !strstr(line, "--keep-empty") && strstr(said, " in 1 of 1 categories;"));
+  expect_accepted(line);
+  free(line);
+  EXPECT_INT(command(&said, "%s --data %s --classes disk", tool("doctor"), shapes_set()), 1);
+  EXPECT(strstr(said, "did you mean disc"));
+}
+
 TEST_TIER(doctor_suggests_models_and_weights, 1) {
   const char *said, *boxes = set_of_bars("bars-boxes", 25, IMAGES, false);
   char *line = suggested(boxes, "", &said), *path = xstrdup(in_tmp("bars.safetensors"));

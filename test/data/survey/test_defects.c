@@ -429,7 +429,7 @@ TEST(advice_says_what_hurts) {
   EXPECT(!says(&a, "EXIF") && !says(&a, "duplicate") && !says(&a, "the same name") && !says(&a, "normalized"));
   advice_free(&a);
   Suggestion s;
-  suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .images = 14, .holdout = "", .gpu = true});
+  suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .holdout = "", .gpu = true});
   EXPECT_STR(s.reason[1], "--batch 8: fits a 12 GB GPU with --amp");
   EXPECT(strstr(s.flags, "--size 32 --max-size 64 ") &&
          strstr(s.flags, " --batch 8 --epochs 625 --augment standard --anchors auto --keep-empty"));
@@ -445,7 +445,7 @@ TEST(advice_says_what_hurts) {
   EXPECT(!says(&a, "objects smaller") && !says(&a, "images without objects"));
   EXPECT(!says(&a, "pretrained"));
   advice_free(&a);
-  suggest(&s, &train, NULL, &(SuggestFor){.canvases = 1, .images = 14, .holdout = " --fold 1/2", .weights = true});
+  suggest(&s, &train, NULL, &(SuggestFor){.canvases = 1, .holdout = " --fold 1/2", .weights = true});
   EXPECT(strstr(s.flags, "--size 128 ") && strstr(s.flags, " --epochs 157 ") &&
          strstr(s.flags, " --fold 1/2")); // sides of 48 pixels enlarged 2.75 times
   suggestion_free(&s);
