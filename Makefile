@@ -106,9 +106,9 @@ endif
 added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
-# The programs: those that compute on a device, one that only reports the device, and those that run on the host alone.
+# The programs: those that compute on a device, those that only describe it, and those that run on the host alone.
 computing := train infer lab/dump lab/bench_reduce tools/export
-describing := lab/machine
+describing := lab/machine tools/doctor
 others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
 tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
 generators := $(basename $(wildcard test/*.c)) # programs that only tests and measurements need
@@ -122,7 +122,7 @@ fuzzers := $(patsubst test/fuzz/%.c,$B/%,$(wildcard test/fuzz/fuzz_*.c))
 # The device types of a program: nn/device.c is compiled twice, for the CPU alone and, as device.cuda.o, with the GPU.
 host := $B/nn/device.o
 devices := $(if $(filter 1,$(CUDA)),$B/nn/device.cuda.o $B/libkernels.a,$(host))
-described := $B/nn/device.cuda.o $B/lab/machine/no_kernels.o $(patsubst %,$B/cuda/%.cu.o,device machine timing)
+described := $B/nn/device.cuda.o $B/tools/describing/no_kernels.o $(patsubst %,$B/cuda/%.cu.o,device machine timing)
 # Where a demo's programs are. Without a GPU no kernel would run, so the demo's programs are linked without kernels from
 # the same objects ($(host)), and ./train and $B/train are not touched. Tests always run these, so that they are the
 # same on every machine: kernels are tested by test-gpu. CUDA=1 builds everything.

@@ -1,4 +1,4 @@
-// Replaces the kernels in lab/machine.c, which describes a GPU and computes nothing on it.
+// Replaces the kernels in programs that describe a GPU and compute nothing on it: lab/machine.c, tools/doctor.c.
 #include "base/error.h"
 #include "nn/op_list.h"
 #include "nn/ops.h"
