@@ -43,7 +43,7 @@ static void refuse_apart(const ModelConfig *c, const AnchorFit *fit, const Datas
       given, train->coco.path, (double)c->rpn_low, suit);
 }
 
-void train_fit_anchors(TrainSpec *o, Dataset *train) {
+void train_fit_anchors(TrainSpec *o, const Dataset *train) {
   AnchorFit fit;
   char is[LIST_TEXT], was[LIST_TEXT];
   const bool is_given = o->anchors || config_list_sets(o->set, "anchor_size");
@@ -56,7 +56,7 @@ void train_fit_anchors(TrainSpec *o, Dataset *train) {
   list(o->config.anchor_size, was);
   const bool better = fit.iou >= fit.iou_before + LEAST_GAIN;
   if (better) memcpy(o->config.anchor_size, fit.size, sizeof fit.size);
-  notes_add(&train->notes, "%s: --anchors auto %s %s: their mean IoU with the objects is %.2f, that of %s is %.2f",
-            o->train_split, better ? "chose" : "kept", better ? is : was, better ? fit.iou : fit.iou_before,
-            better ? was : is, better ? fit.iou_before : fit.iou);
+  line_print(stderr, "note: --anchors auto %s %s: their mean IoU with the objects is %.2f, that of %s is %.2f",
+             better ? "chose" : "kept", better ? is : was, better ? fit.iou : fit.iou_before, better ? was : is,
+             better ? fit.iou_before : fit.iou);
 }

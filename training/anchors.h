@@ -7,4 +7,4 @@
 void train_set_anchors(const TrainSpec *o, ModelConfig *c);
 // With --anchors auto, sets in o->config those that suit the training data best (data/survey/anchor_fit.h) if they are
 // better than its own, and adds a note on both to it.
-void train_fit_anchors(TrainSpec *o, Dataset *train);
+void train_fit_anchors(TrainSpec *o, const Dataset *train);
