@@ -1,5 +1,4 @@
 #include "data/survey/suggest.h"
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
@@ -28,12 +27,8 @@ static const struct {
                       "elongated objects with masks: %d, too few to tell whether images can be rotated"},
 };
 
-// How many images training shows the network, with repetition: from scratch, where they were measured on the nuclei,
-// and from weights.
-static const struct {
-  int most_images, from_scratch, from_weights;
-} shown_of[] = {{50, 10000, 2500}, {INT_MAX, 20000, 5000}};
-enum { USUAL_EPOCHS = 12 };
+// How many images training shows the network, with repetition: results/augment-h100.txt.
+enum { FROM_SCRATCH = 20000, FROM_WEIGHTS = 5000, USUAL_EPOCHS = 12 };
 
 // How much images of small objects are enlarged at most: results/augment-h100.txt has AP at 2, 2.5, 2.75 and 3 times.
 static const double MOST_ENLARGED = 2.75;
@@ -57,16 +52,14 @@ static void PRINTF_LIKE(2, 3) add_reason(Suggestion *s, const char *fmt, ...) {
 static int round32(double pixels) { return MAX(32 * (int)lround(pixels / 32), 32); }
 
 // The size at which nine in ten objects are not tiny, up to twice the requested size or the images' own; or, if images
-// are enlarged more than twice, one that enlarges at most MOST_ENLARGED times, less if nine in ten objects then
-// have SURVEY_AMPLE pixels.
+// are enlarged more than twice, one that enlarges MOST_ENLARGED times at most.
 static int suit_size(const Split *t) {
   const Survey *s = &t->survey;
   const int size = t->data.resize.size;
   if (s->objects == 0) return size;
   double need = (double)SURVEY_TINY / (double)s->size10, stored = size / (double)s->scale50;
   if (need > 1) return MAX(round32(fmin(size * fmin(need, 2), 2 * stored)), size);
-  if (s->scale50 <= 2) return size;
-  return round32(stored * fmin(fmax(SURVEY_AMPLE / (double)s->size10 * (double)s->scale50, 1), MOST_ENLARGED));
+  return s->scale50 <= 2 ? size : round32(stored * fmin((double)s->scale50, MOST_ENLARGED));
 }
 
 // The fewest canvases whose padding is nearly as small as with the maximum number.
@@ -94,9 +87,7 @@ static int suit_batch(const Split *t, int size, int images) {
 
 // Epochs after which as many images were shown as the rules say; the last batch of an epoch is filled up.
 static int suit_epochs(int images, int batch, bool weights) {
-  int k = 0;
-  while (images > shown_of[k].most_images) k++;
-  const int shown = weights ? shown_of[k].from_weights : shown_of[k].from_scratch;
+  const int shown = weights ? FROM_WEIGHTS : FROM_SCRATCH;
   const int each = (images + batch - 1) / batch * batch;
   return MAX((shown + each - 1) / each, USUAL_EPOCHS);
 }
