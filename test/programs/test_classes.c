@@ -172,12 +172,19 @@ TEST_TIER(classes_files_of_a_run, 1) {
   for (int i = 0; i < COUNT(there); i++) EXPECT(path_is_file(file_of(whole(), there[i])));
   snprintf(run_json, sizeof run_json, "%s/run.json", whole());
   char *text = file_read(in_tmp(run_json), &(size_t){0}, NULL);
-  static const char *const says[] = {
-      "\"complete\":true", "\"step\":18",        "\"classes\":6",
-      "\"images\":96",     "\"val_images\":36",  "\"optimizer\":{\"value\":\"adamw\",\"from\":\"given\"}",
-      "\"augment\":true",  "\"first_step\":13,", "\"lr\":0.01,",
-      "\"machine\":{",     "\"build_seconds\":", "\"best_val_top1_step\":",
-      "\"time\":[{\"name\":\"training steps\",\"seconds\":"};
+  static const char *const says[] = {"\"complete\":true",
+                                     "\"step\":18",
+                                     "\"classes\":6",
+                                     "\"images\":96",
+                                     "\"val_images\":36",
+                                     "\"optimizer\":{\"value\":\"adamw\",\"from\":\"given\"}",
+                                     "\"augment\":true",
+                                     "\"first_step\":13,",
+                                     "\"lr\":0.01,",
+                                     "\"machine\":{",
+                                     "\"build_seconds\":",
+                                     "\"best_val_top1_step\":",
+                                     "\"time\":[{\"name\":\"training steps\",\"seconds\":"};
   for (int i = 0; i < COUNT(says); i++)
     if (!EXPECT(text && strstr(text, says[i]))) printf("    %s\n", says[i]);
   free(text);
