@@ -6,7 +6,12 @@
 #include <sys/mman.h>
 #include "base/cpu_level.h"
 #include "nn/ops.h"
+#include "nn/rung.h"
 #include "nn/timing.h"
+
+// Both are cpu/conv/; `reference` reads filters as they are.
+static const Rung reference = {.name = "reference"}, packed = {.name = "packed", .packs = true};
+static const Rung *const rungs[] = {&reference, &packed, NULL};
 
 enum { ALIGN = 64, HUGE_PAGE = 2 << 20 };
 
@@ -29,6 +34,7 @@ static bool cpu_open(Device *dev, Err *err) {
   int n = snprintf(dev->description, sizeof dev->description, "CPU, %d thread%s", threads, threads == 1 ? "" : "s");
   if (level) snprintf(dev->description + n, sizeof dev->description - n, ", x86-64-v%d", level);
   if (level) dev->ops = levels[level];
+  if (dev->real == F32) dev->conv_rungs = rungs;
   return true;
 }
 static void cpu_nothing(Device *dev) { (void)dev; }

@@ -298,11 +298,8 @@ static bool open_device(Engine *e, const Compute *compute, Err *err) {
   params_init(&e->params, e->dev, compute->amp ? compute->amp : e->dev->real);
   e->params.adam = compute->optimizer.type != OPTIMIZER_SGD;
   e->params.averages = compute->optimizer.ema > 0;
-  if ((compute->amp || compute->tf32 || compute->conv) && !e->dev->gpu)
-    return err_set(err, "--%s needs a GPU, but this run uses the CPU",
-                   compute->amp    ? "amp"
-                   : compute->tf32 ? "tf32"
-                                   : "conv");
+  if ((compute->amp || compute->tf32) && !e->dev->gpu)
+    return err_set(err, "--%s needs a GPU, but this run uses the CPU", compute->amp ? "amp" : "tf32");
   e->dev->tf32 = compute->tf32;
   e->dev->every_value = compute->every_value;
   if (!device_choose_rung(e->dev, compute->conv, err)) return false;

@@ -97,7 +97,7 @@ extern const OptionWord infer_all[], infer_never[], infer_off[];
     .words = infer_off)                                                                                                \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations (GPU only)", .first = true)                         \
   X(FLAG, tf32, false, "TF32 matrix products (GPU only)")                                                              \
-  X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use (GPU only)",                                      \
+  X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use; on the CPU packed or reference",                 \
     .usual = "the fastest for each layer")                                                                             \
   X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true)                   \
   X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs that share the images of --data", .words = infer_all,              \

@@ -11,7 +11,7 @@ int start_batch_of(const InferOptions *o, int named, bool list) {
   if (!dev) die(err_exit(&err), "%s", err.msg);
   const bool gpu = dev->gpu;
   device_close(dev);
-  const char *needs = o->amp ? "amp" : o->tf32 ? "tf32" : o->conv ? "conv" : NULL;
+  const char *needs = o->amp ? "amp" : o->tf32 ? "tf32" : NULL;
   if (needs && !gpu) die(EXIT_USAGE, "--%s needs a GPU, but this run uses the CPU", needs);
   if (o->batch) return o->batch;
   const int batch = gpu ? ON_GPU : 1;

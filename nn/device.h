@@ -54,7 +54,7 @@ typedef struct Device {
   bool contended;   // GPU: ops of other queues run beside: no grid begins early, to wait on multiprocessors
   bool every_value; // each layer's output is in memory, for who looks at it: no op computes a layer and the next
   bool tf32;        // CUDA: fp32 convolutions may round their operands to TF32
-  const Rung *const *conv_rungs; // CUDA: all implementations of the convolution ops, NULL at the end
+  const Rung *const *conv_rungs; // all implementations of the convolution ops, NULL at the end; cpu64 has no list
   const Rung *conv_rung; // the one asked for: computes what it supports; NULL, and for the rest: the fastest of ours
   const char *conv_tile; // one of Rung.tiles: forward takes it where it can, for measurements and tests; NULL: the rung
                          // chooses

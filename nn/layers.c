@@ -33,6 +33,11 @@ static Tensor conv_filter(const Node *n) {
   return with_sibling(n, NODE_ATTR(n, ConvAttr)->folded ? filter_of(n)->folded : filter_of(n)->shadow);
 }
 
+static Tensor forward_filter(const Graph *g, const Node *n) {
+  const bool packed = filter_of(n)->packs && !g->training && n->uses <= CONV_SIBLING;
+  return packed ? filter_of(n)->packed : conv_filter(n);
+}
+
 static void conv_inputs(const Node *n, Tensor *x) {
   for (int i = 0; i < NODE_ATTR(n, ConvAttr)->pairs; i++) x[i] = n->in[i].v->x;
 }
@@ -59,7 +64,7 @@ static void conv_node_forward(Graph *g, Node *n) {
   Dest y[MAX_LEVELS];
   conv_inputs(n, x);
   conv_outputs(n, y);
-  const Tensor w = conv_filter(n);
+  const Tensor w = forward_filter(g, n);
   g->dev->ops->conv_forward(g->dev, &a->conv, a->pairs, x, &w, y);
 }
 
@@ -249,6 +254,7 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
     append_sibling(g, n, name, x[0]->x.c, c);
   else
     layer_conv_params(g, n, name, x[0]->x.c, c);
+  if (!g->training && !c->sibling && !c->transposed) param_pack(g->params, n->use[CONV_FILTER].p, &a->conv);
   for (int i = 0; i < pairs; i++) {
     const Tensor *t = &x[i]->x;
     int h = c->transposed ? (t->h - 1) * c->stride + c->r : (t->h + 2 * c->pad - c->r) / c->stride + 1;

@@ -345,6 +345,11 @@ struct Ops {
   void (*bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate);
   // shadow[k, …] = scale[k] · master[k, …] in shadow's dtype; scale NULL = 1. What the convolutions read.
   void (*filter_shadow)(Device *dev, const Tensor *master, const void *scale, const Tensor *shadow);
+  // A filter, real, in the order in which conv_forward of this convolution reads it best: the bytes that it takes, and
+  // its making. As w of conv_forward it has the filter's shape and type PACKED. On a device without such rungs
+  // (Rung.packs) neither is called.
+  size_t (*filter_packed_bytes)(Device *dev, const Conv *conv, const Tensor *w);
+  void (*filter_pack)(Device *dev, const Conv *conv, const Tensor *w, void *packed);
   // scale = gamma / √(var + eps), shift = beta - mean · scale; all real [c]. Frozen or inference-time batch norm.
   void (*norm_fold)(Device *dev, int c, float eps, const void *gamma, const void *beta, const void *mean,
                     const void *var, void *scale, void *shift);

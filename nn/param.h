@@ -44,6 +44,9 @@ typedef struct Param {
   Tensor second;                 // Adam's second moment; like momentum, where Params.adam
   Tensor average;                // moving average of the master; like momentum, where Params.averages
   Tensor shadow, folded; // filters: what convolutions read, as it is or scaled by fold; shadow may be the master
+  bool packs;            // inference reads `packed` instead, made of folded, or, without a fold, of shadow, …
+  Conv conv;             // … for this convolution
+  Tensor packed;
 } Param;
 
 // Elements in the flat buffers, padding channels included; a vector that another one stands behind has none.

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "nn/ops.h"
+#include "nn/rung.h"
 #include "nn/update_parts.h"
 
 void params_init(Params *p, Device *dev, DType shadow_dtype) {
@@ -98,6 +99,11 @@ NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param 
   return p->folds[p->num_folds++] = filter->fold = f;
 }
 
+void param_pack(Params *p, Param *filter, const Conv *conv) {
+  filter->packs = rungs_pack(p->dev->conv_rungs, p->dev->conv_rung);
+  filter->conv = *conv;
+}
+
 void param_join(Params *p, Param *first, Param *second) {
   const Tensor *a = &first->master, *b = &second->master;
   if (first->behind == second) return;
@@ -126,6 +132,11 @@ static bool own_shadow(const Params *p, const Param *q) {
 }
 
 static size_t shadow_bytes(const Params *p, const Param *q) { return stride_of(q) * dtype_size(p->shadow_dtype); }
+
+static size_t packed_bytes(const Params *p, const Param *q) {
+  const size_t bytes = p->dev->ops->filter_packed_bytes(p->dev, &q->conv, &q->master);
+  return span(bytes);
+}
 
 static void *take(char **at, size_t bytes) {
   void *r = *at;
@@ -179,6 +190,7 @@ static void assign_buffers(Params *p, char *master, char *grad, char *momentum, 
     q->average.data = q->trainable && p->averages ? take(&average, bytes) : NULL;
     q->shadow.data = own_shadow(p, q) ? take(&at, shadow_bytes(p, q)) : q->master.data;
     q->folded.data = q->fold ? take(&at, shadow_bytes(p, q)) : q->master.data;
+    q->packed.data = q->packs ? take(&at, packed_bytes(p, q)) : NULL;
     if (q->fold) {
       q->fold->scale = take(&at, span((size_t)q->master.n) * real);
       q->fold->shift = take(&at, span((size_t)q->master.n) * real);
@@ -205,7 +217,9 @@ void params_lay_out(Params *p) {
     if (q->moves) p->moving += stride_of(q);
     if (own_shadow(p, q)) p->rest_bytes += shadow_bytes(p, q);
     if (q->fold) p->rest_bytes += shadow_bytes(p, q) + 2 * span((size_t)q->master.n) * real;
-    q->shadow = q->folded = q->master;
+    if (q->packs) p->rest_bytes += packed_bytes(p, q);
+    q->shadow = q->folded = q->packed = q->master;
+    q->packed.dtype = PACKED;
     q->folded.dtype = p->shadow_dtype;
     if (own_shadow(p, q)) q->shadow.dtype = p->shadow_dtype;
   }
@@ -250,6 +264,7 @@ static void refresh_shadows(Params *p) {
     const Param *q = p->list[i];
     if (own_shadow(p, q)) p->dev->ops->filter_shadow(p->dev, &q->master, NULL, &q->shadow);
     if (q->fold) p->dev->ops->filter_shadow(p->dev, &q->master, q->fold->scale, &q->folded);
+    if (q->packs) p->dev->ops->filter_pack(p->dev, &q->conv, q->fold ? &q->folded : &q->shadow, q->packed.data);
   }
 }
 

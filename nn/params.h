@@ -16,6 +16,8 @@ Param *param_vector(Params *p, const char *name, ParamRole role, int n, bool tra
 Param *param_buffer(Params *p, const char *name, int n, Init init);
 void param_moves(Params *p, Param *buffer); // before they are laid out
 NormFold *param_fold(Params *p, Param *filter, Param *gamma, Param *beta, Param *mean, Param *var, float eps);
+// Inference reads this filter as filter_pack makes it for this convolution, if a rung of the device asks for that.
+void param_pack(Params *p, Param *filter, const Conv *conv);
 // Two filters over the same input, or their biases, as one: a convolution's first channels, 4·n of them, then others.
 void param_join(Params *p, Param *first, Param *second);
 Param *params_find(const Params *p, const char *name); // or NULL

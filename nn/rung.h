@@ -1,5 +1,6 @@
 // One implementation of the three convolution ops. A device with several implementations lists them in
-// `Device.conv_rungs`, and `device_choose_rung` selects one by name. cuda/conv/ holds these rungs of a ladder.
+// `Device.conv_rungs`, and `device_choose_rung` selects one by name. cuda/conv/ holds a ladder of
+// them; the CPU has two.
 #pragma once
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,8 @@ extern "C" {
 typedef struct Rung Rung;
 typedef enum ConvOp { CONV_FORWARD, CONV_DGRAD, CONV_WGRAD, CONV_OPS } ConvOp;
 
-// The functions have the contract of nn/ops.h, but for db: wgrad leaves it to its caller unless `wgrad_sums` is set.
+// The CPU's have no functions. Those of others have the contract of nn/ops.h, but for db: wgrad leaves it to its caller
+// unless `wgrad_sums` is set.
 // All are deterministic, and none is called for a problem that `supports` refuses.
 struct Rung {
   const char *name;
@@ -28,10 +30,18 @@ struct Rung {
   int (*moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // As conv_pools of nn/ops.h; NULL: no.
   bool (*pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
+  bool packs; // inference gives it filters as filter_pack of nn/ops.h makes them
   // Names of the threadblock tiles that forward in 16 bits can be asked for (Device.conv_tile), NULL at the end. NULL:
   // nobody chooses but the rung.
   const char *const *tiles;
 };
+
+// Whether inference packs filters: for the rung that was asked for, or, if none was, for any.
+static inline bool rungs_pack(const Rung *const *rungs, const Rung *asked) {
+  bool packs = asked && asked->packs;
+  for (; !asked && rungs && *rungs; rungs++) packs |= (*rungs)->packs;
+  return packs;
+}
 
 // The rung of that name in a list that ends with NULL; NULL: there is none.
 static inline const Rung *rung_find(const Rung *const *rungs, const char *name) {

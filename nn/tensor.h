@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum DType { F32, F64, BF16, F16, DTYPES } DType;
+// PACKED: of a filter bank alone, reals in the order of filter_pack (nn/ops.h), whatever its shape says.
+typedef enum DType { F32, F64, BF16, F16, DTYPES, PACKED = DTYPES } DType;
 
 static inline size_t dtype_size(DType t) { return t == F64 ? 8 : t == F32 ? 4 : 2; }
 

@@ -1,6 +1,7 @@
 #include "onnx/export.h"
 #include <stdlib.h>
 #include <string.h>
+#include "nn/rung.h"
 #include "onnx/emit.h"
 
 // ---- outputs --------------------------------------------------------------------------------------------------------
@@ -72,6 +73,7 @@ bool onnx_export(Network *n, const OnnxOptions *o, Err *err) {
       return err_set(err, "%s: ONNX opset 21 has no form for the layer %s (%s)", o->path, g->node[i]->name,
                      g->node[i]->type->name);
   CHECK(dev->real == F32 && !dev->gpu && g->act == F32);
+  CHECK(dev->conv_rung && !dev->conv_rung->packs); // filters as they are
   Emit e = {.dev = *dev, .observer = {.before = before_node}, .network = n, .bytes = o->bytes, .any_size = o->any_size};
   e.dev.ops = &ops_onnx;
   g->dev = &e.dev;

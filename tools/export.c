@@ -47,7 +47,7 @@ typedef struct Exported {
 
 static bool write_walked(const Exported *x, int h, int w, bool any_size, Err *err) {
   Engine e;
-  const Compute compute = {.device = "cpu", .every_value = true};
+  const Compute compute = {.device = "cpu", .conv = "reference", .every_value = true};
   const Shapes none = {0}, infer = {.canvases = 1,
                                     .canvas = {{h, w, 1}},
                                     .images = 1,

@@ -243,7 +243,7 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
   X(STRING, device, "auto", "NAME", "cpu, cuda:N, or auto for a GPU if there is one", .first = true, .local = true)    \
   X(CHOICE_IMPLIED, amp, 0, amp_names, "bf16", "16-bit activations (GPU only)", .first = true, .key = "amp")           \
   X(FLAG, tf32, false, "TF32 matrix products (GPU only)", .key = "tf32")                                               \
-  X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use (GPU only)",                                      \
+  X(STRING, conv, NULL, "KERNEL[/TILE]", "convolution kernels to use; on the CPU, in evaluations",                     \
     .usual = "the fastest for each layer")                                                                             \
   X(HEADING, "Several GPUs: docs/scaling.md")                                                                          \
   X(INT, gpus, 1, 1, MAX_CREW, "N", "number of GPUs to train on; leave it out under torchrun, srun and mpirun",        \

@@ -4,6 +4,7 @@
 #include <omp.h>
 #include "cpu/conv/gemm.h"
 #include "cpu/conv/im2col.h"
+#include "cpu/conv/winograd.h"
 #include "cpu/dest.h"
 #include "cpu/reference.h"
 
@@ -14,6 +15,7 @@ typedef struct ImplicitGemm {
   int pairs;
   const Tensor *in, *w;
   const Dest *out;
+  bool packed;     // the filter comes as filter_pack wrote it
   bool backward;   // w's n are the channels and its c the columns, rather than the other way round
   int channels, n; // of in; of out
   int k, block;    // K, and how much of it is multiplied at a time
@@ -47,17 +49,39 @@ static void pack_panel(const ImplicitGemm *p, int k0, int k, int j) {
   }
 }
 
+// Whether a Dest is bias, residual and ReLU at most, so that a forward tile's elements need nothing but their places.
+static bool is_plain(const Dest *d) {
+  const Tensor *a = d->addend;
+  return !d->accumulate && !d->mask && (!a || (a->h == d->t.h && a->w == d->t.w));
+}
+
+static GemmOut tile_out(const Dest *d, size_t row, int j) {
+  const size_t at = row * d->t.ldc + j;
+  return (GemmOut){.to = (real *)d->t.data + at,
+                   .addend = d->addend ? (const real *)d->addend->data + at : NULL,
+                   .bias = d->bias ? (const real *)d->bias + j : NULL,
+                   .pitch = d->t.ldc,
+                   .relu = d->relu};
+}
+
 // Rows row … row + m - 1, columns j … j + n - 1 of one pair's result: mainloop over K, then the epilogue. a and c are
 // this thread's.
 static void compute_tile(const ImplicitGemm *p, int pair, size_t row, int m, int j, int n, real *a, real *c) {
   const Im2col *im2col = &p->im2col[pair];
   const Dest *out = &p->out[pair];
+  const int last = (p->k - 1) / p->block * p->block; // where the last block begins
+  const bool plain = p->packed && is_plain(out) && n % GEMM_LANES == 0;
   int pitch = round_up(n, PITCH_STEP), padding = round_up(m, GEMM_MR) - m;
-  memset(c, 0, (size_t)(m + padding) * pitch * sizeof *c);
+  if (!plain || last) memset(c, 0, (size_t)(m + padding) * pitch * sizeof *c);
   memset(a + (size_t)m * GEMM_PITCH, 0, (size_t)padding * GEMM_PITCH * sizeof *a);
   for (int k0 = 0; k0 < p->k; k0 += p->block) {
     int k = MIN(p->block, p->k - k0);
     OP(im2col)(&p->in[pair], im2col, row, m, k0, k, a, GEMM_PITCH);
+    if (plain && k0 == last) {
+      const GemmOut to = tile_out(out, row, j);
+      OP(gemm_rows_out)(m, n, k, a, filter_panel(p, k0, k, j), (size_t)k * GEMM_NR, last ? c : NULL, pitch, &to);
+      return;
+    }
     OP(gemm_rows)(m, n, k, a, filter_panel(p, k0, k, j), (size_t)k * GEMM_NR, c, pitch);
   }
   const real *bias = out->bias;
@@ -77,11 +101,18 @@ static void check_pair(const ImplicitGemm *p, const Conv *conv, int pair) {
   CHECK(small->h == (big->h + 2 * conv->pad - w->h) / conv->stride + 1);
   CHECK(small->w == (big->w + 2 * conv->pad - w->w) / conv->stride + 1);
   CHECK(big->c == w->c && big->ldc == w->ldc && small->c == w->n && small->ldc == channel_pitch(w->n));
-  CHECK(w->ldc == channel_pitch(w->c) && w->dtype == REAL_DTYPE && big->dtype == REAL_DTYPE &&
-        small->dtype == REAL_DTYPE);
+  CHECK(w->ldc == channel_pitch(w->c) && (w->dtype == REAL_DTYPE || (w->dtype == PACKED && !p->backward)) &&
+        big->dtype == REAL_DTYPE && small->dtype == REAL_DTYPE);
   Dest unbiased = p->out[pair];
   unbiased.bias = NULL;
   dest_check(&unbiased);
+}
+
+// K, and how it is cut.
+static void plan_sum(ImplicitGemm *p) {
+  p->k = im2col_taps(&p->im2col[0]) * p->channels;
+  int blocks = (p->k + GEMM_KC - 1) / GEMM_KC;
+  p->block = blocks ? round_up((p->k + blocks - 1) / blocks, 8) : GEMM_KC;
 }
 
 // Fills in what depends on the phase: one of a forward convolution, stride² of dgrad.
@@ -95,15 +126,20 @@ static void plan_phase(ImplicitGemm *p, const Conv *conv, int phase, int threads
     p->rows[i] = (size_t)rows(&p->in[i]) * im2col_area(&p->im2col[i]);
     p->all_rows += p->rows[i];
   }
-  p->k = im2col_taps(&p->im2col[0]) * p->channels;
-  int blocks = (p->k + GEMM_KC - 1) / GEMM_KC;
-  p->block = blocks ? round_up((p->k + blocks - 1) / blocks, 8) : GEMM_KC;
+  plan_sum(p);
   p->tile_rows = round_up((int)MIN(p->all_rows / (4 * threads) + 1, TILE_ROWS), GEMM_MR);
   int across = (p->n + TILE_COLUMNS - 1) / TILE_COLUMNS;
   for (int i = 0; i < p->pairs; i++) {
     p->tiles[i] = (p->rows[i] + p->tile_rows - 1) / p->tile_rows * across;
     p->all_tiles += p->tiles[i];
   }
+}
+
+// For the threads of a team to share.
+static void pack_filter(const ImplicitGemm *p) {
+#pragma omp for schedule(static) collapse(2)
+  for (int k0 = 0; k0 < p->k; k0 += p->block)
+    for (int j = 0; j < p->n; j += GEMM_NR) pack_panel(p, k0, MIN(p->block, p->k - k0), j);
 }
 
 static void compute_tile_index(const ImplicitGemm *p, size_t tile, real *a, real *c) {
@@ -116,28 +152,50 @@ static void compute_tile_index(const ImplicitGemm *p, size_t tile, real *a, real
 
 static void compute(Device *dev, ImplicitGemm *p, const Conv *conv) {
   int threads = omp_get_max_threads(), phases = p->backward ? conv->stride * conv->stride : 1;
-  size_t filter = (size_t)p->w->h * p->w->w * p->channels * round_up(p->n, GEMM_NR);
+  p->packed = p->w->dtype == PACKED;
+  size_t filter = p->packed ? 0 : (size_t)p->w->h * p->w->w * p->channels * round_up(p->n, GEMM_NR);
   size_t a_size = TILE_ROWS * GEMM_PITCH, c_size = (size_t)TILE_ROWS * round_up(MIN(p->n, TILE_COLUMNS), PITCH_STEP);
   real *workspace = device_workspace(dev, (filter + threads * (a_size + c_size)) * sizeof *workspace);
   if (!workspace) return;
   CHECK(p->pairs <= MAX_PAIRS && conv->stride > 0);
   for (int i = 0; i < p->pairs; i++) check_pair(p, conv, i);
-  p->filter = workspace + threads * (a_size + c_size);
+  p->filter = p->packed ? p->w->data : workspace + threads * (a_size + c_size);
   for (int phase = 0; phase < phases; phase++) {
     plan_phase(p, conv, phase, threads);
 #pragma omp parallel num_threads(threads) if (p->all_rows * p->n * p->k >= GEMM_PARALLEL_WORK)
     {
       real *a = workspace + omp_get_thread_num() * (a_size + c_size), *c = a + a_size;
-#pragma omp for schedule(static) collapse(2)
-      for (int k0 = 0; k0 < p->k; k0 += p->block)
-        for (int j = 0; j < p->n; j += GEMM_NR) pack_panel(p, k0, MIN(p->block, p->k - k0), j);
+      if (!p->packed) pack_filter(p);
 #pragma omp for schedule(dynamic)
       for (size_t tile = 0; tile < p->all_tiles; tile++) compute_tile_index(p, tile, a, c);
     }
   }
 }
 
+size_t OP(filter_packed_bytes)(Device *dev, const Conv *conv, const Tensor *w) {
+  (void)dev;
+  const size_t elements = (size_t)w->h * w->w * w->c * round_up(w->n, GEMM_NR);
+  return (OP(winograd_fits)(conv, w) ? OP(winograd_elements)(w) : elements) * sizeof(real);
+}
+
+void OP(filter_pack)(Device *dev, const Conv *conv, const Tensor *w, void *packed) {
+  (void)dev;
+  if (OP(winograd_fits)(conv, w)) {
+    OP(winograd_pack)(w, packed);
+    return;
+  }
+  ImplicitGemm p = {.w = w, .channels = w->c, .n = w->n, .filter = packed};
+  p.im2col[0] = (Im2col){im2col_axis_forward(conv, w->h, 0), im2col_axis_forward(conv, w->w, 0)};
+  plan_sum(&p);
+#pragma omp parallel
+  pack_filter(&p);
+}
+
 void OP(conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y) {
+  if (w->dtype == PACKED && OP(winograd_fits)(conv, w)) {
+    OP(winograd_forward)(dev, conv, pairs, x, w, y);
+    return;
+  }
   compute(dev, &(ImplicitGemm){.pairs = pairs, .in = x, .w = w, .out = y, .channels = w->c, .n = w->n}, conv);
 }
 

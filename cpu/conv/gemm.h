@@ -24,6 +24,13 @@ enum {
   GEMM_PITCH = GEMM_KC + 16, // of A's rows: room for copies in whole lanes, and off the powers of two
 };
 
+// Unaligned vectors that may alias reals.
+typedef real Vec __attribute__((vector_size(GEMM_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+
+// A function and not a cast: clang takes whole registers, not halves of them, only where a signature names the type.
+#pragma GCC diagnostic ignored "-Wpsabi"
+static inline __attribute__((always_inline)) Vec vec_load(const real *p) { return *(const Vec *)p; }
+
 // Multiplications below which waking the other threads costs more than it saves: they take some 3 microseconds.
 #define GEMM_PARALLEL_WORK ((size_t)1 << 18)
 
@@ -35,6 +42,18 @@ static inline int round_up(int n, int multiple) { return (n + multiple - 1) / mu
 void OP(gemm_rows)(int m, int n, int k, const real *a, const real *b, size_t panel, real *c, int ldc);
 // The same with A given column by column: a[k·lda + m].
 void OP(gemm_columns)(int m, int n, int k, const real *a, int lda, const real *b, size_t panel, real *c, int ldc);
+
+// What becomes of finished elements where that is the same for all: to = f(c + bias + addend). to and addend [m, n]
+// with rows every `pitch` elements; bias [n]; NULL: none. n is a multiple of GEMM_LANES.
+typedef struct GemmOut {
+  real *to;
+  const real *addend, *bias;
+  int pitch;
+  bool relu;
+} GemmOut;
+// gemm_rows of the last block of K, but that C + A · B goes there; C (NULL: zeros) is only read.
+void OP(gemm_rows_out)(int m, int n, int k, const real *a, const real *b, size_t panel, real *c, int ldc,
+                       const GemmOut *out);
 
 // dst[j·dst_pitch + i] = src[i·src_pitch + j] for i < rows, j < columns.
 void OP(transpose)(int rows, int columns, const real *src, size_t src_pitch, real *dst, size_t dst_pitch);

@@ -22,6 +22,11 @@ static inline void zero(real *dst, int len) {
 void OP(im2col)(const Tensor *x, const Im2col *im2col, size_t row, int rows, int k0, int k, real *dst, int pitch) {
   const int taps = im2col->x.taps, c = x->c, ldc = x->ldc; // taps of one row of the window
   const int first_tap = k0 / c, first_lane = k0 % c, first_y = first_tap / taps, first_x = first_tap % taps;
+  if (im2col_is_identity(im2col, x)) {
+    const real *from = (const real *)x->data + row * ldc + k0;
+    for (int m = 0; m < rows; m++) copy(dst + (size_t)m * pitch, from + (size_t)m * ldc, k);
+    return;
+  }
   Position p = im2col_position(im2col, row);
   for (int m = 0; m < rows; m++, p = im2col_next(im2col, p)) {
     real *to = dst + (size_t)m * pitch, *end = to + k;

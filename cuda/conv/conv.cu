@@ -123,3 +123,7 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
     rung->wgrad(dev, conv, pairs, x, dy, out);
   if (out->db && !rung->wgrad_sums) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
 }
+
+// None of the ladder's rungs asks for it.
+extern "C" size_t cuda_filter_packed_bytes(Device *, const Conv *, const Tensor *) { return 0; }
+extern "C" void cuda_filter_pack(Device *, const Conv *, const Tensor *, void *) {}
