@@ -9,6 +9,7 @@
 #include "base/own_files.h"
 #include "base/run_folder.h"
 #include "page/page_draw.h"
+#include "page/tensorboard.h"
 
 enum { MAX_RUNS = 8 }; // one colour each: page/report.css
 
@@ -16,7 +17,8 @@ enum { MAX_RUNS = 8 }; // one colour each: page/report.css
 #define REPORT_OPTIONS(X)                                                                                              \
   X(STRING, out, NULL, "FILE.html", "file to write", .usual = "report.html in the folder, for a single run")           \
   X(FLAG, force, false, "overwrite a file that this program did not write")                                            \
-  X(FLAG, single_file, false, "embed the pictures in the page, so that it can be sent as one file")
+  X(FLAG, single_file, false, "embed the pictures in the page, so that it can be sent as one file")                    \
+  X(STRING, tensorboard, NULL, "DIR", "write TensorBoard's event files to DIR/RUN instead of a page")
 // clang-format on
 
 typedef struct ReportOptions {
@@ -81,6 +83,17 @@ static void name_runs(PageRun *run, int n) {
     if (!run[i].name) run[i].name = (run[i].folder ? run[i].folder : run[i].log) + common;
 }
 
+static int write_events(const ReportOptions *o, PageRun *run, int n) {
+  Err err;
+  if (o->out || o->single_file || o->force)
+    die(EXIT_USAGE, "--tensorboard writes no page; leave out the options for pages");
+  name_runs(run, n);
+  if (!tensorboard_write(o->tensorboard, run, n, &err)) die(EXIT_USAGE, "%s", err.msg);
+  line_print(stderr, "report: %s; view with: tensorboard --logdir %s", o->tensorboard, o->tensorboard);
+  stdout_close();
+  return 0;
+}
+
 int main(int argc, char **argv) {
   ReportOptions o = {OPTION_DEFAULTS(REPORT_OPTIONS)};
   OPTION_TABLE(table, ReportOptions, REPORT_OPTIONS);
@@ -98,6 +111,7 @@ int main(int argc, char **argv) {
   const int n = cli.num_args;
   if (!n || n > MAX_RUNS) die(EXIT_USAGE, "give 1 to %d runs; --help shows the usage", MAX_RUNS);
   for (int i = 0; i < n; i++) run[i] = run_of(cli.args[i]);
+  if (o.tensorboard) return write_events(&o, run, n);
   if (n > 1) name_runs(run, n);
   if (!o.out && (n > 1 || !run[0].folder))
     die(EXIT_USAGE, "--out FILE.html is missing; it is optional only for the folder of a single run");

@@ -172,3 +172,20 @@ TEST_TIER(report_of_an_older_run_names_the_version, 1) {
   EXPECT_INT(command(&said, "%s %s", tool("report"), in_tmp("older-run")), 2);
   EXPECT(strstr(said, "/older-run: a run of version 1.1 or older; version 1.2 draws its page\n"));
 }
+
+// TensorBoard's own reader finds every number of the log.
+TEST_TIER(report_writes_event_files, 1) {
+  const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3", *said;
+  EXPECT_INT(train_shapes("", "report-events", "--iters 4 --eval-every 2"), 0);
+  char *run = xstrdup(in_tmp("report-events")), *events = xstrdup(in_tmp("events"));
+  EXPECT_INT(command(&said, "%s first=%s --tensorboard %s", tool("report"), run, events), 0);
+  EXPECT(strstr(said, "tensorboard --logdir"));
+  EXPECT_INT(command(&said, "%s %s --tensorboard %s --single-file", tool("report"), run, events), 2);
+  EXPECT(strstr(said, "--tensorboard writes no page"));
+  if (command(NULL, "%s -c 'import tensorboard'", python))
+    test_skip("tensorboard is not installed: pip install tensorboard, then PYTHON=... make test");
+  else if (!EXPECT_INT(command(&said, "%s test/peers/read_events.py %s/log.jsonl %s/first", python, run, events), 0))
+    printf("%s\n", said);
+  free(run);
+  free(events);
+}
