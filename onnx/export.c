@@ -44,6 +44,27 @@ static void classifier_outputs(Emit *e) {
   output(e, "probabilities", ONNX_FLOAT, dims, emit_value(e, &e->network->result[CLASS_PROBS]->x), "softmax of logits");
 }
 
+// What the caller of a model without preprocessing has to do: (RGB / unit - mean) / std, after resizing.
+static void tell_preprocessing(Emit *e) {
+  const ModelConfig *c = &e->network->config;
+  const struct {
+    const char *key;
+    const float *values;
+  } list[] = {{"mean", c->mean}, {"std", c->std}};
+  char text[128];
+  for (int i = 0; i < COUNT(list); i++) {
+    const float *v = list[i].values;
+    snprintf(text, sizeof text, "%g,%g,%g", (double)v[c->bgr ? 2 : 0], (double)v[1], (double)v[c->bgr ? 0 : 2]);
+    onnx_about(&e->m, list[i].key, text);
+  }
+  snprintf(text, sizeof text, "%g", (double)c->pixel_unit);
+  onnx_about(&e->m, "unit", text);
+  snprintf(text, sizeof text, "%d", c->size);
+  onnx_about(&e->m, "size", text);
+  snprintf(text, sizeof text, "%d", c->max_size);
+  onnx_about(&e->m, "max_size", text);
+}
+
 // ---- the walk -------------------------------------------------------------------------------------------------------
 
 static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
@@ -83,6 +104,7 @@ bool onnx_export(Network *n, const OnnxOptions *o, Err *err) {
   g->dev = dev;
   e.m.scope = "outputs";
   (n->model->traits & MODEL_DETECTOR ? detector_outputs : classifier_outputs)(&e);
+  tell_preprocessing(&e);
   if (o->categories) onnx_about(&e.m, "categories", o->categories);
   free(e.value);
   free(e.boxes);

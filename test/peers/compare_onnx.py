@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 import onnx
@@ -96,6 +95,29 @@ def differences(a, b):
     return score, corner, pairs
 
 
+# What leaves a stage of ours, and the list of nodes that makes it; RoIs are in the same order.
+STAGES = {**{f"p{i}": f"backbone.fpn.layer_blocks.{i}.0" for i in range(4)}, "box_roi_align": "box_roi_align",
+          "roi_heads.box_predictor.cls_score": "roi_heads.box_predictor.cls_score",
+          "roi_heads.box_predictor.bbox_pred": "roi_heads.box_predictor.bbox_pred", "mask_roi_align": "mask_roi_align",
+          "roi_heads.mask_predictor.mask_fcn_logits": "roi_heads.mask_predictor.mask_fcn_logits"}
+
+
+def stage_values(path):
+    """The value of the model in which each stage ends."""
+    last = {n.output[0].rsplit("/", 1)[0]: n.output[0] for n in onnx.load(path).graph.node}
+    return {stage: last[scope] for stage, scope in STAGES.items() if scope in last}
+
+
+def stage_differences(dump, found, values, worst):
+    """The largest difference of each stage, as a share of its largest value."""
+    for stage, value in values.items():
+        a, b = dump[stage], found[value]
+        b = b.transpose(0, 2, 3, 1) if b.ndim == 4 else b
+        a = a.reshape(a.shape[0], -1) if b.ndim == 2 else a
+        if a.shape == b.shape and a.size:
+            worst[stage] = max(worst.get(stage, 0), float(np.abs(a - b).max() / np.abs(a).max()))
+
+
 class Totals:
     def __init__(self):
         self.images = self.found = self.other_count = 0
@@ -103,7 +125,6 @@ class Totals:
         self.iou = 1.0
         self.pixels = self.pixels_off = 0
         self.largest_pixel = 0.0
-        self.own = self.theirs = 0.0
 
     def line(self):
         text = (f"{self.images} images, {self.found} detections; other count: {self.other_count}; largest difference: "
@@ -119,9 +140,7 @@ class Totals:
 
 def compare_batch(dump, run, paste, feed, bytes_in, totals, classes):
     dump["label"] = dump["detections.index"] % classes
-    started = time.perf_counter()
     boxes, labels, scores, masks, count = run(feed)
-    totals.theirs += time.perf_counter() - started
     row = 0
     for i, (_, _, h, w, rh, rw, _, _) in enumerate(dump["info"]):
         a = ours(dump, i, row)
@@ -138,7 +157,7 @@ def compare_batch(dump, run, paste, feed, bytes_in, totals, classes):
             pasted = paste.run(None, {"boxes": (b[0] * ratio).astype(np.float32), "masks": masks[i, :n],
                                       "size": np.array([h, w], np.int64)})[0]
             for j, k in pairs:
-                mine = dump[f"mask.{row + j}"].reshape(h, w) if dump[f"mask.{row + j}"].shape == (h, w) else None
+                mine = dump[f"mask.{row + j}"]
                 both, either = (mine & pasted[k]).sum(), ((mine != 0) | pasted[k]).sum()
                 totals.iou = min(totals.iou, both / either if either else 1.0)
         row += len(a[0])
@@ -153,6 +172,7 @@ def main():
     p.add_argument("--batches", default="1,4")
     p.add_argument("--sizes", default="128,192,256")
     p.add_argument("--set", default="", help="fields of the configuration: FIELD=VALUE …")
+    p.add_argument("--stages", action="store_true", help="also tell how far the values in between differ")
     p.add_argument("--build", default="build")
     o = p.parse_args()
     config = config_of(o.weights)
@@ -167,7 +187,8 @@ def main():
                            stdout=subprocess.DEVNULL)
             subprocess.run([*export, model["uint8"], "--uint8"], check=True, stdout=subprocess.DEVNULL)
             seen = network_input(model["uint8"])
-            run = {"float": session(model["float"]), "uint8": session(model["uint8"], [seen])}
+            values, worst = stage_values(model["float"]) if o.stages else {}, {}
+            run = {"float": session(model["float"], values.values()), "uint8": session(model["uint8"], [seen])}
             paste = session(model["paste"]) if masks else None
             for batch in map(int, o.batches.split(",")):
                 totals = {"float": Totals(), "uint8": Totals()}
@@ -179,7 +200,7 @@ def main():
                     dump = load_file(out)
                     images = np.ascontiguousarray(dump["image"].transpose(0, 3, 1, 2))
                     sizes = dump["info"][:, 4:6]
-                    rgb = images[:, ::-1] if config["bgr"] in ("true", "1") else images
+                    rgb = images[:, ::-1] if config.get("bgr") in ("true", "1") else images
 
                     def given(r, inputs):
                         found = dict(zip([x.name for x in r.get_outputs()], r.run(None, inputs)))
@@ -190,18 +211,22 @@ def main():
                             t.pixels += off.size
                             t.pixels_off += int((off > 1e-4).sum())
                             t.largest_pixel = max(t.largest_pixel, float(off.max()))
+                        if values and r is run["float"]:
+                            stage_differences(dump, found, values, worst)
                         return [found.get(k) for k in ("boxes", "labels", "scores", "masks", "count")]
 
                     compare_batch(dump, lambda f: given(run["float"], f), paste,
                                   {"images": np.ascontiguousarray(rgb), "sizes": sizes}, False, totals["float"],
-                                  int(config["classes"]))
+                                  int(config.get("classes", 91)))
                     h, w = dump["info"][:, 2].max(), dump["info"][:, 3].max()
                     pictures = np.full((batch, h, w, 3), 77, np.uint8)
                     for i, (_, at, ih, iw, *_) in enumerate(dump["info"]):
                         pictures[i, :ih, :iw] = dump["bytes"][at:at + ih * iw * 3].reshape(ih, iw, 3)
                     compare_batch(dump, lambda f: given(run["uint8"], f), paste,
                                   {"images": pictures, "sizes": dump["info"][:, 2:4]}, True, totals["uint8"],
-                                  int(config["classes"]))
+                                  int(config.get("classes", 91)))
+                for stage, share in worst.items():
+                    print(f"size {size}, batch {batch}, {stage}: {share:.2g} of the largest value")
                 for kind, t in totals.items():
                     agrees = t.agrees()
                     bad += kind == "float" and not agrees
