@@ -58,25 +58,30 @@ void emit_conv_dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy,
 
 // ---- norms ----------------------------------------------------------------------------------------------------------
 
-// Groups as the channels of an InstanceNormalization: onnxruntime has GroupNormalization with the variance as a
-// difference of means of squares, which loses digits.
+static Name mean_over(Emit *e, Name x, int axis) {
+  return EMIT_WITH(&e->m, "ReduceMean", ATTRS(attr_int("keepdims", 1)), x, INTS(&e->m, axis));
+}
+
+// The mean of each group, of x [n, groups, rows, w]: of rows first, so that no sum in float is long.
+static Name group_mean(Emit *e, Name x) { return mean_over(e, mean_over(e, x, 3), 2); }
+
+// Not the operators GroupNormalization and InstanceNormalization: over large maps onnxruntime's lose digits.
 void emit_group_norm(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
                      void *stats, const Dest *y) {
   Emit *e = emit_of(dev);
   OnnxModel *m = &e->m;
   (void)stats;
+  const int64_t dims[] = {x->c, 1, 1}, by_group[] = {groups, x->c / groups, 1, 1};
   Name from = emit_value(e, x);
-  float *ones = xmalloc((size_t)groups * sizeof *ones), *zeros = xcalloc((size_t)groups, sizeof *zeros);
-  for (int i = 0; i < groups; i++) ones[i] = 1;
-  Name grouped = EMIT(m, "Reshape", from, INTS(m, 0, groups, -1));
-  Name normal = EMIT_WITH(m, "InstanceNormalization", ATTRS(attr_float("epsilon", eps)), grouped,
-                          vector(e, "one", ones, groups), vector(e, "zero", zeros, groups));
-  free(ones);
-  free(zeros);
-  const int64_t dims[] = {x->c, 1, 1};
-  Name scale = onnx_tensor(m, onnx_name(m, "%s.weight", e->node->name), ONNX_FLOAT, 3, dims, gamma);
+  Name shape = EMIT_WITH(m, "Concat", ATTRS(attr_int("axis", 0)), INTS(m, 0, groups, -1), emit_shape(e, from, 3, 4));
+  Name grouped = EMIT(m, "Reshape", from, shape);
+  Name off = EMIT(m, "Sub", grouped, group_mean(e, grouped)), variance = group_mean(e, EMIT(m, "Mul", off, off));
+  Name deviation = EMIT(m, "Sqrt", EMIT(m, "Add", variance, onnx_float(m, eps))); // [n, groups, 1, 1]
+  Name weight = onnx_tensor(m, onnx_name(m, "%s.weight", e->node->name), ONNX_FLOAT, 4, by_group, gamma);
+  Name scale = EMIT(m, "Div", weight, EMIT(m, "Unsqueeze", deviation, INTS(m, 2))); // [n, groups, c / groups, 1, 1]
+  scale = EMIT(m, "Reshape", scale, INTS(m, 0, x->c, 1, 1));
   Name shift = onnx_tensor(m, onnx_name(m, "%s.bias", e->node->name), ONNX_FLOAT, 3, dims, beta);
-  Name whole = EMIT(m, "Reshape", normal, emit_shape(e, from, 0, 4));
+  Name whole = EMIT(m, "Reshape", off, emit_shape(e, from, 0, 4));
   emit_dest(e, y, EMIT(m, "Add", EMIT(m, "Mul", whole, scale), shift));
 }
 
