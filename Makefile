@@ -84,6 +84,9 @@ folders := base comm nn cpu cpu/conv weights data/coco data/images data/pictures
   data/import models engine evaluation training training/benchmarks classification classification/nets classification/data lib \
   inference onnx page
 lib_objects := $(patsubst %.c,$B/%.o,$(wildcard lib/*.c))
+# gcc's pragmas are run by base/team.c, which takes the place of libgomp, clang's by its own runtime.
+is_clang := $(filter 1,$(shell echo __clang__ | $(CC) -E -P - 2>/dev/null))
+openmp := $(if $(is_clang),-fopenmp)
 objects := $(patsubst %.c,$B/%.o,$(filter-out nn/device.c,$(wildcard $(folders:%=%/*.c)))) $(real:%=$B/%.f64.o) \
   $(foreach l,$(levels),$(real:%=$B/%.v$l.o)) $(foreach l,$(levels64),$(real:%=$B/%.v$l.f64.o)) $B/commit.o \
   $B/levels.o $B/page_files.o
@@ -170,6 +173,8 @@ $(foreach text,$(texts),$(eval $(call write_if_changed,$(text))))
 $(texts:%=$B/%): $B/%: | setup
 	@mkdir -p $(@D) && printf '%s\n' '$(subst ','\'',$($*))' >$@
 
+linking = $(filter-out -fopenmp,$(flags)) $(openmp)
+
 # ---- the library ----------------------------------------------------------------------------------------------------
 
 soname := libmaskrcnn.so.$(firstword $(subst ., ,$(version)))
@@ -185,7 +190,7 @@ relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(to_code),ld -r)
 # with all other names local, so that they cannot clash with the caller's.
 define library
 $1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
-	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(flags) -shared -Wl,-soname,$(soname),-z,nodelete \
+	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(linking) -shared $(if $(is_clang),,-Wl$(comma)-z$(comma)defs) -Wl,-soname,$(soname),-z,nodelete \
 	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $(libs) \
 	  $$(if $$(filter %/libkernels.a,$$^),$(nvlibs)) && ln -sf libmaskrcnn.so $1/$(soname)
 $1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
@@ -204,7 +209,7 @@ $B/example_cpp.o: examples/detect.cpp include/maskrcnn.h $B/cc.flags
 
 # The rest of maskrcnn.pc after its first line: linking with the .so needs nothing more, linking with the .a needs the
 # library's dependencies. It is written at build time, as another user who installs may not see the same toolkit.
-private := $(libs) -fopenmp -pthread -Wl,-z,nodelete $(if $(filter 1,$(CUDA)),$(cudart) -lcudart_static -lrt -lstdc++)
+private := $(libs) $(openmp) -pthread -Wl,-z,nodelete $(if $(filter 1,$(CUDA)),$(cudart) -lcudart_static -lrt -lstdc++)
 define maskrcnn_pc
 includedir=$${prefix}/include
 libdir=$${prefix}/lib
@@ -257,7 +262,7 @@ uninstall:
 train infer: %: $B/% force # of the build folder that was built last
 	@cmp -s $< $@ || cp -f $< $@
 link = @mkdir -p $(@D) && echo "link $@" && \
-  $(CC) $(flags) $(filter %.o,$^) $(call together,$(filter %.a,$^)) -o $@ $(libs) \
+  $(CC) $(linking) $(filter %.o,$^) $(call together,$(filter %.a,$^)) -o $@ $(libs) \
     $(if $(filter %/libkernels.a %.cu.o,$^),$(nvlibs))
 together = $(if $(filter %/libhost.a,$1),-Wl$(comma)--start-group $1 -Wl$(comma)--end-group,$1)
 # A program in folder $1, from source $2, with the devices $3.
@@ -364,10 +369,10 @@ demo demo-classes: $(addprefix $(here)/,train infer shapes)
 	@B=$B P=$(here) sh tools/$(subst -,_,$@).sh
 
 # Tiers: 0 is also run under sanitizers, 2 kills programs a hundred times. Many tests wait for most of their time, so
-# there are more at the same time than cores. OpenMP's threads must not spin then: training took twice the CPU time.
+# there are more at the same time than cores. LLVM's threads must not spin then.
 TIER ?= 1
 JOBS ?= $(shell n=$$(nproc); echo $$((n < 7 ? n + 2 : 8)))
-test_all = GOMP_SPINCOUNT=0 KMP_BLOCKTIME=0 B=$1 $1/test_all --jobs $(JOBS)
+test_all = KMP_BLOCKTIME=0 B=$1 $1/test_all --jobs $(JOBS)
 test: $(tested:%=$(test_here)/%)
 	@$(call test_all,$(test_here)) --tier $(TIER)
 ifneq ($(and $(gpus),$(unasked)),)
@@ -396,10 +401,10 @@ test-sanitizer: $(tested:%=$B/%)
 trap := address,undefined -fno-sanitize-recover=undefined
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=$(trap) -Wno-format-truncation" TIER=0 test
-# For the library's threads; OpenMP's own threads give false reports in this sanitizer.
+# For the threads of the library, of OpenMP's regions and of the loader.
 test-tsan:
 	@$(MAKE) B=$B/tsan CUDA=0 CFLAGS="-O1 -g -fsanitize=thread -Wno-format-truncation" $B/tsan/test_all
-	@OMP_NUM_THREADS=1 B=$B/tsan $B/tsan/test_all library staging
+	@OMP_NUM_THREADS=3 B=$B/tsan $B/tsan/test_all --jobs $(JOBS) library staging team_
 # Runs every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few;
 # needs clang. Crashing inputs are left in build/fuzz/: minimise one with -minimize_crash=1 and add it as seed found-….
 FUZZ_SECONDS ?= 30

@@ -1,6 +1,7 @@
 #include "base/contained.h"
 #include <setjmp.h>
 #include <stdio.h>
+#include "base/team.h"
 
 typedef struct ContainedCall {
   jmp_buf home;
@@ -11,6 +12,7 @@ static _Thread_local ContainedCall *call;
 
 static void leave(const char *line) {
   err_set(call->err, "%s", line);
+  team_leave();
   longjmp(call->home, 1);
 }
 

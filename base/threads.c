@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/parallel.h"
+#include "base/team.h"
 
 void threads_wait_briefly(char **argv) {
   static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+  if (team_sleeps()) return;
   for (int i = 0; i < 3; i++)
     if (getenv(chosen[i])) return;
   // gcc's runtime counts iterations, clang's milliseconds. Where memory is out the run goes on as it is: begun again,

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // uselocale
 #include "lib/guard.h"
+#include <omp.h>
 #include <pthread.h>
 
 // Kept until the process ends: a thread may use it at any time.
@@ -15,12 +16,15 @@ Guard guard_enter(maskrcnn_error *error) {
   fesetenv(FE_DFL_ENV);
   pthread_once(&once, make_plain);
   if (plain) g.locale = uselocale(plain);
+  g.threads = omp_get_max_threads();
+  omp_set_num_threads(1);
   if (error) error->message[0] = '\0';
   return g;
 }
 
 maskrcnn_status guard_leave(const Guard *g, maskrcnn_status status) {
   int own;
+  omp_set_num_threads(g->threads);
   if (g->locale) uselocale(g->locale);
   fesetenv(&g->floats);
   pthread_setcancelstate(g->cancel, &own);

@@ -1,6 +1,6 @@
 // What a call sets for itself on its caller's thread, and gives back: the floating-point environment, since the caller
 // may round otherwise or trap; the locale, since numbers in messages have a point; and that the thread is not cancelled
-// while it holds a lock.
+// while it holds a lock. What a call computes itself it computes with its thread alone.
 #pragma once
 #include <fenv.h>
 #include <locale.h>
@@ -10,6 +10,7 @@ typedef struct Guard {
   fenv_t floats;
   locale_t locale; // 0: it was not set
   int cancel;
+  int threads; // of OpenMP
 } Guard;
 
 // Empties the error, which may be NULL.

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE // pthread_attr_setstacksize
 #include "lib/thread.h"
+#include <omp.h>
 #include <signal.h>
 #include <string.h>
 #include "base/contained.h"
@@ -30,7 +31,8 @@ typedef struct Aside {
 
 static void *aside(void *context) {
   Aside *a = context;
-  guard_enter(NULL);
+  const Guard g = guard_enter(NULL);
+  omp_set_num_threads(g.threads);
   a->ok = contained_call(a->work, a->context, a->err);
   return NULL;
 }

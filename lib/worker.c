@@ -279,9 +279,9 @@ static void log_warning(void *handle, const char *line) { handle_log(handle, MAS
 
 static void *thread(void *context) {
   maskrcnn *h = context;
-  guard_enter(NULL);
+  const Guard g = guard_enter(NULL);
   warn_tells(log_warning, h);
-  if (h->options->threads) omp_set_num_threads(h->options->threads);
+  omp_set_num_threads(h->options->threads ? h->options->threads : g.threads);
   Pipeline p = {.h = h};
   if (open_and_tell(&p) == MASKRCNN_OK) work(&p);
   Err err; // of a device that has failed: what it holds is lost
