@@ -1,4 +1,5 @@
 // The devices that a handle can be opened on, and the memory that it would take there.
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -90,6 +91,7 @@ typedef struct Planned {
 static void make_plan(void *context) {
   Planned *p = context;
   Opened o;
+  if (p->options.threads) omp_set_num_threads(p->options.threads); // workspace is per thread
   const bool ok = opened_open(&o, &p->options, true, NULL, &p->status, &p->err);
   if (ok) p->status = MASKRCNN_OK;
   if (o.engine.dev) {
