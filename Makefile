@@ -110,7 +110,7 @@ added := $(addprefix $B/rungs,$(abspath $(RUNGS)))
 kernels := $(patsubst %.cu,$B/%.cu.o,$(wildcard cuda/*.cu cuda/*/*.cu cuda/conv/lessons/*.cu cudnn/*.cu)) $B/rungs.o \
   $(if $(RUNGS),$(patsubst $(RUNGS)/%.cu,$(added)/%.cu.o,$(wildcard $(RUNGS)/*.cu)))
 # The programs: those that compute on a device, those that only describe it, and those that run on the host alone.
-computing := train infer lab/dump lab/bench_reduce tools/export
+computing := train infer lab/dump lab/bench_reduce lab/bench_callers tools/export
 describing := lab/machine tools/doctor
 others := $(filter-out $(computing) $(describing),$(basename $(wildcard tools/*.c lab/*.c)))
 tools := $(filter-out train infer,$(notdir $(computing) $(describing) $(others)))
@@ -203,9 +203,9 @@ $(examples:%=$1/%): $1/%: $B/%.o $1/libmaskrcnn.so
 endef
 # Compiled as callers do, who only have the header.
 $B/example_c.o: examples/detect.c include/maskrcnn.h $B/cc.flags
-	@echo "cc $<" && $(CC) -std=c11 $(warnings) -Iinclude $(CFLAGS) -c $< -o $@
+	@echo "cc $<" && $(CC) -std=c11 $(warnings) -pedantic -Iinclude $(CFLAGS) -c $< -o $@
 $B/example_cpp.o: examples/detect.cpp include/maskrcnn.h $B/cc.flags
-	@echo "cc $<" && $(CXX) -std=c++17 $(warnings) -Iinclude $(CFLAGS) -c $< -o $@
+	@echo "cc $<" && $(CXX) -std=c++17 $(warnings) -pedantic -Iinclude $(CFLAGS) -c $< -o $@
 
 # The rest of maskrcnn.pc after its first line: linking with the .so needs nothing more, linking with the .a needs the
 # library's dependencies. It is written at build time, as another user who installs may not see the same toolkit.
@@ -404,7 +404,7 @@ test-asan:
 # For the threads of the library, of OpenMP's regions and of the loader.
 test-tsan:
 	@$(MAKE) B=$B/tsan CUDA=0 CFLAGS="-O1 -g -fsanitize=thread -Wno-format-truncation" $B/tsan/test_all
-	@OMP_NUM_THREADS=3 B=$B/tsan $B/tsan/test_all --jobs $(JOBS) library staging team_
+	@OMP_NUM_THREADS=3 B=$B/tsan $B/tsan/test_all --jobs $(JOBS) library_ staging_ team_
 # Runs every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few;
 # needs clang. Crashing inputs are left in build/fuzz/: minimise one with -minimize_crash=1 and add it as seed found-….
 FUZZ_SECONDS ?= 30
