@@ -1,11 +1,16 @@
 // Catches submissions that are lost, waited for in vain or computed although they were cancelled, and weights, memory,
 // logs and pictures of the library that are not as its header says.
+#define _GNU_SOURCE // feenableexcept
+#include <dlfcn.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <unistd.h>
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "data/images/png.h"
+#include "test/harness/allocations.h"
+#include "test/harness/child.h"
 #include "test/harness/command.h"
 #include "test/harness/library.h"
 #include "test/harness/test.h"
@@ -223,6 +228,49 @@ TEST(library_draws_and_writes) {
 }
 
 // ---- hosts ----------------------------------------------------------------------------------------------------------
+
+#define MUST(condition) (void)((condition) || (fprintf(stderr, "line %d: %s\n", __LINE__, #condition), exit(1), 0))
+
+// A host that loads the library, uses it and unloads it, with floating-point traps set.
+static void load_and_unload(void *traps) {
+  maskrcnn_options o = library_options();
+  maskrcnn_image image = library_image(97, 131, 0, 1);
+  o.threads = 3;
+  for (int round = 0; round < 5; round++) {
+    void *library = dlopen(tool("libmaskrcnn.so"), RTLD_NOW | RTLD_LOCAL);
+    MUST(library);
+#define CALL(name) __typeof__(&maskrcnn_##name) name = (__typeof__(name))dlsym(library, "maskrcnn_" #name)
+    CALL(open);
+    CALL(run);
+    CALL(draw);
+    CALL(close);
+    CALL(results_free);
+    CALL(picture_free);
+#undef CALL
+    maskrcnn *m;
+    maskrcnn_results *r;
+    maskrcnn_picture *p;
+    if (traps) feenableexcept(FE_ALL_EXCEPT);
+    MUST(!open(&m, &o, &why) && !run(m, &image, 1, &r, &why) && !draw(m, &image, r->images[0], &p, &why));
+    MUST(!traps || fegetexcept() == FE_ALL_EXCEPT);
+    results_free(r);
+    picture_free(p);
+    close(m);
+    fedisableexcept(FE_ALL_EXCEPT);
+    MUST(!dlclose(library));
+  }
+}
+
+TEST(library_is_unloaded_and_meets_no_trap) {
+  const char *said;
+  if (!allocations_counted()) {
+    test_skip("a sanitizer's library cannot be loaded");
+    return;
+  }
+  library_weights(NORM_FROZEN_BN);
+  for (int traps = 0; traps < 2; traps++)
+    if (!EXPECT_INT(run_in_child(load_and_unload, traps ? &traps : NULL, &said), 0)) printf("    %s\n", said);
+}
 
 static maskrcnn_image shared_image;
 
