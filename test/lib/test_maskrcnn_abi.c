@@ -1,6 +1,6 @@
-// Catches changes of the library's binary interface: sizes and offsets of structs, values of enumerators, and symbols
-// with their versions, against the record in abi.txt. Appending is compatible: change the record in the same commit. All
-// else breaks programs, and needs another soname.
+// Catches changes of the library's binary interface: sizes and offsets of structs, values of enumerators, symbols with
+// their versions, against the record in abi.txt. What is appended is compatible: change the record in the same commit.
+// All else breaks programs and needs another soname.
 #include <stddef.h>
 #include "base/alloc.h"
 #include "base/file.h"
