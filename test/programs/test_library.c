@@ -60,36 +60,73 @@ static void expect_pictures(const char *line) {
   free(out);
 }
 
-static void expect_example(const char *program) {
+// Python with the package of the tree and the library of this build; NULL, and the test is skipped: there is no numpy.
+static char *python_with_package(void) {
+  const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3";
+  if (!command(NULL, "%s -c 'import numpy'", python))
+    return xasprintf("PYTHONPATH=python MASKRCNN_LIBRARY=%s %s", tool("libmaskrcnn.so"), python);
+  test_skip("numpy is not installed for $PYTHON, or python3");
+  return NULL;
+}
+
+static void run_python(const char *script, const char *pictures_and_more) {
+  const char *said;
+  char *python = python_with_package(), *weights = xstrdup(library_weights(NORM_FROZEN_BN));
+  if (python && !EXPECT_INT(command(&said, "%s test/lib/%s %s %s", python, script, weights, pictures_and_more), 0))
+    printf("%s\n", said);
+  free(weights);
+  free(python);
+}
+
+// Of a command that takes WEIGHTS PHOTO OUT DEVICE.
+static void expect_example(const char *line) {
   const char *said;
   char *weights = xstrdup(library_weights(NORM_FROZEN_BN)), *out = xstrdup(in_tmp("drawn.png"));
   const char *const bad[] = {in_tmp("cut.png"), "/nowhere.jpg", "examples/detect.c"};
-  if (access(tool(program), X_OK)) {
-    test_skip("it is not built: there is no C++ compiler");
-  } else {
-    expect_pictures(tool(program));
-    CHECK(!command(NULL, "head -c 1000 %s >%s", in_tmp("library.png"), bad[0]));
-    for (int i = 0; i < COUNT(bad); i++) {
-      EXPECT_INT(command(&said, "%s %s %s %s cpu", tool(program), weights, bad[i], out), 1);
-      EXPECT(strchr(said, '\n') == said + strlen(said) - 1); // one line
-    }
-    EXPECT_INT(command(&said, "%s /nowhere/w.pth %s %s cpu", tool(program), picture(100, 70), out), 1);
-    EXPECT(strstr(said, "/nowhere/w.pth"));
-    EXPECT_INT(command(&said, "%s %s %s /nowhere/out.png cpu", tool(program), weights, picture(100, 70)), 1);
-    EXPECT(strstr(said, "cannot write /nowhere/out.png"));
-    EXPECT(command(&said, "%s", tool(program)) > 0);
-    EXPECT(strstr(said, "usage: "));
+  expect_pictures(line);
+  CHECK(!command(NULL, "head -c 1000 %s >%s", in_tmp("library.png"), bad[0]));
+  for (int i = 0; i < COUNT(bad); i++) {
+    EXPECT_INT(command(&said, "%s %s %s %s cpu", line, weights, bad[i], out), 1);
+    EXPECT(strchr(said, '\n') == said + strlen(said) - 1); // one line
   }
+  EXPECT_INT(command(&said, "%s /nowhere/w.pth %s %s cpu", line, picture(100, 70), out), 1);
+  EXPECT(strstr(said, "/nowhere/w.pth"));
+  EXPECT_INT(command(&said, "%s %s %s /nowhere/out.png cpu", line, weights, picture(100, 70)), 1);
+  EXPECT(strstr(said, "cannot write /nowhere/out.png"));
+  EXPECT(command(&said, "%s", line) > 0);
+  EXPECT(strstr(said, "usage: "));
   free(weights);
   free(out);
 }
 
-TEST(library_example_in_c) { expect_example("example_c"); }
-TEST(library_example_in_cpp) { expect_example("example_cpp"); }
+TEST(library_example_in_c) { expect_example(tool("example_c")); }
+
+TEST(library_example_in_cpp) {
+  if (access(tool("example_cpp"), X_OK))
+    test_skip("it is not built: there is no C++ compiler");
+  else
+    expect_example(tool("example_cpp"));
+}
+
+// Tier 1, as the following: Python loads no library that is compiled for a sanitizer.
+TEST_TIER(library_example_in_python, 1) {
+  char *python = python_with_package(), *line = xasprintf("%s examples/detect.py", python ? python : "");
+  if (python) expect_example(line);
+  free(line);
+  free(python);
+}
+
+TEST_TIER(library_as_a_python_package, 1) {
+  char *more = xasprintf("%s %s %s", library_classifier(), picture(100, 70), test_tmp());
+  run_python("package.py", more);
+  free(more);
+}
+
+TEST_TIER(library_serves_good_and_bad_clients, 1) { run_python("serve.py", picture(60, 60)); }
 
 // Examples are short: it is what they show.
 TEST(library_examples_are_short) {
-  static const char *const files[] = {"examples/detect.c", "examples/detect.cpp"};
+  static const char *const files[] = {"examples/detect.c", "examples/detect.cpp", "examples/detect.py"};
   for (int i = 0; i < COUNT(files); i++) {
     size_t size;
     int lines = 0;

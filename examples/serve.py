@@ -1,0 +1,120 @@
+"""Detections over HTTP: python3 serve.py weights.safetensors [port] [device]
+curl --data-binary @photo.jpg localhost:8000/ or curl -F image=@photo.jpg localhost:8000/; GET /health and /metrics.
+Requests that wait at the same time are computed as a batch. An example, without authentication or encryption."""
+import collections, io, json, queue, re, sys, threading, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import maskrcnn
+
+BATCH, WAITING, CONNECTIONS, MAX_BYTES, SECONDS = 4, 256, 512, 32 << 20, 20
+jobs, counts, lock = queue.Queue(WAITING), collections.Counter(), threading.Lock()
+
+
+def count(**more):
+    with lock:
+        counts.update(more)
+
+
+def compute(model):
+    """Takes what waits, at most a batch; a job is an image and a queue for what was found or the Error."""
+    while True:
+        batch = [jobs.get()]
+        while len(batch) < BATCH and not jobs.empty():
+            batch.append(jobs.get())
+        begin = time.monotonic()
+        try:
+            found = model([image for image, _ in batch], errors="return")
+        except Exception as e:  # of the model, which may be dead: each client is told, and /health fails
+            found = [e] * len(batch)
+        count(images_total=len(batch), batches_total=1, compute_seconds_total=time.monotonic() - begin)
+        for (_, reply), f in zip(batch, found):
+            reply.put(f)
+
+
+def answer(found):
+    if isinstance(found, maskrcnn.Classes):
+        return {"classes": [{"name": n, "score": float(s)} for n, s in zip(found.names, found.scores)]}
+    objects = [{**entry, "name": name} for entry, name in zip(found.to_coco(0), found.names)]
+    return {"width": found.width, "height": found.height, "detections": objects}
+
+
+def uploaded(body, content_type):
+    """The body, or the first file of a form."""
+    form = re.search(r'multipart/form-data.*boundary="?([^";]+)', content_type)
+    for part in body.split(b"--" + form[1].encode())[1:] if form else []:
+        head, _, data = part.partition(b"\r\n\r\n")
+        if b"filename=" in head:
+            return data[:-2]  # the line end belongs to the boundary
+    return b"" if form else body
+
+
+class Timed(io.RawIOBase):
+    """A request, all of which has to arrive within SECONDS, however slowly it drips."""
+    readable = lambda _: True
+    def __init__(self, connection):
+        self.connection, self.end = connection, time.monotonic() + SECONDS
+
+    def readinto(self, to):
+        self.connection.settimeout(max(self.end - time.monotonic(), 0.001))
+        return self.connection.recv_into(to)
+
+
+class Handler(BaseHTTPRequestHandler):
+    log_message = lambda *_: None  # no line per request
+    def setup(self):
+        super().setup()
+        self.rfile = io.BufferedReader(Timed(self.connection))
+
+    def reply(self, status, what):
+        count(**{f"responses_{status}_total": 1})
+        body = (what if isinstance(what, str) else json.dumps(what)).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.connection.settimeout(SECONDS)
+        self.wfile.write(body)
+
+    def do_GET(self):
+        if self.path == "/metrics":
+            now = [*list(counts.items()), ("waiting", jobs.qsize())]
+            return self.reply(200, "".join(f"maskrcnn_{name} {value}\n" for name, value in now))
+        healthy = self.path == "/health" and not self.server.failed
+        self.reply(200 if healthy else 503 if self.server.failed else 404, {"ok": healthy})
+
+    def do_POST(self):
+        length = self.headers.get("Content-Length", "")
+        if not re.fullmatch("[0-9]{1,9}", length) or int(length) > MAX_BYTES:
+            return self.reply(413, {"error": f"send Content-Length, at most {MAX_BYTES}"})
+        body, reply = self.rfile.read(int(length)), queue.Queue(1)
+        try:
+            jobs.put_nowait((uploaded(body, self.headers.get("Content-Type", "")), reply))
+        except queue.Full:
+            return self.reply(503, {"error": "too many requests are waiting; try again"})
+        found = reply.get()
+        if not isinstance(found, Exception):
+            return self.reply(200, answer(found))
+        self.server.failed |= not isinstance(found, (maskrcnn.ImageError, maskrcnn.OutOfMemory))
+        self.reply(400 if isinstance(found, maskrcnn.ImageError) else 500, {"error": str(found)})
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size, daemon_threads, failed = CONNECTIONS, True, False
+
+    def process_request(self, request, address):
+        if threading.active_count() > CONNECTIONS:
+            return self.shutdown_request(request)
+        super().process_request(request, address)
+
+    def handle_error(self, *_):  # a client that went away, or was too slow
+        count(dropped_total=1)
+
+
+def main(weights, port="8000", device="auto"):
+    threading.Thread(target=compute, args=(maskrcnn.Model(weights, device, batch=BATCH),), daemon=True).start()
+    server = Server(("", int(port)), Handler)
+    print(f"http://localhost:{server.server_port}/", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

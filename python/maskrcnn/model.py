@@ -1,0 +1,226 @@
+"""Model: weights on a device. Any thread may call it, several at a time; it does not survive a fork."""
+import collections
+import ctypes
+import itertools
+import logging
+import os
+import time
+import weakref
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _abi
+from .errors import BY_STATUS, DeadError, Error, ImageError, of_image
+from .images import fill
+from .results import Found, of_result
+
+lib = _abi.lib
+logger = logging.getLogger("maskrcnn")
+logger.addHandler(logging.NullHandler())
+_tags = itertools.count(1)  # of submissions, over all models
+
+
+@_abi.Log
+def _log(_context, level, message):
+    logger.log({1: logging.INFO, 2: logging.WARNING}.get(level, logging.ERROR), "%s", message.decode(errors="replace"))
+
+
+class Info(NamedTuple):
+    """What was opened."""
+
+    model: str  # "maskrcnn", "resnet", …
+    device: str  # "NVIDIA H200, 132 SMs, 140 GiB"
+    why_cpu: str  # why "auto" took the CPU; "": it did not
+    is_classifier: bool
+    categories: Dict[int, str]  # by id
+    image_size: int
+    max_image_size: int
+    batch: int
+    queue: int
+    threads: int
+    device_bytes: int
+    host_bytes: int
+
+
+def _check(status: int, error: "_abi.Error") -> int:
+    if status < 0:
+        raise BY_STATUS.get(status, Error)(error.message.decode(errors="replace"))
+    return status
+
+
+def _check_errors(errors: str) -> None:
+    if errors not in ("raise", "return"):
+        raise ValueError(f'errors is {errors!r}; it is "raise" or "return"')
+
+
+def _close(handle: ctypes.c_void_p, pid: int) -> None:
+    if os.getpid() == pid:
+        lib.close(handle)
+
+
+class Model:
+    """model = Model("model.safetensors"); model("photo.jpg").boxes
+
+    weights: a file's path, or its contents as bytes. device: "auto" (the first usable GPU, else the CPU), "cpu",
+    "cuda:0". batch: images computed at a time, at most. threads: of the CPU; 0: one per core. The other options are
+    maskrcnn_options' in include/maskrcnn.h: amp, tf32, queue, min_score, mask_threshold, image_size, max_image_size,
+    max_pixels, top, detections_per_image, proposals_per_image, nms, set, exif, max_device_bytes, max_host_bytes, and
+    canvases as [(height, width), …]. What is logged goes to logging.getLogger("maskrcnn")."""
+
+    def __init__(self, weights: Union[str, "os.PathLike[str]", bytes], device: str = "auto", *, batch: int = 1,
+                 threads: int = 0, canvases: Sequence[Tuple[int, int]] = (), **options: Any) -> None:
+        o, error, handle = _abi.Options(), _abi.Error(), ctypes.c_void_p()
+        lib.options_init(o, ctypes.sizeof(o))
+        if isinstance(weights, bytes):
+            o.weights_data, o.weights_bytes = weights, len(weights)
+        else:
+            o.weights = os.fsencode(weights)
+        o.device, o.batch, o.threads, o.log = device.encode(), batch, threads, _log
+        sizes = (_abi.Size * len(canvases))(*canvases)
+        if canvases:
+            o.canvases, o.num_canvases = sizes, len(canvases)
+        taken = {name for name, _ in _abi.Options._fields_[5:]} - {"num_canvases", "log_context", "log"}
+        for name, value in options.items():
+            if name not in taken:
+                raise TypeError(f"Model has no option {name!r}; it has {', '.join(sorted(taken))}")
+            setattr(o, name, value.encode() if isinstance(value, str) else value)
+        _check(lib.open(handle, o, error), error)
+        self._handle, self._pid = handle, os.getpid()
+        self._end = weakref.finalize(self, _close, handle, self._pid)
+        self.info = self._describe()
+
+    def _describe(self) -> Info:
+        d = lib.describe(self._handle).contents
+        ids = d.category_ids[:d.num_categories] if d.num_categories else []
+        categories = {i: d.category_names[k].decode(errors="replace") for k, i in enumerate(ids)}
+        return Info(d.model.decode(), d.device.decode(), d.why_cpu.decode(), d.kinds[0] != _abi.DETECTIONS, categories,
+                    d.image_size, d.max_image_size, d.batch, d.queue, d.threads, d.device_bytes, d.host_bytes)
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __reduce__(self):
+        raise TypeError("a Model cannot be pickled: open it in the process that uses it")
+
+    def close(self) -> None:
+        """Frees the device. No other call may be under way."""
+        self._end()
+
+    def _usable(self) -> ctypes.c_void_p:
+        if os.getpid() != self._pid:
+            raise DeadError(f"this Model was opened in process {self._pid}, of which this is a fork: open it here, too")
+        if not self._end.alive:
+            raise DeadError("this Model was closed: open another")
+        return self._handle
+
+    def __call__(self, images: Any, *, bgr: bool = False, errors: str = "raise") -> Any:
+        """What is in an image, or, of a list or tuple of images, a list. An image is a numpy array (uint8 [height,
+        width, 3], RGB or with `bgr` OpenCV's order; [height, width, 4]; [height, width]; uint16 [height, width]), an
+        array on the model's GPU (__cuda_array_interface__, complete), a path, the bytes of a JPEG or PNG file, or a
+        file object. An image that cannot be used raises ImageError; with errors="return" that stands in its place, and
+        the others have their results."""
+        several = isinstance(images, (list, tuple))
+        found = self._run(list(images) if several else [images], bgr, errors)
+        return found if several else found[0]
+
+    def _run(self, images: List[Any], bgr: bool, errors: str) -> List[Union[Found, Error]]:
+        handle, prepared = self._usable(), self._prepare(images, bgr, errors)
+        out, error = ctypes.POINTER(_abi.Results)(), _abi.Error()
+        _check(lib.run(handle, prepared.structs, prepared.n, out, error), error)
+        return self._take(out, prepared, errors)
+
+    class _Prepared(NamedTuple):
+        structs: Any  # maskrcnn_image [n]
+        n: int
+        kept: List[Any]  # what they point to
+        refused: Dict[int, Error]  # by index, of those that are not among them
+
+    def _prepare(self, images: List[Any], bgr: bool, errors: str, first: int = 0) -> "_Prepared":
+        _check_errors(errors)
+        structs, kept, refused = (_abi.Image * len(images))(), [], {}
+        for i, source in enumerate(images):
+            try:
+                kept.append(fill(structs[len(kept)], source, bgr))
+            except ImageError as e:
+                refused[i] = of_image(-5, first + i, str(e))
+                if errors == "raise":
+                    raise refused[i] from None
+        return Model._Prepared(structs, len(kept), kept, refused)
+
+    def _take(self, out: Any, prepared: "_Prepared", errors: str, first: int = 0) -> List[Union[Found, Error]]:
+        found: List[Union[Found, Error]] = []
+        try:
+            results = out.contents
+            for i in range(results.n + len(prepared.refused)):
+                if i in prepared.refused:
+                    found.append(prepared.refused[i])
+                    continue
+                result = results.images[len(found) - sum(k < i for k in prepared.refused)].contents
+                if result.status:
+                    found.append(of_image(result.status, first + i, result.message.decode(errors="replace")))
+                else:
+                    found.append(of_result(result, self))
+        finally:
+            lib.results_free(out)
+        if errors == "raise":
+            for f in found:
+                if isinstance(f, Error):
+                    raise f
+        return found
+
+    def stream(self, images: Iterable[Any], *, bgr: bool = False, errors: str = "raise") -> Iterator[Any]:
+        """The results of many images, in their order: later ones are read and copied while earlier ones are computed,
+        `info.batch` at a time and as many as `info.queue` holds."""
+        _check_errors(errors)
+        waiting: "collections.deque[Tuple[int, Any, int]]" = collections.deque()
+        try:
+            for index, image in enumerate(images):
+                handle, prepared = self._usable(), self._prepare([image], bgr, "return", index)
+                tag, error = next(_tags), _abi.Error()
+                if prepared.refused:
+                    waiting.append((0, prepared, index))
+                else:
+                    while _check(lib.submit(handle, prepared.structs, 1, tag, error), error) == _abi.FULL:
+                        if waiting:
+                            yield self._next(waiting, errors)
+                        else:
+                            time.sleep(0.001)  # the queue is another thread's
+                    waiting.append((tag, prepared._replace(structs=None, kept=[]), index))
+            while waiting:
+                yield self._next(waiting, errors)
+        finally:  # left early
+            for tag, _, _ in waiting:
+                out = ctypes.POINTER(_abi.Results)()
+                if tag and self._end.alive and os.getpid() == self._pid:
+                    lib.cancel(self._handle, tag, None)
+                    lib.wait(self._handle, tag, -1, out, None)
+                    lib.results_free(out)
+
+    def _next(self, waiting: Any, errors: str) -> Any:
+        tag, prepared, index = waiting.popleft()
+        if not tag and errors == "raise":
+            raise prepared.refused[0]
+        if not tag:
+            return prepared.refused[0]
+        out, error = ctypes.POINTER(_abi.Results)(), _abi.Error()
+        _check(lib.wait(self._usable(), tag, -1, out, error), error)
+        return self._take(out, prepared, errors, index)[0]
+
+    def _draw(self, found: Found, image: Any, to: Optional[str], bgr: bool) -> np.ndarray:
+        prepared, error = self._prepare([image], bgr, "raise"), _abi.Error()
+        picture = ctypes.POINTER(_abi.Picture)()
+        result, kept = found._struct()
+        _check(lib.draw(self._usable(), prepared.structs, result, picture, error), error)
+        try:
+            p = picture.contents
+            drawn = np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy()
+            if to is not None:
+                _check(lib.write_png(picture, os.fsencode(to), error), error)
+        finally:
+            lib.picture_free(picture)
+        del kept
+        return drawn

@@ -1,0 +1,147 @@
+"""Uses python/maskrcnn as its callers do: package.py WEIGHTS CLASSIFIER PICTURE.png FOLDER. Prints what is wrong."""
+import io
+import os
+import pickle
+import sys
+import threading
+
+import numpy as np
+
+import maskrcnn
+
+weights, classifier, picture, folder = sys.argv[1:]
+model = maskrcnn.Model(weights, "cpu", threads=1, batch=2, min_score=0.0, max_pixels=1 << 16)
+wrong = []
+
+
+def check(holds, what):
+    if not holds:
+        wrong.append(what)
+
+
+def raises(kind, says, call, *args, **options):
+    try:
+        call(*args, **options)
+    except kind as e:
+        check(says in str(e) and "\n" not in str(e), f"{kind.__name__} says: {e}")
+    else:
+        check(False, f"no {kind.__name__} that says {says!r}")
+
+
+def same(a, b):
+    fields = ("boxes", "scores", "labels", "category_ids")
+    return all(np.array_equal(getattr(a, f), getattr(b, f)) for f in fields) and np.array_equal(a.masks, b.masks)
+
+
+data = open(picture, "rb").read()
+of_file = model(picture)
+rgb = of_file.draw(data)
+check(len(of_file) > 3 and of_file.masks.any() and of_file.masks.shape == (len(of_file), *rgb.shape[:2]), "detections")
+check(all(same(of_file, model(x)) for x in (data, io.BytesIO(data), memoryview(data))), "files")
+
+# Arrays: every layout of memory is the same image.
+noise = np.random.default_rng(1).integers(0, 256, (70, 90, 3), np.uint8)
+want = model(noise)
+wide = np.zeros((70, 200, 3), np.uint8)
+wide[:, 5:95] = noise
+for what, array, bgr in (
+        ("rows with a gap", wide[:, 5:95], False), ("upside down", np.ascontiguousarray(noise[::-1])[::-1], False),
+        ("mirrored", np.ascontiguousarray(noise[:, ::-1])[:, ::-1], False),
+        ("Fortran", np.asfortranarray(noise), False),
+        ("read-only", np.frombuffer(noise.tobytes(), np.uint8).reshape(noise.shape), False),
+        ("BGR", np.ascontiguousarray(noise[..., ::-1]), True), ("BGR, a view", noise[..., ::-1], True),
+        ("RGBA", np.dstack([noise, noise[..., :1]]), False)):
+    check(same(want, model(array, bgr=bgr)), what)
+grey = noise[..., 0]
+check(same(model(grey), model(np.dstack([grey] * 3))), "grey")
+check(len(model(grey.astype(np.uint16))) >= 0, "16-bit grey")
+for array, says in ((noise.astype(np.float32), "float32"), (noise[..., :2], "[70, 90, 2]"), (noise[0, 0], "[3]"),
+                    (noise[:0], "[0, 90, 3]"), (noise[None], "[1, 70, 90, 3]"), (3, "int"), (None, "NoneType"),
+                    (np.zeros((300, 300), np.uint8), "max_pixels"), ("/nowhere.jpg", "/nowhere.jpg"), (b"", "")):
+    raises(maskrcnn.ImageError, says, model, array)
+
+# One bad image does not stop the others.
+batch = [picture, data[:len(data) // 2], noise, "/nowhere.png", data]
+found = model(batch, errors="return")
+check([isinstance(f, maskrcnn.ImageError) for f in found] == [False, True, False, True, False], f"a batch: {found}")
+check([f.index for f in found if isinstance(f, maskrcnn.ImageError)] == [1, 3], "indices of bad images")
+check(same(found[0], of_file) and same(found[2], want) and same(found[4], of_file), "beside bad images")
+raises(maskrcnn.ImageError, "image 1", model, batch[:3])
+raises(ValueError, "errors", model, batch, errors="ignore")
+check(model([]) == [] and isinstance(model([noise]), list), "lists")
+
+# A stream, in order; left early; with a bad image.
+images = [noise[:40 + i % 20] for i in range(50)]
+check(all(map(same, model.stream(iter(images)), model(images))), "a stream")
+for _ in model.stream(images):
+    break
+streamed = list(model.stream(batch, errors="return"))
+check([getattr(f, "index", 0) for f in streamed] == [0, 1, 0, 3, 0], "a stream with bad images")
+raises(maskrcnn.ImageError, "image 1", list, model.stream(batch))
+
+# Threads.
+results = [[] for _ in range(4)]
+
+
+def caller(i):
+    for _ in range(4):
+        results[i].append(model(noise) if i % 2 else list(model.stream([noise] * 3))[2])
+
+
+threads = [threading.Thread(target=caller, args=(i,)) for i in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+check(all(len(r) == 4 and all(same(f, want) for f in r) for r in results), "four threads")
+
+# A fork.
+end, begin = os.pipe()
+child = os.fork()
+if not child:
+    try:
+        model(noise)
+    except maskrcnn.DeadError as e:
+        os.write(begin, str(e).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+os.close(begin)
+check(b"which this is a fork" in os.read(end, 1000), "a fork's sentence")
+check(same(model(noise), want), "after a fork")
+
+# What becomes of detections.
+coco = of_file.to_coco(7)
+keys = {"image_id", "category_id", "bbox", "score", "segmentation"}
+check(len(coco) == len(of_file) and set(coco[0]) == keys, "COCO")
+try:
+    from pycocotools import mask
+    check(all(np.array_equal(mask.decode(c["segmentation"]), m) for c, m in zip(coco, of_file.masks)), "masks of COCO")
+except ImportError:
+    pass
+again = pickle.loads(pickle.dumps(of_file))
+check(same(again, of_file), "pickled detections")
+raises(ValueError, "unpickled", again.draw, picture)
+raises(TypeError, "pickled", pickle.dumps, model)
+drawn = of_file.draw(picture, to=os.path.join(folder, "drawn.png"))
+check(drawn.shape == rgb.shape and drawn.dtype == np.uint8 and np.array_equal(drawn, rgb), "a drawing")
+check(open(os.path.join(folder, "drawn.png"), "rb").read(4) == b"\x89PNG", "a drawing's file")
+raises(maskrcnn.Error, "/nowhere/a.png", of_file.draw, picture, "/nowhere/a.png")
+raises(maskrcnn.Error, "", of_file.draw, noise)
+
+# Opening.
+raises(maskrcnn.WeightsError, "/nowhere.pth", maskrcnn.Model, "/nowhere.pth")
+raises(maskrcnn.WeightsError, "", maskrcnn.Model, data)
+raises(maskrcnn.DeviceError, "abacus", maskrcnn.Model, weights, "abacus")
+raises(maskrcnn.ArgumentError, "batch", maskrcnn.Model, weights, "cpu", batch=-1)
+raises(TypeError, "bacth", maskrcnn.Model, weights, bacth=2)
+raises(maskrcnn.OutOfMemory, "", maskrcnn.Model, weights, "cpu", max_host_bytes=1000)
+with maskrcnn.Model(open(weights, "rb").read(), "cpu", threads=1, batch=2, min_score=0.0) as other:
+    check(same(other(noise), want) and not other.info.is_classifier and other.info.batch == 2, "weights in memory")
+    check(len(other.info.categories) > 1 and other.info.device.startswith("CPU"), f"{other.info}")
+raises(maskrcnn.DeadError, "closed", other, noise)
+with maskrcnn.Model(classifier, "cpu", threads=1, top=3) as net:
+    classes = net(noise)
+    check(isinstance(classes, maskrcnn.Classes) and len(classes) == 3 and net.info.is_classifier, "a classifier")
+
+print("\n".join(wrong))
+sys.exit(bool(wrong))

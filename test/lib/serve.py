@@ -1,0 +1,97 @@
+"""Asks examples/serve.py, as many and as bad clients do at the same time: serve.py WEIGHTS PICTURE.png. Prints what is
+wrong."""
+import http.client
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+weights, picture = sys.argv[1:]
+CLIENTS, EACH, SECONDS = 50, 10, 4
+data = open(picture, "rb").read()
+START = f"""import sys
+sys.path.insert(0, "examples")
+import serve
+serve.SECONDS = {SECONDS}
+serve.main(sys.argv[1], "0", "cpu")"""
+server = subprocess.Popen([sys.executable, "-c", START, weights], stdout=subprocess.PIPE, text=True)
+port = int(re.search(r":(\d+)/", server.stdout.readline())[1])
+wrong, answers, lock = [], [], threading.Lock()
+POST = b"POST / HTTP/1.1\r\n"
+FORM_HEADER = {"Content-Type": "multipart/form-data; boundary=x"}
+FORM = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n' + data + b"\r\n--x--\r\n"
+
+
+def check(holds, what):
+    if not holds:
+        with lock:
+            wrong.append(what)
+
+
+def ask(body, headers=None, method="POST", path="/"):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=100)
+    connection.request(method, path, body, headers or {})
+    response = connection.getresponse()
+    text = response.read()
+    connection.close()
+    return response.status, text
+
+
+def client(i):
+    for k in range(EACH):
+        form = (i + k) % 2
+        try:
+            status, text = ask(FORM, FORM_HEADER) if form else ask(data)
+            with lock:
+                answers.append((status, text))
+        except OSError as e:
+            check(False, f"client {i}: {e!r}")
+
+
+def hostile(i):
+    """One byte a second; nothing; a body that ends early; no HTTP; bad images."""
+    try:
+        if i % 5 == 4:
+            bad = data[:len(data) // 2] if i % 2 else b"no image"
+            status, text = ask(bad)
+            check(status == 400 and json.loads(text)["error"], f"a bad image: {status} {text[:100]}")
+            return
+        with socket.create_connection(("127.0.0.1", port), timeout=100) as s:
+            begin = time.monotonic()
+            s.sendall((POST, b"", POST + b"Content-Length: 100000\r\n\r\nabc", b"\0\xff" * 9)[i % 5])
+            if i % 5 == 0:
+                for byte in b"X-Slow: " + b"a" * 3 * SECONDS:
+                    time.sleep(1)
+                    s.sendall(bytes([byte]))
+            if i % 5 == 3:
+                s.shutdown(socket.SHUT_WR)
+            while s.recv(1000):
+                pass
+            check(time.monotonic() - begin < 3 * SECONDS + 5, f"hostile client {i} is kept for long")
+    except OSError:
+        pass  # it was thrown out
+
+
+threads = [threading.Thread(target=hostile, args=(i,)) for i in range(25)]
+threads += [threading.Thread(target=client, args=(i,)) for i in range(CLIENTS)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+check(len(answers) == CLIENTS * EACH, f"{len(answers)} of {CLIENTS * EACH} requests were answered")
+check({s for s, _ in answers} == {200}, f"statuses {sorted({s for s, _ in answers})}")
+check(len({t for _, t in answers}) == 1 and json.loads(answers[0][1])["detections"], "answers differ or are empty")
+check(ask(None, {"Content-Length": "99999999999"})[0] == 413, "a huge body")
+check(ask(b"", FORM_HEADER)[0] == 400, "an empty form")
+check(ask(None, method="GET", path="/nothing")[0] == 404, "an unknown path")
+check(ask(None, method="GET", path="/health")[0] == 200, "health")
+metrics = dict(line.rsplit(" ", 1) for line in ask(None, method="GET", path="/metrics")[1].decode().splitlines())
+images, batches = int(metrics["maskrcnn_images_total"]), int(metrics["maskrcnn_batches_total"])
+check(images >= CLIENTS * EACH and batches < images / 2, f"{images} images in {batches} batches")
+check(server.poll() is None, "the server has ended")
+server.kill()
+print("\n".join(wrong))
+sys.exit(bool(wrong))
