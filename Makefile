@@ -1,6 +1,6 @@
 # make · make demo · make demo-classes · make test · make test-long · make test-gpu · make test-ptx · make test-sanitizer ·
 # make test-asan · make test-tsan · make fuzz · make lint · make tables · make test-build · make bench · make exercise N ·
-# make install · make uninstall
+# make install · make uninstall · make wheel
 #
 # Variables: PREFIX and DESTDIR (where to install), CC, CXX (for an example), CFLAGS, MARCH (of GCC; native: for this CPU
 # alone), STB (where stb/stb_image.h is), B (build folder; ./train and ./infer are copies of build/train and
@@ -59,6 +59,9 @@ gpus := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/
 # Build for these GPUs, if they can run the kernels and nvcc knows them; otherwise for the generations before Blackwell.
 too_old := 5% 6% 7%
 known := $(if $(gpus),$(patsubst compute_%,%,$(shell $(nvcc) --list-gpu-arch)))
+ifneq ($(filter wheel,$(MAKECMDGOALS)),)
+ARCH ?= 80 89 90
+endif
 ARCH ?= $(or $(filter $(known),$(filter-out $(too_old),$(gpus))),80 89 90)
 $(if $(shell printf '%s\n' '$(subst ','\'',$(ARCH))' | grep -vxE ' *([0-9]{2,3}[af]? *)+'),$(error ARCH=$(ARCH): write \
   compute capabilities without the point, as in ARCH=90 or ARCH="80 90"))
@@ -191,7 +194,7 @@ relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(to_code),ld -r)
 define library
 $1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
 	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(linking) -shared $(if $(is_clang),,-Wl$(comma)-z$(comma)defs) -Wl,-soname,$(soname),-z,nodelete \
-	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $(libs) \
+	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $$(libs) \
 	  $$(if $$(filter %/libkernels.a,$$^),$(nvlibs)) && ln -sf libmaskrcnn.so $1/$(soname)
 $1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
 	@mkdir -p $$(@D) && echo "link $$@" && $(relink) -o $1/maskrcnn.o $(lib_objects) $$(filter %.o %.a,$$^) && \
@@ -267,7 +270,7 @@ link = @mkdir -p $(@D) && echo "link $@" && \
 together = $(if $(filter %/libhost.a,$1),-Wl$(comma)--start-group $1 -Wl$(comma)--end-group,$1)
 # A program in folder $1, from source $2, with the devices $3.
 define program
-$1/$(notdir $2): $B/$2.o $B/base/cpu_check.o $(if $(filter $2,$(detecting)),$(no_readers)) $3 $B/objects.a $B/link.flags
+$1/$(notdir $2): $B/$2.o $B/base/cpu_check.o $(if $(filter $2,$(detecting))$(findstring /wheel/,$1),$(no_readers)) $3 $B/objects.a $B/link.flags
 	$$(link)
 
 endef
@@ -300,6 +303,30 @@ $(eval $(call tester,$B,$(devices)))
 $(eval $(call tester,$B/host,$(host)))
 $(cuda_tools): $B/%: $B/lab/%.cu.o $(devices) $B/objects.a $B/link.flags
 	$(link)
+# ---- the wheels: docs/python.md ----------------------------------------------------------------------------------------
+
+# The library and the programs as a wheel has them, in folder $1: stripped, with libraries beside them.
+define wheel
+$1/%: private libs += -Wl,-rpath,'$$$$ORIGIN' -s
+$(foreach p,train infer,$(call program,$1,$p,$2))
+$(foreach p,maskrcnn $(filter-out train infer,$(commands)),$(call program,$1,tools/$p,$B/libhost.a))
+$(call library,$1,$2)
+endef
+$(eval $(call wheel,$B/wheel/cpu,$(host)))
+$(eval $(call wheel,$B/wheel/cuda,$(devices)))
+PYTHON ?= python3
+WHEELS ?= $B/wheels
+in_wheel := maskrcnn $(commands) libmaskrcnn.so
+# For the CPU and, with a toolkit, for the GPU as well; for this machine's alone: wheel-here.
+wheel: $(if $(filter 1,$(CUDA)),wheel-cuda) wheel-cpu
+wheel-here: $(if $(filter 1,$(CUDA)),wheel-cuda,wheel-cpu)
+wheel-cpu: $(in_wheel:%=$B/wheel/cpu/%)
+	@$(PYTHON) python/wheel.py $B/wheel/cpu $(WHEELS)
+wheel-cuda: $(in_wheel:%=$B/wheel/cuda/%)
+	@$(PYTHON) python/wheel.py $B/wheel/cuda $(WHEELS) cu$(shell $(nvcc) --version | sed -n 's/.*release \([0-9]*\)[.]\([0-9]*\),.*/\1\2/p')
+
+# ---- archives -------------------------------------------------------------------------------------------------------
+
 archive = @rm -f $@ && $(AR) qcs $@ $(filter %.o,$^) # q: appends, because names may repeat in different folders
 $B/objects.a: $(objects) $B/link.flags
 	$(archive)
@@ -455,7 +482,7 @@ clean:
 	rm -rf $B $(copies)
 
 .PHONY: all force setup toolkit demo demo-classes test test-long test-gpu test-ptx test-sanitizer test-asan test-tsan \
-  test-build install uninstall \
+  test-build install uninstall wheel wheel-here wheel-cpu wheel-cuda \
   fuzz run-fuzzers bench tables lint lessons-sass exercise clean
 .SECONDARY:
 .DELETE_ON_ERROR:
