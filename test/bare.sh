@@ -1,0 +1,58 @@
+#!/bin/sh
+# Installs in a bare Debian root that mmdebstrap makes, and runs what is installed there. As root; downloads packages.
+#
+#   sh test/bare.sh wheel build/wheels/FILE.whl   # pip install in a virtual environment; there is no libgomp
+#   sh test/bare.sh docker                        # the steps of docker/cpu.Dockerfile, without Docker
+#
+# Both train and evaluate a small model. FOLDER (default: a new one in /tmp) keeps the roots, to look into.
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+folder=${FOLDER:-$(mktemp -d)}
+
+root() { # NAME PACKAGES
+  [ -d "$folder/$1" ] || mmdebstrap --quiet --variant=minbase ${2:+--include="$2"} bookworm "$folder/$1"
+}
+inside() { # NAME COMMAND
+  mount -t proc proc "$folder/$1/proc"
+  status=0
+  chroot "$folder/$1" sh -ec "$2" || status=$?
+  umount "$folder/$1/proc"
+  return $status
+}
+# README's two commands: training and evaluation, of images that build/shapes makes here.
+make_set() { "$here/build/shapes" --out "$folder/$1/work/set" --train 40 --val 10; }
+use='maskrcnn train --data set --model tiny --iters 10 --batch 2 --device cpu --out run &&
+  maskrcnn infer --weights run/model.safetensors --data set --split val --eval --out scores'
+
+case ${1-} in
+wheel)
+  root wheel python3-venv,ca-certificates
+  mkdir -p "$folder/wheel/work"
+  cp "$2" "$here/test/lib/package.py" "$here/examples/detect.py" "$folder/wheel/work"
+  make_set wheel
+  cp /etc/resolv.conf "$folder/wheel/etc/resolv.conf"
+  inside wheel "cd /work && python3 -m venv venv && venv/bin/pip install -q $(basename "$2")
+    ! ls /usr/lib/*/libgomp* 2>/dev/null
+    PATH=/work/venv/bin:\$PATH && $use
+    python detect.py run/model.safetensors set/val/000001.png found.png cpu && ls -l found.png"
+  ;;
+docker)
+  # RUN lines of a stage, and what COPY does between them, as a shell script.
+  steps() { # STAGE (1 or 2)
+    sed -e ':a' -e '/\\$/{N' -e 's/\\\n//' -e 'ba' -e '}' "$here/docker/cpu.Dockerfile" |
+      awk -v stage="$1" '/^FROM/ {n++} n == stage && /^RUN/ {sub(/^RUN /, ""); print}'
+  }
+  root build
+  root run
+  for r in build run; do cp /etc/resolv.conf "$folder/$r/etc/resolv.conf"; done
+  mkdir -p "$folder/build/src" "$folder/run/work"
+  git -C "$here" archive HEAD | tar -x -C "$folder/build/src"
+  inside build "$(steps 1)"
+  cp -a "$folder/build/usr/local" "$folder/run/usr"
+  make_set run
+  inside run "$(steps 2)
+    cd /work && $use"
+  ;;
+*) sed -n '2,7s/^# \{0,1\}//p' "$0" && exit 2 ;;
+esac
+echo "test/bare.sh $1: all steps succeeded; the roots are in $folder"
