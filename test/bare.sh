@@ -8,6 +8,7 @@
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${FOLDER:-$(mktemp -d)}
+mkdir -p "$folder"
 
 root() { # NAME PACKAGES
   [ -d "$folder/$1" ] || mmdebstrap --quiet --variant=minbase ${2:+--include="$2"} bookworm "$folder/$1"
