@@ -141,7 +141,8 @@ class Model:
 
     def _prepare(self, images: List[Any], bgr: bool, errors: str, first: int = 0) -> "_Prepared":
         _check_errors(errors)
-        structs, kept, refused = (_abi.Image * len(images))(), [], {}
+        structs, kept = (_abi.Image * len(images))(), []  # type: Any, List[Any]
+        refused: Dict[int, Error] = {}
         for i, source in enumerate(images):
             try:
                 kept.append(fill(structs[len(kept)], source, bgr))

@@ -81,17 +81,16 @@ class Detections(Found):
     def _struct(self) -> Tuple[Any, Any]:
         """The C result that these came from, and what has to stay with it."""
         n = len(self)
-        boxes, scores = np.ascontiguousarray(self.boxes, np.float32), np.ascontiguousarray(self.scores, np.float32)
-        labels = np.ascontiguousarray(self.labels, np.int32)
-        ids = np.ascontiguousarray(self.category_ids, np.int64)
+        arrays: List[np.ndarray] = [np.ascontiguousarray(a, t) for a, t in (
+            (self.boxes, np.float32), (self.scores, np.float32), (self.labels, np.int32),
+            (self.category_ids, np.int64))]
         names = (ctypes.c_char_p * n)(*(name.encode() for name in self.names))
         rles = [self._rle(i) for i in range(n)]
         masks = (ctypes.POINTER(_abi.Rle) * n)(*(ctypes.pointer(rle) for rle in rles))
-        pointers = [a.ctypes.data_as(t) for (_, t), a in
-                    zip(_abi.Detections._fields_[1:5], (boxes, scores, labels, ids))]
+        pointers = [a.ctypes.data_as(t) for (_, t), a in zip(_abi.Detections._fields_[1:5], arrays)]
         found = _abi.Detections(n, *pointers, names, masks)
         result = _abi.Result(0, b"", _abi.DETECTIONS, self.width, self.height, ctypes.pointer(found), None)
-        return result, (boxes, scores, labels, ids, names, rles, masks, found)
+        return result, (arrays, names, rles, masks, found)
 
 
 def copied(pointer, n: int, dtype) -> np.ndarray:

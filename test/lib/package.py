@@ -1,15 +1,19 @@
-"""Uses python/maskrcnn as its callers do: package.py WEIGHTS CLASSIFIER PICTURE.png FOLDER. Prints what is wrong."""
+"""Uses python/maskrcnn as its callers do: package.py WEIGHTS CLASSIFIER PICTURE.png FOLDER [NAME=BYTES,…], the sizes of
+structs of include/maskrcnn.h. Prints what is wrong."""
+import ctypes
 import io
 import os
 import pickle
+import re
 import sys
 import threading
 
 import numpy as np
 
 import maskrcnn
+from maskrcnn import _abi
 
-weights, classifier, picture, folder = sys.argv[1:]
+weights, classifier, picture, folder, *sizes = sys.argv[1:]
 model = maskrcnn.Model(weights, "cpu", threads=1, batch=2, min_score=0.0, max_pixels=1 << 16)
 wrong = []
 
@@ -127,6 +131,16 @@ check(drawn.shape == rgb.shape and drawn.dtype == np.uint8 and np.array_equal(dr
 check(open(os.path.join(folder, "drawn.png"), "rb").read(4) == b"\x89PNG", "a drawing's file")
 raises(maskrcnn.Error, "/nowhere/a.png", of_file.draw, picture, "/nowhere/a.png")
 raises(maskrcnn.Error, "", of_file.draw, noise)
+
+# The structs of the header: the names of their members, and sizes as compiled.
+for name, size in (pair.split("=") for pair in (sizes[0].split(",") if sizes else [])):
+    with open("include/maskrcnn.h") as f:
+        text = re.sub("//.*", "", f.read())
+    body = re.search(rf"typedef struct maskrcnn_{name} {{(.*?)}} maskrcnn_{name};", text, re.S)[1]
+    members = [re.sub(r"\[.*", "", part).split()[-1].lstrip("*") for part in re.split("[;,]", body) if part.strip()]
+    ours = getattr(_abi, name.capitalize())
+    check(members == [field for field, _ in ours._fields_], f"members of {name}: {members}")
+    check(ctypes.sizeof(ours) == int(size), f"the size of {name} is {size}")
 
 # Opening.
 raises(maskrcnn.WeightsError, "/nowhere.pth", maskrcnn.Model, "/nowhere.pth")

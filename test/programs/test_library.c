@@ -117,7 +117,11 @@ TEST_TIER(library_example_in_python, 1) {
 }
 
 TEST_TIER(library_as_a_python_package, 1) {
-  char *more = xasprintf("%s %s %s", library_classifier(), picture(100, 70), test_tmp());
+#define SIZE(name) #name, sizeof(maskrcnn_##name)
+  char *more = xasprintf("%s %s %s %s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu,%s=%zu",
+                         library_classifier(), picture(100, 70), test_tmp(), SIZE(error), SIZE(size), SIZE(options),
+                         SIZE(description), SIZE(image), SIZE(rle), SIZE(detections), SIZE(classes), SIZE(result),
+                         SIZE(results), SIZE(picture));
   run_python("package.py", more);
   free(more);
 }
