@@ -193,7 +193,8 @@ relink := $(if $(lto),$(CC) $(flags) -r -nostdlib $(to_code),ld -r)
 # with all other names local, so that they cannot clash with the caller's.
 define library
 $1/libmaskrcnn.so: $2 $B/objects.a lib/maskrcnn.map $B/link.flags
-	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(linking) -shared $(if $(is_clang),,-Wl$(comma)-z$(comma)defs) -Wl,-soname,$(soname),-z,nodelete \
+	@mkdir -p $$(@D) && echo "link $$@" && $(CC) $(linking) -shared $(if $(is_clang),,-Wl$(comma)-z$(comma)defs) \
+	  -Wl,-soname,$(soname),-z,nodelete \
 	  -Wl,--version-script=lib/maskrcnn.map $(lib_objects) $$(filter %.o %.a,$$^) -o $$@ $$(libs) \
 	  $$(if $$(filter %/libkernels.a,$$^),$(nvlibs)) && ln -sf libmaskrcnn.so $1/$(soname)
 $1/libmaskrcnn.a: $2 $B/objects.a lib/maskrcnn.map $B/link.flags

@@ -7,7 +7,7 @@ COPY . /src
 RUN make -C /src CUDA=0 install
 
 FROM debian:12-slim
-RUN apt-get update && apt-get install -y --no-install-recommends libexpat1 libgomp1 libtiff6 zlib1g && \
+RUN apt-get update && apt-get install -y --no-install-recommends libexpat1 libtiff6 zlib1g && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=build /usr/local /usr/local
 RUN ldconfig

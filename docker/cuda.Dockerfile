@@ -9,7 +9,7 @@ ARG ARCH="80 89 90"
 RUN make -C /src CUDA=1 ARCH="$ARCH" install
 
 FROM ubuntu:24.04
-RUN apt-get update && apt-get install -y --no-install-recommends libexpat1 libgomp1 libtiff6 zlib1g && \
+RUN apt-get update && apt-get install -y --no-install-recommends libexpat1 libtiff6 zlib1g && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=build /usr/local /usr/local
 RUN ldconfig

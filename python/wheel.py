@@ -2,7 +2,7 @@
 """Packs a wheel: python3 python/wheel.py NATIVE OUT [LOCAL]. NATIVE holds the library and the programs as `make wheel`
 links them, LOCAL is what the version says of the build (cu130). Also the build backend of pyproject.toml.
 
-What the library needs beside the C library and zlib is packed, too (OpenMP's runtime). The platform tag names the
+What clang's code needs beside the C library and zlib is packed, too (OpenMP's runtime). The platform tag names the
 oldest glibc that has all symbol versions that any of the files asks for."""
 import base64
 import hashlib

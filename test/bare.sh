@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs in a bare Debian root that mmdebstrap makes, and runs what is installed there. As root; downloads packages.
 #
-#   sh test/bare.sh wheel build/wheels/FILE.whl   # pip install in a virtual environment; there is no libgomp
+#   sh test/bare.sh wheel build/wheels/FILE.whl   # pip install in a virtual environment; there is no OpenMP
 #   sh test/bare.sh docker                        # the steps of docker/cpu.Dockerfile, without Docker
 #
 # Both train and evaluate a small model. FOLDER (default: a new one in /tmp) keeps the roots, to look into.
