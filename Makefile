@@ -341,8 +341,8 @@ $B/libhost.a: $(host)
 hidden = $(if $(filter test/%,$<),-fPIC,$(library_flags)) # so that tests can replace functions of the C library
 compile = @mkdir -p $(@D) && echo "cc $<$(if $1, ($1))" && $(CC) $(flags) $(hidden) $1 -c $< -o $@
 $(foreach o,o f64.o $(levels:%=v%.o) $(levels64:%=v%.f64.o),$B/cpu/conv/gemm.$o): flags += -ffp-contract=fast
-# They tell a CPU that is too old, and therefore run on it.
-$B/base/cpu_level.o $B/base/cpu_check.o: flags += $(if $(x86),-march=x86-64 \
+# They tell a CPU that is too old, and therefore run on it: the library until maskrcnn_open has said so.
+$B/base/cpu_level.o $B/base/cpu_check.o $B/base/error.o $B/base/utf8.o $(lib_objects): flags += $(if $(x86),-march=x86-64 \
   -DMARCH_LEVEL=$(or $(patsubst x86-64-v%,%,$(filter x86-64-v%,$(MARCH))),0))
 # stb_image 2.27 shifts a zero by 32 bits if a JPEG scan ends early: formally undefined, but harmless.
 $B/data/images/jpeg_decode.o: flags += -fno-sanitize=shift

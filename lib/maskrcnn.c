@@ -123,11 +123,11 @@ static maskrcnn_status open_handle(maskrcnn **handle, const maskrcnn_options *op
 }
 
 maskrcnn_status maskrcnn_open(maskrcnn **handle, const maskrcnn_options *options, maskrcnn_error *error) {
-  const Guard g = guard_enter(error);
-  const char *refusal = cpu_refusal();
+  const char *refusal = cpu_refusal(); // before anything that such a CPU may not run
   if (refusal && handle) *handle = NULL;
-  return guard_leave(&g,
-                     refusal ? fail(error, MASKRCNN_BAD_DEVICE, "%s", refusal) : open_handle(handle, options, error));
+  if (refusal) return fail(error, MASKRCNN_BAD_DEVICE, "%s", refusal);
+  const Guard g = guard_enter(error);
+  return guard_leave(&g, open_handle(handle, options, error));
 }
 
 static void submission_free(Submission *s) {

@@ -3,8 +3,9 @@
 #
 #   sh test/bare.sh wheel build/wheels/FILE.whl   # pip install in a virtual environment; there is no OpenMP
 #   sh test/bare.sh docker                        # the steps of docker/cpu.Dockerfile, without Docker
+#   sh test/bare.sh cpu                           # build/ on CPUs of x86-64-v1, -v2 and -v3, by qemu-x86_64
 #
-# Both train and evaluate a small model. FOLDER (default: a new one in /tmp) keeps the roots, to look into.
+# The first two train and evaluate a small model. FOLDER (default: a new one in /tmp) keeps the roots, to look into.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${FOLDER:-$(mktemp -d)}
@@ -55,6 +56,21 @@ docker)
   inside run "$(steps 2)
     cd /work && $use"
   ;;
-*) sed -n '2,7s/^# \{0,1\}//p' "$0" && exit 2 ;;
+cpu)
+  mkdir -p "$folder/run/work"
+  make_set run
+  cd "$folder/run/work"
+  for cpu in core2duo Nehalem Haswell; do
+    echo "$cpu"
+    status=0
+    qemu-x86_64 -cpu $cpu "$here/build/train" --data set --model tiny --iters 1 --batch 1 --eval-every never \
+      --device cpu --out $cpu >said 2>&1 || status=$?
+    grep -E 'too old|x86-64-v|^done' said
+    [ $status = $([ $cpu = core2duo ] && echo 1 || echo 0) ]
+  done
+  library=$(qemu-x86_64 -cpu core2duo "$here/build/example_c" none.safetensors none.png out.png cpu 2>&1) || true
+  echo "$library" | grep 'too old'
+  ;;
+*) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 2 ;;
 esac
 echo "test/bare.sh $1: all steps succeeded; the roots are in $folder"
