@@ -8,23 +8,36 @@ static NormLayer norm_of(const ModelConfig *c) {
                      .momentum = 0.1f};
 }
 
+bool conv_norm_folds(const Graph *g, const ModelConfig *c) {
+  return c->norm == NORM_FROZEN_BN || (config_batch_norm(c) && !g->training);
+}
+
+static ConvLayer conv_of(const ConvNorm *u) {
+  return (ConvLayer){.k = u->k,
+                     .r = u->taps,
+                     .s = u->taps,
+                     .stride = u->stride,
+                     .pad = u->taps / 2,
+                     .trainable = u->trainable,
+                     .init = u->init};
+}
+
+ConvLayer conv_norm_folded(const ModelConfig *c, const ConvNorm *u) {
+  ConvLayer conv = conv_of(u);
+  conv.fold = u->norm;
+  conv.fold_trainable = config_batch_norm(c);
+  conv.fold_eps = c->norm_eps;
+  conv.relu = u->relu;
+  conv.addend = u->addend;
+  return conv;
+}
+
 Value *conv_norm(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u) {
-  const bool batch = config_batch_norm(c), fold = c->norm == NORM_FROZEN_BN || (batch && !g->training);
-  ConvLayer conv = {.k = u->k,
-                    .r = u->taps,
-                    .s = u->taps,
-                    .stride = u->stride,
-                    .pad = u->taps / 2,
-                    .trainable = u->trainable,
-                    .init = u->init};
-  if (fold) {
-    conv.fold = u->norm;
-    conv.fold_trainable = batch;
-    conv.fold_eps = c->norm_eps;
-    conv.relu = u->relu;
-    conv.addend = u->addend;
-    return layer_conv(g, u->conv, x, &conv);
+  if (conv_norm_folds(g, c)) {
+    const ConvLayer folded = conv_norm_folded(c, u);
+    return layer_conv(g, u->conv, x, &folded);
   }
+  const ConvLayer conv = conv_of(u);
   NormLayer norm = norm_of(c);
   norm.relu = u->relu;
   norm.trainable = u->trainable;

@@ -12,6 +12,8 @@ typedef struct ConvNorm {
 } ConvNorm;
 // Frozen batch norm, and any batch norm at inference, is folded into the convolution; otherwise the norm is a node of
 // its own.
+bool conv_norm_folds(const Graph *g, const ModelConfig *c);
+ConvLayer conv_norm_folded(const ModelConfig *c, const ConvNorm *u); // the convolution with the norm in it
 Value *conv_norm(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u);
 // The norm that c asks for, trained; at inference batch norm by its running statistics. Not for frozen batch norm.
 Value *norm_node(Graph *g, const ModelConfig *c, const char *name, Value *x);

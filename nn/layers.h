@@ -21,6 +21,13 @@ ConvLayer conv_3x3(int k, Init init, Init bias_init);
 Value *layer_conv(Graph *g, const char *name, Value *x, const ConvLayer *c);
 // Declares its parameters, <name>.weight and <name>.bias, and gives them to a node, in this order; `in` channels.
 void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLayer *c);
+// ResNet's bottleneck as one node, where the device can (conv_bottleneck of nn/ops.h), norms are folded in, and no
+// gradient has to flow back: then only y is in memory. NULL: not so, and nothing was appended.
+typedef struct BottleneckLayer {
+  const char *name[BOTTLENECK_CONVS]; // NULL for the projection: the shortcut is x
+  ConvLayer conv[BOTTLENECK_CONVS];   // as each would be alone
+} BottleneckLayer;
+Value *layer_bottleneck(Graph *g, const char *name, Value *x, const BottleneckLayer *b);
 // Fully connected over all of x, with a bias, trained: [n, 1, 1, k].
 typedef struct Dense {
   int k;

@@ -48,6 +48,15 @@ typedef struct Conv {
   int stride, pad; // the taps are w.h × w.w
 } Conv;
 
+// He et al., "Deep residual learning for image recognition", 2016, without a stride and with norms folded in:
+// y = relu(expand · relu(middle · relu(reduce · x)) + shortcut), the shortcut being x or project · x. `middle` has 3 × 3
+// taps and a padding of 1, the others one tap.
+enum { BOTTLENECK_PROJECT, BOTTLENECK_REDUCE, BOTTLENECK_MIDDLE, BOTTLENECK_EXPAND, BOTTLENECK_CONVS };
+typedef struct Bottleneck {
+  Tensor w[BOTTLENECK_CONVS];         // [k, r, s, c]; project's n is 0 where the shortcut is x
+  const void *bias[BOTTLENECK_CONVS]; // real [k] or NULL
+} Bottleneck;
+
 // Windows along an axis of so many positions; rounded up, the last one still begins before the padding behind the
 // input, as PyTorch has it. 0: none fits.
 static inline int pool_extent(const Pool *p, int size, bool ceil) {
@@ -334,6 +343,10 @@ struct Ops {
   int (*conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // Whether conv_forward of one pair can pool what it makes, a ReLU's output (Dest.pool), to the bits of both ops.
   bool (*conv_pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
+  // Whether conv_bottleneck computes a bottleneck of these shapes, and then y [n, h, w, k] of it: the bits of its
+  // convolutions one by one, whose outputs but the last are in no memory.
+  bool (*conv_bottlenecks)(Device *dev, const Bottleneck *b, const Tensor *x);
+  void (*conv_bottleneck)(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y);
   // dx = wᵀ · dy (backward by data), the shapes of conv_forward. A transposed convolution's forward is this: its input
   // is dy, its output dx.
   void (*conv_dgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w, const Dest *dx);

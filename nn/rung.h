@@ -30,6 +30,9 @@ struct Rung {
   int (*moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // As conv_pools of nn/ops.h; NULL: no.
   bool (*pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
+  // As conv_bottlenecks and conv_bottleneck of nn/ops.h; NULL: no, both.
+  bool (*bottlenecks)(Device *dev, const Bottleneck *b, const Tensor *x);
+  void (*bottleneck)(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y);
   bool packs; // inference gives it filters as filter_pack of nn/ops.h makes them
   // Names of the threadblock tiles that forward in 16 bits can be asked for (Device.conv_tile), NULL at the end. NULL:
   // nobody chooses but the rung.

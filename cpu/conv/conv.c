@@ -217,6 +217,21 @@ bool OP(conv_pools)(Device *dev, const Conv *conv, const Pool *pool, const Tenso
   return false;
 }
 
+bool OP(conv_bottlenecks)(Device *dev, const Bottleneck *b, const Tensor *x) {
+  (void)dev;
+  (void)b;
+  (void)x;
+  return false;
+}
+
+void OP(conv_bottleneck)(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y) {
+  (void)dev;
+  (void)b;
+  (void)x;
+  (void)y;
+  die_unforeseen("a CPU computes bottlenecks convolution by convolution");
+}
+
 // The gradient of a fully connected layer over [h, w] inputs is that of one over [1, 1, h · w · c]. As a convolution it
 // would multiply mostly zeros: dy's only pixel lies under one tap of each of dx's.
 static bool is_flat(const Conv *conv, const Tensor *w, const Dest *dx) {

@@ -511,5 +511,6 @@ static bool pools(Device *, const Conv *conv, const Pool *pool, const Tensor *x,
   return w->dtype != F32 && stem_pools(conv, pool, x, w);
 }
 
-extern "C" const Rung rung_wgmma = {"wgmma", supports, compute<false>, compute<true>, wgmma_wgrad,
-                                    true,    NULL,     moments,        pools,         tile_names};
+extern "C" const Rung rung_wgmma = {"wgmma",   supports, compute<false>, compute<true>,   wgmma_wgrad,        true,
+                                    NULL,      moments,  pools,          bottleneck_fits, bottleneck_forward, false,
+                                    tile_names};

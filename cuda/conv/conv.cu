@@ -84,6 +84,20 @@ extern "C" bool cuda_conv_pools(Device *dev, const Conv *conv, const Pool *pool,
   return rung->pools && rung->pools(dev, conv, pool, x, w);
 }
 
+// The rung for all of it.
+static const Rung *choose_bottleneck(Device *dev, const Bottleneck *b, const Tensor *x) {
+  return choose(dev, CONV_FORWARD, &one_by_one, x, &b->w[BOTTLENECK_REDUCE]);
+}
+extern "C" bool cuda_conv_bottlenecks(Device *dev, const Bottleneck *b, const Tensor *x) {
+  const Rung *rung = choose_bottleneck(dev, b, x);
+  return rung->bottlenecks && rung->bottlenecks(dev, b, x);
+}
+extern "C" void cuda_conv_bottleneck(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y) {
+  const Rung *rung = choose_bottleneck(dev, b, x);
+  CHECK(rung->bottlenecks && rung->bottlenecks(dev, b, x));
+  rung->bottleneck(dev, b, x, y);
+}
+
 extern "C" void cuda_conv_dgrad(Device *dev, const Conv *conv, int pairs, const Tensor *dy, const Tensor *w,
                                 const Dest *dx) {
   CHECK(pairs <= CONV_MAX_PAIRS && w->dtype == dy->dtype);

@@ -324,25 +324,31 @@ static inline CUtensorMapL2promotion map_promotion(MapUse use) {
   return use == MAP_OPERAND_PROMOTED ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
 }
 
-// Tiled mode, data [n, z, y, x], sizes given from x on, with boxes of `box`. A box's x extent is a swizzled row of 32
-// or 128 bytes.
-static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
-                                    MapUse use = MAP_OPERAND) {
+// Tiled mode, data [n, z, y, x], sizes given from x on, strides in bytes from y on, with boxes of `box`. A box's x
+// extent is a swizzled row of 32 or 128 bytes.
+static inline CUtensorMap map_strided(const void *data, DType dtype, const size_t (&size)[4], const size_t (&stride)[3],
+                                      const int (&box)[4], MapUse use) {
   static auto *const encode = driver_function<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
-  cuuint64_t sizes[4], stride[4];
+  cuuint64_t sizes[4], strides[3];
   cuuint32_t boxes[4], step[4];
   for (int i = 0; i < 4; i++) {
     sizes[i] = size[i];
     boxes[i] = box[i];
     step[i] = 1;
-    stride[i] = i ? stride[i - 1] * size[i] : size[i] * dtype_size(dtype); // of what comes after i
+    if (i) strides[i - 1] = stride[i - 1];
   }
   bool narrow = box[0] * dtype_size(dtype) == 32;
   CUtensorMap map;
-  CHECK(!encode(&map, map_type(dtype, use), 4, (void *)data, sizes, stride, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+  CHECK(!encode(&map, map_type(dtype, use), 4, (void *)data, sizes, strides, boxes, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
                 narrow ? CU_TENSOR_MAP_SWIZZLE_32B : CU_TENSOR_MAP_SWIZZLE_128B, map_promotion(use),
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
   return map;
+}
+// The same of data without gaps.
+static inline CUtensorMap map_tiled(const void *data, DType dtype, const size_t (&size)[4], const int (&box)[4],
+                                    MapUse use = MAP_OPERAND) {
+  const size_t row = size[0] * dtype_size(dtype);
+  return map_strided(data, dtype, size, {row, row * size[1], row * size[1] * size[2]}, box, use);
 }
 
 // Filters [filters, taps, channels].

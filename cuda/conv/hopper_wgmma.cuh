@@ -93,6 +93,24 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_desc, uint64
                 128, 129, 130, 131, 132, WGMMA_D32(0), WGMMA_D32(32), WGMMA_D32(64), WGMMA_D32(96));
   }
 }
+
+// The same of 64 columns with a in registers, as ldmatrix_pairs has them: of rows r and r + 8, eight columns, then the
+// next eight; b is K-major. Not for floats.
+template <class T>
+__device__ __forceinline__ void wgmma_registers(float (&d)[32], const uint32_t (&a)[4], uint64_t b_desc,
+                                                bool accumulate) {
+#define WGMMA_REGISTERS(type)                                                                                          \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                        \
+               "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" WGMMA_R10() WGMMA_R10(1)               \
+                   WGMMA_R10(2) "%30, %31}, {%32, %33, %34, %35}, %36, add, 1, 1, 0;\n}"                               \
+               : WGMMA_D32(0)                                                                                          \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_desc), "r"((int)accumulate))
+  if constexpr (std::is_same_v<T, __half>)
+    WGMMA_REGISTERS("f16");
+  else
+    WGMMA_REGISTERS("bf16");
+}
+#undef WGMMA_REGISTERS
 #undef WGMMA_TYPES
 #undef WGMMA_ASM
 #undef WGMMA_D32

@@ -342,6 +342,8 @@ bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 bool stem_pools(const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
 void stem_pool_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
+bool bottleneck_fits(Device *dev, const Bottleneck *b, const Tensor *x);
+void bottleneck_forward(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y);
 bool stem_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void stem_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
