@@ -3,6 +3,7 @@
 #include <string.h>
 #include "cpu/reference.h"
 #include "cpu/softmax.h"
+#include "exact/anchor_cell.h"
 #include "exact/mask_bins.h"
 
 // ---- element losses and their derivatives ---------------------------------------------------------------------------
@@ -50,14 +51,11 @@ static double sum_in_order(const double *parts, int n) {
 
 // ---- RPN ------------------------------------------------------------------------------------------------------------
 
-typedef struct AnchorCell { // where the predictions of an anchor are: grid cell and anchor within it
-  int level, y, x, a;
-} AnchorCell;
-static AnchorCell anchor_cell(const Anchors *anchors, int index) {
-  int l = 0;
-  while (l + 1 < anchors->levels && index >= anchors->level[l + 1].first) l++;
-  int i = index - anchors->level[l].first, cell = i / anchors->per_cell, w = anchors->level[l].w;
-  return (AnchorCell){l, cell / w, cell % w, i % anchors->per_cell};
+// The cell of a row of the targets; where maps hold samples alone, the row itself is image and cell.
+static AnchorCell sample_cell(const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets, int row) {
+  AnchorCell cell = anchor_cell(anchors, targets->index[row]);
+  if (p->sampled) cell.level = cell.y = cell.x = 0;
+  return cell;
 }
 static real *anchor_logit(const Tensor *logits, AnchorCell p, int n) { return at(&logits[p.level], n, p.y, p.x) + p.a; }
 static real *anchor_delta(const Tensor *deltas, AnchorCell p, int n) {
@@ -80,9 +78,10 @@ void OP(rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const R
     for (int i = 0; i < targets->count[n]; i++) {
       int row = n * targets->batch + i;
       bool object = i < targets->positives[n];
-      AnchorCell cell = anchor_cell(anchors, targets->index[row]);
-      objectness += bce(*anchor_logit(logits, cell, n), object);
-      const real *delta = anchor_delta(deltas, cell, n), *target = at(&targets->delta, row, 0, 0);
+      const AnchorCell cell = sample_cell(p, anchors, targets, row);
+      const int map = p->sampled ? row : n;
+      objectness += bce(*anchor_logit(logits, cell, map), object);
+      const real *delta = anchor_delta(deltas, cell, map), *target = at(&targets->delta, row, 0, 0);
       for (int k = 0; object && k < 4; k++) regression += smooth_l1(delta[k], target[k], p->beta);
     }
   write_loss(loss, 0, objectness, divisor);
@@ -93,7 +92,7 @@ void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors
                            const Tensor *logits, const Tensor *deltas, LossScale scale, const Tensor *dlogits,
                            const Tensor *ddeltas) {
   if (dev->measuring) return;
-  for (int l = 0; l < anchors->levels; l++) {
+  for (int l = 0; l < (p->sampled ? 1 : anchors->levels); l++) {
     if (!tensor_has_channels(&ddeltas[l], &dlogits[l])) zero_rows(&dlogits[l]);
     zero_rows(&ddeltas[l]);
   }
@@ -102,10 +101,11 @@ void OP(rpn_loss_backward)(Device *dev, const RpnLoss *p, const Anchors *anchors
     for (int i = 0; i < targets->count[n]; i++) { // an anchor is sampled once at most, so '=' is enough
       int row = n * targets->batch + i;
       bool object = i < targets->positives[n];
-      AnchorCell cell = anchor_cell(anchors, targets->index[row]);
-      *anchor_logit(dlogits, cell, n) = factor * (sigmoid(*anchor_logit(logits, cell, n)) - object);
-      const real *delta = anchor_delta(deltas, cell, n), *target = at(&targets->delta, row, 0, 0);
-      real *ddelta = anchor_delta(ddeltas, cell, n);
+      const AnchorCell cell = sample_cell(p, anchors, targets, row);
+      const int map = p->sampled ? row : n;
+      *anchor_logit(dlogits, cell, map) = factor * (sigmoid(*anchor_logit(logits, cell, map)) - object);
+      const real *delta = anchor_delta(deltas, cell, map), *target = at(&targets->delta, row, 0, 0);
+      real *ddelta = anchor_delta(ddeltas, cell, map);
       for (int k = 0; object && k < 4; k++) ddelta[k] = factor * smooth_l1_grad(delta[k], target[k], p->beta);
     }
 }

@@ -4,6 +4,7 @@
 // bound by the latency of their loads (mask_loss at 0.0 % of the memory ceiling in results/profile-b4-h200.txt), but
 // for the fills of the gradients.
 #include "cuda/softmax.cuh"
+#include "exact/anchor_cell.h"
 #include "exact/mask_bins.h"
 
 enum {
@@ -72,13 +73,12 @@ struct AnchorOffsets { // where the predictions of an anchor stand: its level, a
   int level;
   size_t logit, delta;
 };
-static __device__ AnchorOffsets anchor_offsets(const RpnArgs &p, int image, int index) {
-  int l = 0;
-  while (l + 1 < p.anchors.levels && index >= p.anchors.level[l + 1].first) l++;
-  const AnchorLevel &level = p.anchors.level[l];
-  int i = index - level.first, a = i % p.anchors.per_cell;
-  size_t cell = (size_t)image * level.h * level.w + i / p.anchors.per_cell;
-  return {l, cell * p.logits[l].ldc + a, cell * p.deltas[l].ldc + 4 * a};
+static __device__ AnchorOffsets anchor_offsets(const RpnArgs &p, int image, int row) {
+  const AnchorCell at = anchor_cell(&p.anchors, p.targets.index[row]);
+  const AnchorLevel &level = p.anchors.level[at.level];
+  const int l = p.p.sampled ? 0 : at.level;
+  const size_t cell = p.p.sampled ? row : ((size_t)image * level.h + at.y) * level.w + at.x;
+  return {l, cell * p.logits[l].ldc + at.a, cell * p.deltas[l].ldc + 4 * at.a};
 }
 
 // The divisor of both losses: the anchors sampled, or the nominal batch.
@@ -99,7 +99,7 @@ template <class T> __global__ void rpn_loss_kernel(const __grid_constant__ RpnAr
     int n = row / t.batch, i = row % t.batch;
     if (i >= t.count[n]) continue;
     bool object = i < t.positives[n];
-    AnchorOffsets offsets = anchor_offsets(p, n, t.index[row]);
+    AnchorOffsets offsets = anchor_offsets(p, n, row);
     objectness += bce(to_float(((const T *)p.logits[offsets.level].data)[offsets.logit]), object);
     const T *delta = (const T *)p.deltas[offsets.level].data + offsets.delta;
     const float *target = (const float *)t.delta.data + (size_t)row * t.delta.ldc;
@@ -133,7 +133,7 @@ template <class T> __global__ void rpn_loss_backward_kernel(const __grid_constan
   if (n >= t.images || i >= t.count[n]) return;
   bool object = i < t.positives[n];
   float factor = gradient_factor(scale, rpn_divisor(p.p, t));
-  AnchorOffsets offsets = anchor_offsets(p, n, t.index[row]);
+  AnchorOffsets offsets = anchor_offsets(p, n, row);
   float logit = to_float(((const T *)p.logits[offsets.level].data)[offsets.logit]);
   ((T *)p.dlogits[offsets.level].data)[offsets.logit] = from_float<T>(factor * (bce_sigmoid(logit) - object));
   const T *delta = (const T *)p.deltas[offsets.level].data + offsets.delta;
@@ -266,10 +266,11 @@ static void check_like(const Tensor *x, const Tensor *dx) {
   CHECK(dx->ldc % 8 == 0);
 }
 
+static int rpn_maps(const RpnLoss *p, const Anchors *anchors) { return p->sampled ? 1 : anchors->levels; }
 static RpnArgs rpn_args(const RpnLoss *loss, const Anchors *anchors, const RpnTargets *targets, const Tensor *logits,
                         const Tensor *deltas) {
   RpnArgs p = {*loss, *anchors, *targets, {}, {}, {}, {}, false};
-  for (int l = 0; l < anchors->levels; l++) {
+  for (int l = 0; l < rpn_maps(loss, anchors); l++) {
     CHECK(logits[l].dtype == logits[0].dtype && deltas[l].dtype == logits[0].dtype);
     p.logits[l] = logits[l];
     p.deltas[l] = deltas[l];
@@ -293,7 +294,7 @@ extern "C" void cuda_rpn_loss_backward(Device *dev, const RpnLoss *p, const Anch
   if (dev->measuring) return;
   RpnArgs a = rpn_args(p, anchors, targets, logits, deltas);
   size_t largest = 0;
-  for (int l = 0; l < anchors->levels; l++) {
+  for (int l = 0; l < rpn_maps(p, anchors); l++) {
     check_like(&logits[l], &dlogits[l]);
     check_like(&deltas[l], &ddeltas[l]);
     a.dlogits[l] = dlogits[l];
@@ -302,7 +303,7 @@ extern "C" void cuda_rpn_loss_backward(Device *dev, const RpnLoss *p, const Anch
     a.joined = tensor_has_channels(&ddeltas[l], &dlogits[l]);
   }
   WITH_TYPE(logits[0].dtype, T, {
-    dim3 grid(MIN(MAX(blocks_for(largest, THREADS), 1), FILL_BLOCKS), anchors->levels);
+    dim3 grid(MIN(MAX(blocks_for(largest, THREADS), 1), FILL_BLOCKS), rpn_maps(p, anchors));
     rpn_zero_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(a);
     LAUNCH_CHECK();
     int rows = targets->images * targets->batch;

@@ -8,8 +8,9 @@ static BoxCoder rpn_coder(const ModelConfig *c) {
   return (BoxCoder){.weight = {1, 1, 1, 1}, .clamp = logf(1000.f / 16), .extra = c->box_extra};
 }
 
-// The inputs of nodes that look at the head's outputs: these, then what else the node reads.
-enum { IN_OUTPUTS, IN_OTHER = MAX_LEVELS };
+// The inputs of nodes that look at all levels, or at the head's outputs, of which samples are one tensor: these, then
+// what else the node reads.
+static const Value *last_input(const Node *n) { return n->in[n->ins - 1].v; }
 
 typedef struct HeadOutputs {
   Tensor logits[MAX_LEVELS], deltas[MAX_LEVELS];
@@ -17,9 +18,9 @@ typedef struct HeadOutputs {
 
 // As channels of the tensor that holds both; or their gradients.
 static HeadOutputs head_outputs(const Node *n, int per_cell, bool grads) {
-  HeadOutputs o;
-  for (int l = 0; l < MAX_LEVELS; l++) {
-    const Value *v = n->in[IN_OUTPUTS + l].v;
+  HeadOutputs o = {0};
+  for (int l = 0; l < n->ins - 1; l++) {
+    const Value *v = n->in[l].v;
     Tensor *logits = &o.logits[l], *deltas = &o.deltas[l];
     *logits = *deltas = grads ? v->dx : v->x;
     deltas->c = 4 * per_cell;
@@ -29,10 +30,29 @@ static HeadOutputs head_outputs(const Node *n, int per_cell, bool grads) {
   return o;
 }
 
-static Node *append_on_head(Graph *g, const Rcnn *m, const NodeType *type, const char *name, Flow flow) {
-  Node *n = graph_node(g, type, name);
-  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->rpn_outputs[l], flow);
-  return n;
+// Its two convolutions, of which the second's are deltas and, behind them, logits.
+typedef struct HeadLayers {
+  const char *hidden_name, *output_name;
+  ConvLayer hidden, output;
+} HeadLayers;
+static HeadLayers head_layers(const Network *n) {
+  HeadLayers h = {.hidden_name = "rpn.head.conv.0.0", .output_name = "rpn.head.bbox_pred"};
+  h.hidden = h.output = conv_3x3(n->config.fpn_channels, INIT_NORMAL_001, INIT_ZERO);
+  h.output.r = h.output.s = 1;
+  h.output.pad = 0;
+  h.output.relu = false;
+  h.output.k = 4 * rcnn_of(n)->anchors.per_cell;
+  h.output.sibling = "rpn.head.cls_logits";
+  h.output.sibling_k = rcnn_of(n)->anchors.per_cell;
+  return h;
+}
+
+// Whether the losses are of the head at sampled anchors' cells alone, which takes three passes over these in the place
+// of two over the maps.
+static bool samples_head(const Network *n) {
+  const Anchors *a = &rcnn_of(n)->anchors;
+  return n->purpose != FOR_INFERENCE && !n->graph.dev->every_value &&
+         3 * n->config.rpn_batch < 2 * (a->total / a->per_cell);
 }
 
 // ---- proposals --------------------------------------------------------------------------------------------------
@@ -45,8 +65,7 @@ typedef struct RpnSelectAttr {
 static void select_forward(Graph *g, Node *n) {
   const RpnSelectAttr *a = NODE_ATTR(n, RpnSelectAttr);
   const HeadOutputs x = head_outputs(n, a->anchors->per_cell, false);
-  g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, n->in[IN_OTHER].v->images.info, x.logits, x.deltas,
-                          &n->out[0]->boxes);
+  g->dev->ops->rpn_select(g->dev, &a->p, a->anchors, last_input(n)->images.info, x.logits, x.deltas, &n->out[0]->boxes);
 }
 static const NodeType select_node = {.name = "rpn_select",
                                      .attr_size = sizeof(RpnSelectAttr),
@@ -62,7 +81,8 @@ static const NodeType cut_node = {
 static void append_select(Network *network, Value *out) {
   const Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
-  Node *n = append_on_head(&network->graph, m, &select_node, "rpn_select", FLOW_NONE);
+  Node *n = graph_node(&network->graph, &select_node, "rpn_select");
+  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->rpn_outputs[l], FLOW_NONE);
   *NODE_ATTR(n, RpnSelectAttr) = (RpnSelectAttr){
       .p = {.coder = rpn_coder(c), .min_size = c->rpn_min_size, .min_score = c->rpn_min_score}, .anchors = &m->anchors};
   node_in(n, network->input, FLOW_NONE);
@@ -121,14 +141,14 @@ static void loss_forward(Graph *g, Node *n) {
   const RpnLossAttr *a = NODE_ATTR(n, RpnLossAttr);
   const HeadOutputs x = head_outputs(n, a->anchors->per_cell, false);
   const Tensor loss = loss_slice(n->out[0], LOSS_OBJECTNESS, 2);
-  g->dev->ops->rpn_loss(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, x.logits, x.deltas, &loss);
+  g->dev->ops->rpn_loss(g->dev, &a->p, a->anchors, &last_input(n)->rpn_targets, x.logits, x.deltas, &loss);
 }
 
 static void loss_backward(Graph *g, Node *n) {
   const RpnLossAttr *a = NODE_ATTR(n, RpnLossAttr);
   const HeadOutputs x = head_outputs(n, a->anchors->per_cell, false), dx = head_outputs(n, a->anchors->per_cell, true);
   expect_plain_gradients(n);
-  g->dev->ops->rpn_loss_backward(g->dev, &a->p, a->anchors, &n->in[IN_OTHER].v->rpn_targets, x.logits, x.deltas,
+  g->dev->ops->rpn_loss_backward(g->dev, &a->p, a->anchors, &last_input(n)->rpn_targets, x.logits, x.deltas,
                                  g->loss_scale, dx.logits, dx.deltas);
 }
 
@@ -160,13 +180,60 @@ static void build_targets(Network *network) {
   node_out(match, m->rpn_targets);
 }
 
+// Inputs: P2 … P6, targets.
+static void patches_forward(Graph *g, Node *n) {
+  Tensor x[MAX_LEVELS];
+  for (int l = 0; l < MAX_LEVELS; l++) x[l] = n->in[l].v->x;
+  g->dev->ops->rpn_patches(g->dev, *NODE_ATTR(n, const Anchors *), &last_input(n)->rpn_targets, x, &n->out[0]->x);
+}
+
+static void patches_backward(Graph *g, Node *n) {
+  Dest dx[MAX_LEVELS];
+  for (int l = 0; l < MAX_LEVELS; l++) {
+    CHECK(n->in[l].wanted);
+    dx[l] = node_dest(n, l);
+  }
+  g->dev->ops->rpn_patches_backward(g->dev, *NODE_ATTR(n, const Anchors *), &last_input(n)->rpn_targets, &n->out[0]->dx,
+                                    dx);
+}
+
+static const NodeType patches_node = {.name = "rpn_patches",
+                                      .attr_size = sizeof(const Anchors *),
+                                      .forward = patches_forward,
+                                      .backward = patches_backward,
+                                      .gathers = true};
+
+// The head once more, at the cells of sampled anchors alone: only there do the losses have a gradient.
+static Value *append_sampled_head(Network *network) {
+  Graph *g = &network->graph;
+  const Rcnn *m = rcnn_of(network);
+  const int rows = network->images * network->config.rpn_batch;
+  Node *n = graph_node(g, &patches_node, "rpn_patches");
+  *NODE_ATTR(n, const Anchors *) = &m->anchors;
+  Value *x = graph_value(g, "rpn_patches", tensor(g->act, rows, 3, 3, m->p[0]->x.c));
+  for (int l = 0; l < MAX_LEVELS; l++) node_in(n, m->p[l], FLOW_DENSE);
+  node_in(n, m->rpn_targets, FLOW_NONE);
+  node_out(n, x);
+  HeadLayers head = head_layers(network);
+  head.hidden.pad = 0;
+  x = layer_conv(g, head.hidden_name, x, &head.hidden);
+  g->node[g->nodes - 1]->name = "rpn_patches.conv";
+  x = layer_conv(g, head.output_name, x, &head.output);
+  g->node[g->nodes - 1]->name = "rpn_patches.outputs";
+  return x;
+}
+
 static void build_losses(Network *network) {
   Graph *g = &network->graph;
   const Rcnn *m = rcnn_of(network);
   const ModelConfig *c = &network->config;
-  Node *loss = append_on_head(g, m, &loss_node, "rpn_loss", FLOW_DENSE);
-  *NODE_ATTR(loss, RpnLossAttr) =
-      (RpnLossAttr){.p = {.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch}, .anchors = &m->anchors};
+  const bool sampled = samples_head(network);
+  Value *outputs = sampled ? append_sampled_head(network) : NULL;
+  Node *loss = graph_node(g, &loss_node, "rpn_loss");
+  *NODE_ATTR(loss, RpnLossAttr) = (RpnLossAttr){
+      .p = {.beta = c->rpn_beta, .by_batch = c->rpn_loss_by_batch, .sampled = sampled}, .anchors = &m->anchors};
+  for (int l = 0; l < MAX_LEVELS; l++)
+    if (!sampled || l == 0) node_in(loss, sampled ? outputs : m->rpn_outputs[l], FLOW_DENSE);
   node_in(loss, m->rpn_targets, FLOW_NONE);
   node_out(loss, network->losses);
 }
@@ -191,17 +258,11 @@ static void make_anchors(Network *n) {
 static void build_head(Network *n) {
   Graph *g = &n->graph;
   Rcnn *m = rcnn_of(n);
-  const ConvLayer conv = conv_3x3(n->config.fpn_channels, INIT_NORMAL_001, INIT_ZERO);
-  ConvLayer output = conv;
-  output.r = output.s = 1;
-  output.pad = 0;
-  output.relu = false;
+  HeadLayers head = head_layers(n);
   Value *hidden[MAX_LEVELS];
-  layer_conv_shared(g, "rpn.head.conv.0.0", MAX_LEVELS, m->p, hidden, &conv);
-  output.k = 4 * m->anchors.per_cell;
-  output.sibling = "rpn.head.cls_logits";
-  output.sibling_k = m->anchors.per_cell;
-  layer_conv_shared(g, "rpn.head.bbox_pred", MAX_LEVELS, hidden, m->rpn_outputs, &output);
+  head.hidden.detached = head.output.detached = samples_head(n);
+  layer_conv_shared(g, head.hidden_name, MAX_LEVELS, m->p, hidden, &head.hidden);
+  layer_conv_shared(g, head.output_name, MAX_LEVELS, hidden, m->rpn_outputs, &head.output);
 }
 
 void rpn_build(Network *n) {

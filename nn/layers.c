@@ -150,6 +150,12 @@ static const NodeType conv_node = {.name = "conv",
                                    .flops = conv_flops,
                                    .window = conv_window};
 
+static const NodeType detached_node = {.name = "conv",
+                                       .attr_size = sizeof(ConvAttr),
+                                       .forward = conv_node_forward,
+                                       .flops = conv_flops,
+                                       .window = conv_window};
+
 // The transpose of a convolution: forward is the convolution's dgrad, dx is its forward, and wgrad swaps x and dy.
 static void transposed_forward(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
@@ -243,7 +249,8 @@ void layer_conv_params(Graph *g, Node *n, const char *name, int in, const ConvLa
 
 static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c) {
   CHECK(pairs <= MAX_LEVELS && (pairs == 1 || (!c->addend && !c->transposed)));
-  Node *n = graph_node(g, c->transposed ? &transposed_node : &conv_node, name);
+  CHECK(!c->detached || (!c->transposed && !c->addend));
+  Node *n = graph_node(g, c->transposed ? &transposed_node : c->detached ? &detached_node : &conv_node, name);
   ConvAttr *a = NODE_ATTR(n, ConvAttr);
   *a = (ConvAttr){.conv = {.stride = c->stride, .pad = c->pad},
                   .pairs = pairs,
@@ -263,7 +270,7 @@ static void append_conv(Graph *g, const char *name, int pairs, Value **x, Value 
                        tensor(g->act, t->n, h, w, c->k + c->sibling_k));
     y[i]->relu = c->relu;
     y[i]->rows = x[i]->rows;
-    node_in(n, x[i], FLOW_DENSE);
+    node_in(n, x[i], c->detached ? FLOW_NONE : FLOW_DENSE);
     node_out(n, y[i]);
   }
   if (c->addend) node_in(n, c->addend, FLOW_IDENTITY);

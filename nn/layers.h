@@ -14,6 +14,7 @@ typedef struct ConvLayer {
   float fold_eps;
   const char *sibling; // NULL, or the name of a layer that differs in its k alone, whose channels follow this one's, so
   int sibling_k;       // that the input is read once
+  bool detached;       // its gradients are made elsewhere, from what else its parameters compute: none flows through it
   bool transposed;     // the transpose of a convolution with this stride: k = output channels, no padding
 } ConvLayer;
 // 3×3, as many pixels as its input, with bias and ReLU, trained.

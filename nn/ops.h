@@ -49,8 +49,8 @@ typedef struct Conv {
 } Conv;
 
 // He et al., "Deep residual learning for image recognition", 2016, without a stride and with norms folded in:
-// y = relu(expand · relu(middle · relu(reduce · x)) + shortcut), the shortcut being x or project · x. `middle` has 3 × 3
-// taps and a padding of 1, the others one tap.
+// y = relu(expand · relu(middle · relu(reduce · x)) + shortcut), the shortcut being x or project · x. `middle` has 3 ×
+// 3 taps and a padding of 1, the others one tap.
 enum { BOTTLENECK_PROJECT, BOTTLENECK_REDUCE, BOTTLENECK_MIDDLE, BOTTLENECK_EXPAND, BOTTLENECK_CONVS };
 typedef struct Bottleneck {
   Tensor w[BOTTLENECK_CONVS];         // [k, r, s, c]; project's n is 0 where the shortcut is x
@@ -161,6 +161,8 @@ typedef struct RpnMatch {
 typedef struct RpnLoss {
   float beta;    // of the smooth L1 loss; 0 = L1
   bool by_batch; // both losses are divided by images · batch, rather than by the number of anchors sampled
+  bool sampled;  // logits and deltas are of the sampled anchors' cells alone, a row for each of the targets' rows:
+                 // logits[0] [images·batch, 1, 1, a], deltas[0] [images·batch, 1, 1, 4a]
 } RpnLoss;
 typedef struct RpnTargets { // image n has rows n·batch …: positives[n] objects first, count[n] in all
   int images, batch;
@@ -457,6 +459,13 @@ struct Ops {
   void (*roi_sample)(Device *dev, const RoiSample *p, const ImageInfo *images, const Boxes *proposals,
                      const Truth *truth, const RoiTargets *out);
 
+  // What a 3 × 3 convolution sees at the cell of every sampled anchor, from x[l] [n, h, w, c]: y [images·batch, 3, 3,
+  // c], zeros beyond the map and in rows without a sample. The gradient of everything before the RPN's losses is zero
+  // but for these.
+  void (*rpn_patches)(Device *dev, const Anchors *anchors, const RpnTargets *targets, const Tensor *x, const Tensor *y);
+  // Its gradient: every element of dx[l] is written.
+  void (*rpn_patches_backward)(Device *dev, const Anchors *anchors, const RpnTargets *targets, const Tensor *dy,
+                               const Dest *dx);
   // loss [2]: binary cross-entropy over all sampled anchors; smooth L1 over the objects' deltas; both divided as
   // RpnLoss says. Zero when nothing is sampled.
   void (*rpn_loss)(Device *dev, const RpnLoss *p, const Anchors *anchors, const RpnTargets *targets,

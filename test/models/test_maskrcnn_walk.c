@@ -120,9 +120,9 @@ TEST(maskrcnn_plan_of_steps_beside) {
   const Graph *g = &m.use[TRAIN].graph;
   const Step *match = step_of(g, "rpn_match", PASS_FORWARD), *select = step_of(g, "rpn_select", PASS_FORWARD);
   const Step *sample = step_of(g, "roi_sample", PASS_FORWARD), *target = step_of(g, "mask_target", PASS_FORWARD);
-  const Step *rpn = step_of(g, "rpn.head.conv.0.0", PASS_BACKWARD), *box = step_of(g, "box_roi_align", PASS_FORWARD);
+  const Step *rpn = step_of(g, "rpn_patches.conv", PASS_BACKWARD), *box = step_of(g, "box_roi_align", PASS_FORWARD);
   EXPECT(match->beside && match->first == 0 && match->after == WALK_BEGIN);
-  EXPECT(match->last == step_of(g, "rpn_loss", PASS_FORWARD)->first - 1);
+  EXPECT(match->last == step_of(g, "rpn_patches", PASS_FORWARD)->first - 1);
   EXPECT(&g->walk[select->after] == step_of(g, "rpn.head.bbox_pred", PASS_FORWARD));
   EXPECT(select->first <= rpn->first && rpn->last <= sample->last && rpn->lent > 0);
   EXPECT(&g->walk[box->after] == sample && sample->awaited && rpn < box);
