@@ -154,6 +154,11 @@ void OP(box_loss_backward)(Device *dev, float beta, const RoiTargets *targets, c
 
 // ---- mask head ------------------------------------------------------------------------------------------------------
 
+// The channel of an object's own class.
+static int own_channel(const Tensor *logits, const RoiTargets *targets, int object) {
+  return logits->c > 1 ? targets->object_label[object] : 0;
+}
+
 // How many of `count` objects have a mask.
 static int masks_of(const Tensor *target, int count) {
   int masks = 0;
@@ -171,7 +176,7 @@ void OP(mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits,
     parts[r] = 0;
     for (int y = 0; target_counts(*at(target, r, 0, 0)) && y < logits->h; y++)
       for (int x = 0; x < logits->w; x++)
-        parts[r] += bce(at(logits, r, y, x)[targets->object_label[r]], *at(target, r, y, x));
+        parts[r] += bce(at(logits, r, y, x)[own_channel(logits, targets, r)], *at(target, r, y, x));
   }
   write_loss(loss, 0, sum_in_order(parts, count), (double)masks_of(target, count) * logits->h * logits->w);
 }
@@ -184,7 +189,7 @@ void OP(mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor
   real factor = gradient_factor(scale, (double)masks_of(target, count) * logits->h * logits->w);
 #pragma omp parallel for schedule(static)
   for (int r = 0; r < count; r++) {
-    int label = targets->object_label[r];
+    int label = own_channel(logits, targets, r);
     for (int y = 0; target_counts(*at(target, r, 0, 0)) && y < logits->h; y++)
       for (int x = 0; x < logits->w; x++)
         at(dlogits, r, y, x)[label] = factor * (sigmoid(at(logits, r, y, x)[label]) - *at(target, r, y, x));

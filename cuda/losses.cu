@@ -204,7 +204,7 @@ template <class T> __global__ void mask_loss_kernel(RoiTargets t, Tensor logits,
   int r = blockIdx.x;
   if (r >= *t.objects.count) return;
   int pixels = logits.h * logits.w;
-  const T *x = pixel<T>(logits, r, 0, 0) + t.object_label[r];
+  const T *x = pixel<T>(logits, r, 0, 0) + (logits.c > 1 ? t.object_label[r] : 0);
   const float *wanted = pixel<float>(target, r, 0, 0);
   double sum = 0;
   for (int i = threadIdx.x; target_counts(*wanted) && i < pixels; i += blockDim.x)
@@ -257,6 +257,20 @@ __global__ void mask_loss_backward_kernel(RoiTargets t, Tensor logits, Tensor ta
       }
       store8(pixel<T>(dlogits, n, 0, 0) + (size_t)i * dlogits.ldc + c, g);
     }
+}
+
+// The same of logits of the object's own class alone.
+template <class T>
+__global__ void mask_loss_own_backward_kernel(RoiTargets t, Tensor logits, Tensor target, const float *scale,
+                                              Tensor dlogits) {
+  const int n = blockIdx.x, count = *t.objects.count, pixels = dlogits.h * dlogits.w;
+  if (n >= count) return;
+  const int masks = masks_of(target, count);
+  const float factor = gradient_factor(scale, (double)masks * pixels), *wanted = pixel<float>(target, n, 0, 0);
+  const T *x = pixel<T>(logits, n, 0, 0);
+  T *dx = pixel<T>(dlogits, n, 0, 0);
+  for (int i = blockIdx.y * THREADS + threadIdx.x; i < pixels; i += gridDim.y * THREADS)
+    dx[i] = from_float<T>(target_counts(*wanted) ? factor * (bce_sigmoid(to_float(x[i])) - wanted[i]) : 0.f);
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -358,9 +372,18 @@ extern "C" void cuda_mask_loss(Device *dev, const RoiTargets *targets, const Ten
 
 extern "C" void cuda_mask_loss_backward(Device *dev, const RoiTargets *targets, const Tensor *logits,
                                         const Tensor *target, LossScale scale, const Tensor *dlogits) {
-  if (dev->measuring) return;
+  if (dev->measuring || !dlogits->n) return;
+  if (logits->c == 1 && logits->ldc == 1) {
+    CHECK(dlogits->dtype == logits->dtype && dlogits->n == logits->n && dlogits->ldc == 1 && target->ldc == 1);
+    const dim3 parts(dlogits->n, blocks_for(dlogits->h * dlogits->w, THREADS));
+    WITH_TYPE(logits->dtype, T, {
+      mask_loss_own_backward_kernel<T>
+          <<<parts, THREADS, 0, stream_of(dev)>>>(*targets, *logits, *target, (const float *)scale, *dlogits);
+      LAUNCH_CHECK();
+    })
+    return;
+  }
   check_like(logits, dlogits);
-  if (!dlogits->n) return;
   const int vectors = dlogits->h * dlogits->w * (dlogits->ldc / 8);
   const dim3 grid(dlogits->n, MIN(blocks_for(vectors, THREADS * VECTORS_OF_A_THREAD), 65535));
   WITH_TYPE(logits->dtype, T, {

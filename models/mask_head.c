@@ -70,7 +70,7 @@ void mask_head_build(Network *n) {
     append_mask_probs(n, x);
     n->result[DETECTED_MASKS] = rcnn_of(n)->mask_probs;
   } else {
-    append_mask_logits(n, x);
+    append_object_logits(n, x);
     append_mask_loss(n);
   }
 }

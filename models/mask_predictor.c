@@ -32,10 +32,56 @@ static MaskLayers mask_layers(const ModelConfig *c) {
                                  .bias_init = INIT_LINEAR}};
 }
 
-void append_mask_logits(Network *n, Value *x) {
+static void append_mask_logits(Network *n, Value *x) {
   const MaskLayers l = mask_layers(&n->config);
   x = layer_conv(&n->graph, l.hidden_name, x, &l.hidden);
   rcnn_of(n)->mask_logits = layer_conv(&n->graph, l.logits_name, x, &l.logits);
+}
+
+// ---- logits of objects ----------------------------------------------------------------------------------------------
+
+enum { OWN_FILTER, OWN_BIAS }; // indices of its parameters
+
+// Inputs: x, objects, their targets.
+static void own_logits_forward(Graph *g, Node *n) {
+  const RoiTargets t = roi_targets(NULL, NULL, n->in[1].v, n->in[2].v);
+  g->dev->ops->own_logits(g->dev, &t, &n->in[0].v->x, &n->use[OWN_FILTER].p->shadow, n->use[OWN_BIAS].p->master.data,
+                          &n->out[0]->x);
+}
+
+static void own_logits_backward(Graph *g, Node *n) {
+  const RoiTargets t = roi_targets(NULL, NULL, n->in[1].v, n->in[2].v);
+  const ParamUse *filter = &n->use[OWN_FILTER], *bias = &n->use[OWN_BIAS];
+  CHECK(n->in[0].wanted && bias->accumulate == filter->accumulate);
+  const Dest dx = node_dest(n, 0);
+  const FilterGrad out = {.dw = filter->p->grad, .db = bias->p->grad.data, .accumulate = filter->accumulate};
+  g->dev->ops->own_logits_backward(g->dev, &t, &n->in[0].v->x, &filter->p->shadow, &n->out[0]->dx, &dx, &out);
+}
+
+static double own_logits_flops(const Node *n, Pass pass) {
+  const Tensor *x = &n->in[0].v->x;
+  return (pass == PASS_BACKWARD ? 4.0 : 2.0) * (double)tensor_pixels(x) * x->c;
+}
+
+static const NodeType own_logits_node = {.name = "own_logits",
+                                         .forward = own_logits_forward,
+                                         .backward = own_logits_backward,
+                                         .reads_in = true,
+                                         .flops = own_logits_flops};
+
+void append_object_logits(Network *network, Value *x) {
+  Graph *g = &network->graph;
+  Rcnn *m = rcnn_of(network);
+  const MaskLayers l = mask_layers(&network->config);
+  if (g->dev->every_value) return append_mask_logits(network, x);
+  x = layer_conv(g, l.hidden_name, x, &l.hidden);
+  Node *n = graph_node(g, &own_logits_node, l.logits_name);
+  layer_conv_params(g, n, l.logits_name, x->x.c, &l.logits);
+  m->mask_logits = mask_value(g, l.logits_name, x, 1);
+  node_in(n, x, FLOW_DENSE);
+  node_in(n, m->objects, FLOW_NONE);
+  node_in(n, m->object_targets, FLOW_NONE);
+  node_out(n, m->mask_logits);
 }
 
 Value *mask_value(Graph *g, const char *name, const Value *like, int scale) {

@@ -81,9 +81,9 @@ void rpn_build(Network *n);       // models/rpn.c: P2 … P6 → proposals, and 
 void box_head_build(Network *n);  // models/heads.c: P2 … P5, proposals → losses or detections
 void mask_head_build(Network *n); // models/mask_head.c: P2 … P5, objects → loss or masks of the detections
 
-// models/mask_predictor.c: what follows the mask head's hidden layers, whose output is x. To mask_logits; at inference
-// to mask_probs, of each detection's class.
-void append_mask_logits(Network *n, Value *x);
+// models/mask_predictor.c: what follows the mask head's hidden layers, whose output is x. To mask_logits, of each
+// object's class alone unless every value is to be seen; at inference to mask_probs, of each detection's class.
+void append_object_logits(Network *n, Value *x);
 void append_mask_probs(Network *n, Value *x);
 // A probability or target for every pixel of a value enlarged `scale` times.
 Value *mask_value(Graph *g, const char *name, const Value *like, int scale);

@@ -493,8 +493,16 @@ struct Ops {
   // negative everywhere.
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);
-  // logits [objects, m, m, classes], target [objects, m, m, 1]. loss [1]: mean binary cross-entropy over the objects'
-  // own class channel, of objects whose target is not negative; 0 without any.
+  // Of a 1 × 1 convolution over objects, x [objects, h, w, c] and w [classes, 1, 1, c], the output channel of each
+  // object's own class, which is all that the mask loss reads: logits [objects, h, w, 1] real, ldc 1.
+  void (*own_logits)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w, const void *bias,
+                     const Tensor *logits);
+  // Its gradients, of every element of dx and of all classes' filters and biases.
+  void (*own_logits_backward)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w,
+                              const Tensor *dlogits, const Dest *dx, const FilterGrad *out);
+  // logits [objects, m, m, classes], or [objects, m, m, 1] as own_logits gives them; target [objects, m, m, 1]. loss
+  // [1]: mean binary cross-entropy over the objects' own class channel, of objects whose target is not negative; 0
+  // without any.
   void (*mask_loss)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
                     const Tensor *loss);
   void (*mask_loss_backward)(Device *dev, const RoiTargets *targets, const Tensor *logits, const Tensor *target,
