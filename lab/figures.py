@@ -184,6 +184,17 @@ def gemm(results):
     return table(("threads", "cases", "median speed / OpenBLAS'", "below half"), rows)
 
 
+def latency(results):
+    """A row for each machine and number of threads; peers' seconds, and what ours takes of them."""
+    rows = []
+    newest = results.newest_by(lambda r: (r["machine"]["cpu"], r["threads"]), "latency-cpu", bench="latency")
+    for (cpu, threads), r in sorted(newest.items()):
+        ours, *others = r["rows"]
+        cells = [f"{o['seconds']:.2f} s ({o['ours_of_it']:.2f})" for o in others]
+        rows.append((f"{cpu}, {threads}", f"{ours['seconds']:.2f} s", *cells, r["commit"]))
+    return table(("CPU, threads", "ours", "`--conv reference`", "torchvision", "onnxruntime", "commit"), rows)
+
+
 def cocoeval(results):
     rows = []
     for iou in ("bbox", "segm", "boundary"):
@@ -267,6 +278,7 @@ TABLES = {
     "torchvision-stages": torchvision_stages,
     "soak": soak,
     "gemm": gemm,
+    "latency": latency,
     "cocoeval": cocoeval,
     "loading": loading,
 }

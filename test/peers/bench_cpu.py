@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Latency of one picture on the CPU: ours (the library), torchvision's and onnxruntime's, in turns.
 
-    make && OMP_WAIT_POLICY=passive taskset -c 0-3 python3 test/peers/bench_cpu.py --threads 4 [--rounds 9] [--out FILE]
+    make && taskset -c 0-3 python3 test/peers/bench_cpu.py --threads 4 [--rounds 9] [--out results/latency-cpu.jsonl]
 
 The network is torchvision's R50-FPN with random weights of seed 1 whose outputs are scaled to spread, the same for all.
 The picture is COCO's, cut to 640 × 384, so that it becomes 800 × 1333; each of the three finds as many proposals (1,000)
@@ -152,12 +152,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--image", default="../shared/data/coco/val2017/000000005001.jpg")
     parser.add_argument("--out", help="append a record here")
+    parser.add_argument("--keep", default="", help="folder in which the weights stay, for ./infer --profile")
     o = parser.parse_args()
     b = os.environ.get("B", "build")
     picture = np.array(Image.open(o.image).convert("RGB"))[:384, :640].copy()
     assert picture.shape == (384, 640, 3), picture.shape
     with tempfile.TemporaryDirectory() as folder:
-        weights, model = weights_and_model(folder)
+        weights, model = weights_and_model(o.keep or folder)
         library = os.path.join(b, "libmaskrcnn.so")
         runs = {"maskrcnn.c": ours(library, weights, o.threads, picture, None),
                 "maskrcnn.c, reference": ours(library, weights, o.threads, picture, b"reference"),
@@ -171,6 +172,7 @@ def measure(o, runs):
     wall, cpu, found = {k: [] for k in runs}, {k: [] for k in runs}, {}
     for turn in range(o.rounds + 1):  # the first warms up
         for name, run in runs.items():
+            time.sleep(0.2)  # the others' threads stop spinning
             t, c = time.perf_counter(), time.process_time()
             scores, masks = run()
             t, c = time.perf_counter() - t, time.process_time() - c
