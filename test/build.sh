@@ -83,8 +83,8 @@ makes nvcc "$kernels"
 holds train libkernels.a
 holds train 'jobs.*-j3'
 for program in doctor inspect cocoeval report shapes machine; do lacks build/$program libkernels.a; done
-holds build/machine cuda/machine.cu.o
-lacks build/doctor '\.cu\.o'
+for program in machine doctor; do holds build/$program cuda/machine.cu.o; done
+lacks build/cocoeval '\.cu\.o'
 holds build/cuda/nms.cu.o arch=compute_90a,code=sm_90a
 holds build/cuda/nms.cu.o arch=compute_90,code=compute_90
 holds build/cuda/nms.cu.o fmad=false
