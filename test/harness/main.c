@@ -194,6 +194,10 @@ static void run_test(const Test *t, Verdict *v) {
 // AddressSanitizer 3 of 3,000 children of a program with such threads hung in malloc.
 static void end_workers(void) { omp_pause_resource_all(omp_pause_hard); }
 
+// Of main, but not on its stack: a leak checker does not always find that in a worker process, which is a fork.
+static Test **run_tests;
+static Verdict *verdicts;
+
 int main(int argc, char **argv) {
   threads_wait_briefly(argv);
   pthread_atfork(end_workers, NULL, NULL);
@@ -215,27 +219,27 @@ int main(int argc, char **argv) {
   }
 
   int count, chosen = 0;
-  Test **tests = sorted_tests(&count);
+  run_tests = sorted_tests(&count);
   for (int i = 0; i < count; i++)
-    if (selected(tests[i], tier, argv, names)) tests[chosen++] = tests[i];
+    if (selected(run_tests[i], tier, argv, names)) run_tests[chosen++] = run_tests[i];
   if (chosen == 0 && !list) die(EXIT_USAGE, "no test of tiers 0 to %d has such a name; --list shows their names", tier);
-  Verdict *verdicts = xcalloc((size_t)chosen, sizeof *verdicts);
+  verdicts = xcalloc((size_t)chosen, sizeof *verdicts);
   bool ok = true;
   if (!list) tmp_create();
   if (list)
-    for (int i = 0; i < chosen; i++) printf("%d %s\n", tests[i]->tier, tests[i]->name);
+    for (int i = 0; i < chosen; i++) printf("%d %s\n", run_tests[i]->tier, run_tests[i]->name);
   else if (jobs == 1)
-    for (int i = 0; i < chosen; i++) run_test(tests[i], &verdicts[i]);
+    for (int i = 0; i < chosen; i++) run_test(run_tests[i], &verdicts[i]);
   else
-    ok = jobs_run(tests, chosen, MIN(jobs, chosen), run_test, verdicts);
+    ok = jobs_run(run_tests, chosen, MIN(jobs, chosen), run_test, verdicts);
   if (!list) tmp_remove();
   int outcomes[OUTCOMES] = {0};
   for (int i = 0; i < chosen && !list; i++) {
     outcomes[verdicts[i].outcome]++;
     // Again, where the end of a long log is all that one sees.
-    if (verdicts[i].outcome == FAILED) printf("FAIL %s: %s\n", tests[i]->name, verdicts[i].first);
+    if (verdicts[i].outcome == FAILED) printf("FAIL %s: %s\n", run_tests[i]->name, verdicts[i].first);
   }
-  free(tests);
+  free(run_tests);
   free(verdicts);
   if (list) return 0;
   printf("%d passed, %d failed", outcomes[PASSED], outcomes[FAILED]);
