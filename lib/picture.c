@@ -61,11 +61,21 @@ static maskrcnn_status read_picture(maskrcnn *h, const maskrcnn_image *image, ma
   return pixels_copy(h, &in, p->rgb, 0, 1, &status, &err) ? MASKRCNN_OK : fail(error, status, "%s", err.msg);
 }
 
+static bool mask_fits(const maskrcnn_rle *m, const maskrcnn_picture *p) {
+  uint64_t pixels = 0;
+  for (size_t i = 0; m && i < (size_t)m->num_counts; i++) pixels += m->counts[i];
+  return !m || !m->num_counts || pixels == (uint64_t)p->width * (uint64_t)p->height;
+}
+
 static maskrcnn_status draw_found(maskrcnn_picture *p, const maskrcnn_result *result, maskrcnn_error *error) {
   Err err;
   if (result->width != p->width || result->height != p->height)
     return fail(error, MASKRCNN_BAD_ARGUMENT, "the result is of an image of %d x %d pixels, but this one has %d x %d",
                 result->width, result->height, p->width, p->height);
+  for (int i = 0; result->detections && i < (int)result->detections->n; i++)
+    if (!mask_fits(result->detections->masks[i], p))
+      return fail(error, MASKRCNN_BAD_ARGUMENT, "the runs of mask %d do not add up to %d x %d pixels", i, p->width,
+                  p->height);
   Drawing d = {.image = {.h = p->height, .w = p->width, .rgb = p->rgb}, .found = result->detections};
   if (!d.found || contained_call(draw_all, &d, &err)) return MASKRCNN_OK;
   return fail(error, MASKRCNN_NO_MEMORY, "%s", err.msg);

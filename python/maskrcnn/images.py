@@ -58,6 +58,8 @@ def fill(image: "_abi.Image", source: Any, bgr: bool) -> Any:
                 data = f.read()
         except OSError as e:
             raise ImageError(f"{os.fspath(source)}: {e.strerror}") from None
+        except ValueError as e:  # a zero byte
+            raise ImageError(f"{os.fspath(source)!r}: {e}") from None
     elif hasattr(source, "read"):
         data = source.read()
     else:
@@ -65,6 +67,8 @@ def fill(image: "_abi.Image", source: Any, bgr: bool) -> Any:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ImageError(f"{type(source).__name__}; {TAKEN}")
     data = bytes(data)
+    if not data:
+        raise ImageError(f"{source if isinstance(source, (str, os.PathLike)) else 'this file'} is empty")
     image.data = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
     image.format, image.bytes = _abi.ENCODED, len(data)
     return data

@@ -1,9 +1,12 @@
 """Model: weights on a device. Any thread may call it, several at a time; it does not survive a fork."""
 import collections
+import contextlib
 import ctypes
 import itertools
 import logging
+import operator
 import os
+import threading
 import time
 import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -11,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 import numpy as np
 
 from . import _abi
-from .errors import BY_STATUS, DeadError, Error, ImageError, of_image
+from .errors import BY_STATUS, ArgumentError, DeadError, Error, ImageError, of_image
 from .images import fill
 from .results import Found, of_result
 
@@ -54,6 +57,31 @@ def _check_errors(errors: str) -> None:
         raise ValueError(f'errors is {errors!r}; it is "raise" or "return"')
 
 
+def _text(name: str, value: Union[str, bytes, "os.PathLike[str]"]) -> bytes:
+    """For C, which would end it at a zero."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise ArgumentError(f"{name} is {value!r}; it has to be text")
+    data = os.fsencode(value)
+    if b"\0" in data:
+        raise ArgumentError(f"{name} is {value!r}, which has a zero byte")
+    return data
+
+
+def _option(name: str, kind: Any, value: Any) -> Any:
+    """The value as the C member takes it: ctypes would cut numbers off."""
+    if kind is ctypes.c_char_p:
+        return None if value is None else _text(name, value)
+    try:
+        if kind in (ctypes.c_float, ctypes.c_double):
+            return float(value)
+        number = operator.index(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{name} is {value!r}; it has to be a number") from None
+    if kind(number).value != number:
+        raise ArgumentError(f"{name} is {number}, which is out of range")
+    return number
+
+
 def _close(handle: ctypes.c_void_p, pid: int) -> None:
     if os.getpid() == pid:
         lib.close(handle)
@@ -75,17 +103,22 @@ class Model:
         if isinstance(weights, bytes):
             o.weights_data, o.weights_bytes = weights, len(weights)
         else:
-            o.weights = os.fsencode(weights)
-        o.device, o.batch, o.threads, o.log = device.encode(), batch, threads, _log
-        sizes = (_abi.Size * len(canvases))(*canvases)
-        if canvases:
+            o.weights = _text("weights", weights)
+        o.log = _log
+        try:
+            sizes = (_abi.Size * len(canvases))(*(tuple(map(operator.index, size)) for size in canvases))
+        except TypeError:
+            raise ArgumentError(f"canvases is {canvases!r}; it has to be [(height, width), …]") from None
+        if len(canvases):
             o.canvases, o.num_canvases = sizes, len(canvases)
         taken = {name for name, _ in _abi.Options._fields_[5:]} - {"num_canvases", "log_context", "log"}
-        for name, value in options.items():
-            if name not in taken:
+        kinds = dict(_abi.Options._fields_)
+        for name, value in {"device": device, "batch": batch, "threads": threads, **options}.items():
+            if name not in taken and name not in ("device", "batch", "threads"):
                 raise TypeError(f"Model has no option {name!r}; it has {', '.join(sorted(taken))}")
-            setattr(o, name, value.encode() if isinstance(value, str) else value)
+            setattr(o, name, _option(name, kinds[name], value))
         _check(lib.open(handle, o, error), error)
+        self._calls, self._changed = 0, threading.Condition()  # calls under way
         self._handle, self._pid = handle, os.getpid()
         self._end = weakref.finalize(self, _close, handle, self._pid)
         self.info = self._describe()
@@ -107,8 +140,27 @@ class Model:
         raise TypeError("a Model cannot be pickled: open it in the process that uses it")
 
     def close(self) -> None:
-        """Frees the device. No other call may be under way."""
-        self._end()
+        """Frees the device, after the calls that other threads have under way."""
+        if os.getpid() != self._pid:
+            return
+        with self._changed:
+            while self._calls:
+                self._changed.wait()
+            self._end()
+
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[ctypes.c_void_p]:
+        """The handle, for a call during which it stays open."""
+        self._usable()  # in a fork's child the lock may be another thread's
+        with self._changed:
+            handle = self._usable()
+            self._calls += 1
+        try:
+            yield handle
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
 
     def _usable(self) -> ctypes.c_void_p:
         if os.getpid() != self._pid:
@@ -128,9 +180,11 @@ class Model:
         return found if several else found[0]
 
     def _run(self, images: List[Any], bgr: bool, errors: str) -> List[Union[Found, Error]]:
-        handle, prepared = self._usable(), self._prepare(images, bgr, errors)
+        self._usable()
+        prepared = self._prepare(images, bgr, errors)
         out, error = ctypes.POINTER(_abi.Results)(), _abi.Error()
-        _check(lib.run(handle, prepared.structs, prepared.n, out, error), error)
+        with self._call() as handle:
+            _check(lib.run(handle, prepared.structs, prepared.n, out, error), error)
         return self._take(out, prepared, errors)
 
     class _Prepared(NamedTuple):
@@ -180,12 +234,13 @@ class Model:
         waiting: "collections.deque[Tuple[int, Any, int]]" = collections.deque()
         try:
             for index, image in enumerate(images):
-                handle, prepared = self._usable(), self._prepare([image], bgr, "return", index)
+                self._usable()
+                prepared = self._prepare([image], bgr, "return", index)
                 tag, error = next(_tags), _abi.Error()
                 if prepared.refused:
                     waiting.append((0, prepared, index))
                 else:
-                    while _check(lib.submit(handle, prepared.structs, 1, tag, error), error) == _abi.FULL:
+                    while self._submit(prepared, tag, error) == _abi.FULL:
                         if waiting:
                             yield self._next(waiting, errors)
                         else:
@@ -196,10 +251,16 @@ class Model:
         finally:  # left early
             for tag, _, _ in waiting:
                 out = ctypes.POINTER(_abi.Results)()
-                if tag and self._end.alive and os.getpid() == self._pid:
-                    lib.cancel(self._handle, tag, None)
-                    lib.wait(self._handle, tag, -1, out, None)
-                    lib.results_free(out)
+                with contextlib.suppress(DeadError):
+                    if tag:
+                        with self._call() as handle:
+                            lib.cancel(handle, tag, None)
+                            lib.wait(handle, tag, -1, out, None)
+                        lib.results_free(out)
+
+    def _submit(self, prepared: "_Prepared", tag: int, error: "_abi.Error") -> int:
+        with self._call() as handle:
+            return _check(lib.submit(handle, prepared.structs, 1, tag, error), error)
 
     def _next(self, waiting: Any, errors: str) -> Any:
         tag, prepared, index = waiting.popleft()
@@ -208,19 +269,22 @@ class Model:
         if not tag:
             return prepared.refused[0]
         out, error = ctypes.POINTER(_abi.Results)(), _abi.Error()
-        _check(lib.wait(self._usable(), tag, -1, out, error), error)
+        with self._call() as handle:
+            _check(lib.wait(handle, tag, -1, out, error), error)
         return self._take(out, prepared, errors, index)[0]
 
     def _draw(self, found: Found, image: Any, to: Optional[str], bgr: bool) -> np.ndarray:
         prepared, error = self._prepare([image], bgr, "raise"), _abi.Error()
         picture = ctypes.POINTER(_abi.Picture)()
         result, kept = found._struct()
-        _check(lib.draw(self._usable(), prepared.structs, result, picture, error), error)
+        path = None if to is None else _text("to", to)
+        with self._call() as handle:
+            _check(lib.draw(handle, prepared.structs, result, picture, error), error)
         try:
             p = picture.contents
             drawn = np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy()
-            if to is not None:
-                _check(lib.write_png(picture, os.fsencode(to), error), error)
+            if path is not None:
+                _check(lib.write_png(picture, path, error), error)
         finally:
             lib.picture_free(picture)
         del kept

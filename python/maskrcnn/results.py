@@ -81,6 +81,11 @@ class Detections(Found):
     def _struct(self) -> Tuple[Any, Any]:
         """The C result that these came from, and what has to stay with it."""
         n = len(self)
+        lengths = {len(part) for part in (self.boxes, self.labels, self.category_ids, self.names, self.runs)}
+        if lengths != {n} or np.shape(self.boxes) != (n, 4):
+            raise ValueError("boxes, scores, labels, category_ids, names and runs are not of the same detections")
+        if any(len(r) and int(np.sum(r, dtype=np.uint64)) != self.height * self.width for r in self.runs):
+            raise ValueError(f"the runs of a mask do not add up to {self.height} x {self.width} pixels")
         arrays: List[np.ndarray] = [np.ascontiguousarray(a, t) for a, t in (
             (self.boxes, np.float32), (self.scores, np.float32), (self.labels, np.int32),
             (self.category_ids, np.int64))]

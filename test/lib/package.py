@@ -131,6 +131,13 @@ check(drawn.shape == rgb.shape and drawn.dtype == np.uint8 and np.array_equal(dr
 check(open(os.path.join(folder, "drawn.png"), "rb").read(4) == b"\x89PNG", "a drawing's file")
 raises(maskrcnn.Error, "/nowhere/a.png", of_file.draw, picture, "/nowhere/a.png")
 raises(maskrcnn.Error, "", of_file.draw, noise)
+again = model(picture)
+again.runs[0] = np.array([0, 64 * 64 * 1000], np.uint32)
+raises(ValueError, "add up to", again.draw, picture)
+again = model(picture)
+again.boxes = again.boxes[:1]
+raises(ValueError, "of the same detections", again.draw, picture)
+raises(maskrcnn.ImageError, "empty", model, b"")
 
 # The structs of the header: the names of their members, and sizes as compiled.
 for name, size in (pair.split("=") for pair in (sizes[0].split(",") if sizes else [])):
@@ -149,10 +156,27 @@ raises(maskrcnn.DeviceError, "abacus", maskrcnn.Model, weights, "abacus")
 raises(maskrcnn.ArgumentError, "batch", maskrcnn.Model, weights, "cpu", batch=-1)
 raises(TypeError, "bacth", maskrcnn.Model, weights, bacth=2)
 raises(maskrcnn.OutOfMemory, "", maskrcnn.Model, weights, "cpu", max_host_bytes=1000)
+for option, value in (("batch", 2**32 + 2), ("max_host_bytes", -1), ("max_pixels", 2**64 + 1), ("min_score", "high"),
+                      ("set", "nms=0.4\0junk"), ("canvases", [64, 64])):
+    raises(maskrcnn.ArgumentError, option, maskrcnn.Model, weights, "cpu", **{option: value})
+raises(maskrcnn.ArgumentError, "device", maskrcnn.Model, weights, 0)
+raises(maskrcnn.ArgumentError, "zero byte", maskrcnn.Model, weights + "\0junk")
 with maskrcnn.Model(open(weights, "rb").read(), "cpu", threads=1, batch=2, min_score=0.0) as other:
     check(same(other(noise), want) and not other.info.is_classifier and other.info.batch == 2, "weights in memory")
     check(len(other.info.categories) > 1 and other.info.device.startswith("CPU"), f"{other.info}")
 raises(maskrcnn.DeadError, "closed", other, noise)
+other = maskrcnn.Model(weights, "cpu", threads=1, batch=2)
+stream = other.stream([noise] * 10)
+next(stream)
+calling = [threading.Thread(target=other, args=([noise] * 20,)) for _ in range(2)]
+for t in calling:
+    t.start()
+while not other._calls:
+    pass
+other.close()  # waits for the threads
+raises(maskrcnn.DeadError, "closed", list, stream)
+for t in calling:
+    t.join()
 with maskrcnn.Model(classifier, "cpu", threads=1, top=3) as net:
     classes = net(noise)
     check(isinstance(classes, maskrcnn.Classes) and len(classes) == 3 and net.info.is_classifier, "a classifier")
