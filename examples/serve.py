@@ -10,23 +10,21 @@ BATCH, WAITING, CONNECTIONS, MAX_BYTES, SECONDS = 4, 256, 512, 32 << 20, 20
 jobs, counts, lock = queue.Queue(WAITING), collections.Counter(), threading.Lock()
 
 
-def count(**more):
+def count(which, **more):
     with lock:
-        counts.update(more)
+        which.update(more)
 
 
 def compute(model):
     """Takes what waits, at most a batch; a job is an image and a queue for what was found or the Error."""
     while True:
-        batch = [jobs.get()]
-        while len(batch) < BATCH and not jobs.empty():
-            batch.append(jobs.get())
+        batch = [jobs.get()] + [jobs.get() for _ in range(min(BATCH - 1, jobs.qsize()))]
         begin = time.monotonic()
         try:
             found = model([image for image, _ in batch], errors="return")
         except Exception as e:  # of the model, which may be dead: each client is told, and /health fails
             found = [e] * len(batch)
-        count(images_total=len(batch), batches_total=1, compute_seconds_total=time.monotonic() - begin)
+        count(counts, images_total=len(batch), batches_total=1, compute_seconds_total=time.monotonic() - begin)
         for (_, reply), f in zip(batch, found):
             reply.put(f)
 
@@ -66,9 +64,10 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(Timed(self.connection))
 
     def reply(self, status, what):
-        count(**{f"responses_{status}_total": 1})
+        count(counts, **{f"responses_{status}_total": 1})
         body = (what if isinstance(what, str) else json.dumps(what)).encode()
         self.send_response(status)
+        self.send_header("Content-Type", "text/plain" if isinstance(what, str) else "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.connection.settimeout(SECONDS)
@@ -98,15 +97,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    request_queue_size, daemon_threads, failed = CONNECTIONS, True, False
-
+    request_queue_size, daemon_threads, failed, of_client = CONNECTIONS, True, False, collections.Counter()
+    handle_error = lambda *_: count(counts, dropped_total=1)  # a client that went away, or was too slow
     def process_request(self, request, address):
-        if threading.active_count() > CONNECTIONS:
-            return self.shutdown_request(request)
+        if threading.active_count() > CONNECTIONS or self.of_client[address[0]] > CONNECTIONS // 2:
+            return count(counts, refused_total=1) or self.shutdown_request(request)
+        count(self.of_client, **{address[0]: 1})
         super().process_request(request, address)
-
-    def handle_error(self, *_):  # a client that went away, or was too slow
-        count(dropped_total=1)
+    def process_request_thread(self, request, address):
+        super().process_request_thread(request, address)
+        count(self.of_client, **{address[0]: -1})
 
 
 def main(weights, port="8000", device="auto"):
@@ -117,4 +117,4 @@ def main(weights, port="8000", device="auto"):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:] or sys.exit(__doc__))
