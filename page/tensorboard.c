@@ -46,7 +46,8 @@ static void write_event(FILE *f, Proto *event) {
 
 typedef struct EventWriter {
   FILE *f;
-  double begun; // Unix time
+  double begun;        // Unix time
+  double before, last; // seconds of the sessions before; of the last record, in its session
 } EventWriter;
 
 static void add_scalar(Proto *summary, const char *kind, const char *name, double value) {
@@ -58,11 +59,29 @@ static void add_scalar(Proto *summary, const char *kind, const char *name, doubl
   free(tag);
 }
 
-// The record of a step: its numbers are scalars of one event.
+// The member `at` of an evaluation's clock: when its scores were done, in seconds since its session began.
+static double clock_at(Json *j) {
+  double at = 0;
+  const char *key;
+  if (json_begin_object(j))
+    while ((key = json_key(j))) {
+      const bool is_at = !strcmp(key, "at");
+      if (is_at && json_peek(j) == JSON_NUMBER)
+        at = json_number(j);
+      else
+        json_skip(j);
+    }
+  return at;
+}
+
+// Members that are not figures of a run's progress.
+static bool is_curve(const char *name) { return strcmp(name, "scored_set") && strcmp(name, "max_dets"); }
+
+// The record of a step: its numbers are scalars of one event. A resumed run's seconds begin again at 0.
 static bool write_record(Json *j, void *context) {
-  const EventWriter *w = context;
+  EventWriter *w = context;
   Proto event = {0}, summary = {0};
-  double step = 0, seconds = 0;
+  double step = 0, seconds = -1, at = 0;
   char *kind = xstrdup("run"), *name = NULL;
   const char *key;
   if (json_begin_object(j))
@@ -73,6 +92,8 @@ static bool write_record(Json *j, void *context) {
       if (type == JSON_STRING && !strcmp(name, "kind")) {
         free(kind);
         kind = xstrdup(json_string(j, NULL));
+      } else if (type == JSON_OBJECT && !strcmp(name, "clock")) {
+        at = clock_at(j);
       } else if (type != JSON_NUMBER) {
         json_skip(j);
       } else {
@@ -81,12 +102,16 @@ static bool write_record(Json *j, void *context) {
           step = value;
         else if (!strcmp(name, "seconds"))
           seconds = value;
-        else
+        else if (is_curve(name))
           add_scalar(&summary, kind, name, value);
       }
     }
+  if (seconds >= 0) {
+    if (seconds < w->last) w->before += w->last;
+    w->last = at = seconds;
+  }
   if (summary.n) {
-    proto_double(&event, EVENT_TIME, w->begun + seconds);
+    proto_double(&event, EVENT_TIME, w->begun + w->before + at);
     proto_int(&event, EVENT_STEP, (int64_t)step);
     proto_message(&event, EVENT_SUMMARY, &summary);
     write_event(w->f, &event);
@@ -96,13 +121,15 @@ static bool write_record(Json *j, void *context) {
   return true;
 }
 
-// When a log began: its seconds count from there, and it was written last with the last of them.
+// When a log began, if it was written last with the last of its seconds, and no time passed between its sessions.
 static double log_begun(const char *log) {
   static const char *const key[] = {"seconds"};
   struct stat st;
   Curve seconds = {0};
   double begun = stat(log, &st) == 0 ? (double)st.st_mtime : 0;
-  if (curves_read(log, key, 1, &seconds, NULL) && seconds.n) begun -= seconds.y[seconds.n - 1];
+  if (curves_read(log, key, 1, &seconds, NULL))
+    for (int i = 0; i < seconds.n; i++)
+      if (i + 1 == seconds.n || seconds.y[i + 1] < seconds.y[i]) begun -= seconds.y[i];
   curves_free(&seconds, 1);
   return begun;
 }
@@ -146,7 +173,22 @@ static bool write_run(const char *dir, const PageRun *run, Err *err) {
   return ok;
 }
 
+static bool names_differ(const PageRun *run, int n, Err *err) {
+  bool differ = true;
+  for (int i = 1; i < n && differ; i++) {
+    char *name = folder_name(run[i].name);
+    for (int k = 0; k < i && differ; k++) {
+      char *other = folder_name(run[k].name);
+      if (!strcmp(name, other)) differ = err_set(err, "two runs are called %s; name them, as in first=DIR", name);
+      free(other);
+    }
+    free(name);
+  }
+  return differ;
+}
+
 bool tensorboard_write(const char *dir, const PageRun *run, int n, Err *err) {
+  if (!names_differ(run, n, err)) return false;
   for (int i = 0; i < n; i++)
     if (!write_run(dir, &run[i], err)) return false;
   return true;

@@ -182,6 +182,8 @@ TEST_TIER(report_writes_event_files, 1) {
   EXPECT(strstr(said, "tensorboard --logdir"));
   EXPECT_INT(command(&said, "%s %s --tensorboard %s --single-file", tool("report"), run, events), 2);
   EXPECT(strstr(said, "--tensorboard writes no page"));
+  EXPECT_INT(command(&said, "%s a=%s a=%s --tensorboard %s", tool("report"), run, run, events), 2);
+  EXPECT(strstr(said, "two runs are called a"));
   if (command(NULL, "%s -c 'import tensorboard'", python))
     test_skip("tensorboard is not installed: pip install tensorboard, then PYTHON=... make test");
   else if (!EXPECT_INT(command(&said, "%s test/peers/read_events.py %s/log.jsonl %s/first", python, run, events), 0))
