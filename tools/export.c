@@ -2,6 +2,7 @@
 // or a trained model into ONNX, for other runtimes.
 #include "data/import/export.h"
 #include <stdlib.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "base/cli.h"
 #include "base/command.h"
@@ -79,6 +80,7 @@ static void export_model(const ExportOptions *o, const char *path) {
   if (!file_set_spares(&inputs, o->onnx, &err)) die(EXIT_USAGE, "--onnx %s", err.msg);
   if (o->paste && !file_set_spares(&inputs, o->paste, &err)) die(EXIT_USAGE, "--paste %s", err.msg);
   file_set_free(&inputs);
+  if (o->paste && !strcmp(o->paste, o->onnx)) die(EXIT_USAGE, "--paste %s: --onnx has the same name", o->paste);
   if (!state_open(&weights, path, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&weights, &x.config, &x.category, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
   const Model *model = model_of(&x.config);
