@@ -6,13 +6,9 @@
 #include "base/team.h"
 
 void threads_wait_briefly(char **argv) {
-  static const char *const chosen[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
-  if (team_sleeps()) return;
-  for (int i = 0; i < 3; i++)
-    if (getenv(chosen[i])) return;
-  // gcc's runtime counts iterations, clang's milliseconds. Where memory is out the run goes on as it is: begun again,
-  // it would begin again.
-  if (setenv("GOMP_SPINCOUNT", "10000", 1) || setenv("KMP_BLOCKTIME", "1", 1)) return;
+  if (team_sleeps() || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME")) return;
+  // Milliseconds. Where memory is out the run goes on as it is: begun again, it would begin again.
+  if (setenv("KMP_BLOCKTIME", "1", 1)) return;
   char self[4096]; // by its name, so that process listings show it
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
   if (length <= 0) return; // no /proc: the run goes on as it is

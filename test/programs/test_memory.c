@@ -237,8 +237,8 @@ TEST_TIER(memory_of_cocoeval_on_wide_objects, 1) {
 // A command with one thread, as the test's library leaves it to allocate. As a user starts it: the tests' own variables
 // would keep it from beginning again with them set.
 static int preloaded(const char **said, const char *env, const char *line) {
-  return command(said, "timeout 60 env -u GOMP_SPINCOUNT -u KMP_BLOCKTIME OMP_NUM_THREADS=1 LD_PRELOAD=%s %s %s",
-                 tool("allocations.so"), env, line);
+  return command(said, "timeout 60 env -u KMP_BLOCKTIME OMP_NUM_THREADS=1 LD_PRELOAD=%s %s %s", tool("allocations.so"),
+                 env, line);
 }
 
 // How often a command allocates.
