@@ -27,15 +27,18 @@ static const struct {
                       "elongated objects with masks: %d, too few to tell whether images can be rotated"},
 };
 
-// How many images training shows the network, with repetition: results/augment-h100.txt.
-enum { FROM_SCRATCH = 20000, FROM_WEIGHTS = 5000, USUAL_EPOCHS = 12 };
+// How many images training shows the network, with repetition, and how many epochs at least: results/augment-h100.txt.
+typedef struct Length {
+  int images, epochs;
+} Length;
+static const Length from_scratch = {20000, 24}, from_weights = {5000, 12};
 
 // How much images of small objects are enlarged at most: results/augment-h100.txt has AP at 2, 2.5, 2.75 and 3 times.
 static const double MOST_ENLARGED = 2.75;
 
 // Pixels of a batch: four images of 800 x 1333 on their canvas. Eight of 704 x 704 took 6.3 GB in bf16.
 static const double BATCH_PIXELS = 4 * 832 * 1344.0;
-enum { MOST_BATCH = 16 }; // images: the heads' memory grows with these, by 0.2 GB each in bf16
+enum { MOST_BATCH = 8 }; // images; of 16 small ones, half as many steps learn less: results/augment-h100.txt
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
@@ -87,9 +90,9 @@ static int suit_batch(const Split *t, int size, int images) {
 
 // Epochs after which as many images were shown as the rules say; the last batch of an epoch is filled up.
 static int suit_epochs(int images, int batch, bool weights) {
-  const int shown = weights ? FROM_WEIGHTS : FROM_SCRATCH;
+  const Length least = weights ? from_weights : from_scratch;
   const int each = (images + batch - 1) / batch * batch;
-  return MAX((shown + each - 1) / each, USUAL_EPOCHS);
+  return MAX((least.images + each - 1) / each, least.epochs);
 }
 
 // "" if the default limit is enough.

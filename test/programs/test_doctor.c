@@ -63,9 +63,9 @@ TEST_TIER(doctor_suggests_by_directions, 1) {
     int images;
     const char *option, *reason;
   } cases[] = {
-      {"bars-all", 25, IMAGES, "--batch 16 --epochs 625 --augment any-orientation",
+      {"bars-all", 25, IMAGES, "--batch 8 --epochs 834 --augment any-orientation",
        "orientations of 72 elongated objects are random"},
-      {"bars-sides", 90, IMAGES, "--epochs 625 --augment standard", "72 elongated objects lie along the image's sides"},
+      {"bars-sides", 90, IMAGES, "--epochs 834 --augment standard", "72 elongated objects lie along the image's sides"},
       {"bars-few", 25, 8, "--batch 4 --epochs 2500 --augment standard", "elongated objects with masks: 24, too few"},
   };
   const char *said;
@@ -105,7 +105,7 @@ TEST_TIER(doctor_suggests_models_and_weights, 1) {
   char *more = xasprintf("--weights %s", path);
   line = suggested(boxes, more, &said);
   EXPECT(strstr(line, "train --weights ") && strstr(line, "bars.safetensors --reset-heads --data ") &&
-         strstr(line, "--epochs 157 ") && !strstr(line, "--model"));
+         strstr(line, "--epochs 209 ") && !strstr(line, "--model"));
   EXPECT(!strstr(said, "pretrained") && !strstr(said, "download"));
   free(line);
   free(more);

@@ -356,7 +356,7 @@ TEST_TIER(program_doctor, 1) {
   EXPECT_INT(command(&said, "%s --data %s --size 64 --html %s", tool("doctor"), shapes_set(), in_tmp("page.html")), 0);
   EXPECT(strstr(said, "\nwritten: ") && strstr(said, "page.html, ") && strstr(said, "/page-pictures/\n"));
   EXPECT(strstr(said, "errors\n  none\n") && strstr(said, "only 24 training images: ") &&
-         strstr(said, " --size 64 --canvases ") && strstr(said, " --batch 16 --epochs 625 --augment standard"));
+         strstr(said, " --size 64 --canvases ") && strstr(said, " --batch 8 --epochs 834 --augment standard"));
   EXPECT_INT(command(&said, "%s --data %s --size 64 --exif", tool("doctor"), shapes_set()), 0);
   EXPECT(strstr(said, " --canvases 2 --exif yes\n") && strstr(said, " --augment standard --anchors auto --exif yes"));
   EXPECT(path_is_file(in_tmp("page.html")));

@@ -430,9 +430,9 @@ TEST(advice_says_what_hurts) {
   advice_free(&a);
   Suggestion s;
   suggest(&s, &train, &val, &(SuggestFor){.canvases = 1, .holdout = "", .gpu = true});
-  EXPECT_STR(s.reason[1], "--batch 16: fits a 12 GB GPU with --amp");
+  EXPECT_STR(s.reason[1], "--batch 8: fits a 12 GB GPU with --amp");
   EXPECT(strstr(s.flags, "--size 32 --max-size 64 ") &&
-         strstr(s.flags, " --batch 16 --epochs 1250 --augment standard --anchors auto --keep-empty"));
+         strstr(s.flags, " --batch 8 --epochs 1250 --augment standard --anchors auto --keep-empty"));
   suggestion_free(&s);
   close_split(&train);
   snprintf(copy, sizeof copy, "cd %s/train && cp 1.png 2.png", dir); // of another height than 2.png's
