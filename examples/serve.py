@@ -1,7 +1,7 @@
 """Detections over HTTP: python3 serve.py weights.safetensors [port] [device]
 curl --data-binary @photo.jpg localhost:8000/ or curl -F image=@photo.jpg localhost:8000/; GET /health and /metrics.
 Requests that wait at the same time are computed as a batch. An example, without authentication or encryption."""
-import collections, io, json, queue, re, sys, threading, time
+import collections, contextlib, io, json, queue, re, socket, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import maskrcnn
@@ -11,8 +11,7 @@ jobs, counts, lock = queue.Queue(WAITING), collections.Counter(), threading.Lock
 
 
 def count(which, **more):
-    with lock:
-        which.update(more)
+    with lock: which.update(more)
 
 
 def compute(model):
@@ -25,8 +24,7 @@ def compute(model):
         except Exception as e:  # of the model, which may be dead: each client is told, and /health fails
             found = [e] * len(batch)
         count(counts, images_total=len(batch), batches_total=1, compute_seconds_total=time.monotonic() - begin)
-        for (_, reply), f in zip(batch, found):
-            reply.put(f)
+        for (_, reply), f in zip(batch, found): reply.put(f)
 
 
 def answer(found):
@@ -41,8 +39,7 @@ def uploaded(body, content_type):
     form = re.search(r'multipart/form-data.*boundary="?([^";]+)', content_type)
     for part in body.split(b"--" + form[1].encode())[1:] if form else []:
         head, _, data = part.partition(b"\r\n\r\n")
-        if b"filename=" in head:
-            return data[:-2]  # the line end belongs to the boundary
+        if b"filename=" in head: return data[:-2]  # the line end belongs to the boundary
     return b"" if form else body
 
 
@@ -51,7 +48,6 @@ class Timed(io.RawIOBase):
     readable = lambda _: True
     def __init__(self, connection):
         self.connection, self.end = connection, time.monotonic() + SECONDS
-
     def readinto(self, to):
         self.connection.settimeout(max(self.end - time.monotonic(), 0.001))
         return self.connection.recv_into(to)
@@ -62,7 +58,6 @@ class Handler(BaseHTTPRequestHandler):
     def setup(self):
         super().setup()
         self.rfile = io.BufferedReader(Timed(self.connection))
-
     def reply(self, status, what):
         count(counts, **{f"responses_{status}_total": 1})
         body = (what if isinstance(what, str) else json.dumps(what)).encode()
@@ -72,14 +67,15 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.connection.settimeout(SECONDS)
         self.wfile.write(body)
-
+    def finish(self):  # reads what the client still sends: it would be reset, and might not see the reply
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while self.rfile.read1(1 << 16): pass
     def do_GET(self):
         if self.path == "/metrics":
-            now = [*list(counts.items()), ("waiting", jobs.qsize())]
-            return self.reply(200, "".join(f"maskrcnn_{name} {value}\n" for name, value in now))
+            return self.reply(200, "".join("maskrcnn_%s %s\n" % m for m in dict(counts, waiting=jobs.qsize()).items()))
         healthy = self.path == "/health" and not self.server.failed
         self.reply(200 if healthy else 503 if self.server.failed else 404, {"ok": healthy})
-
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,9}", length) or int(length) > MAX_BYTES:
@@ -110,11 +106,15 @@ class Server(ThreadingHTTPServer):
 
 
 def main(weights, port="8000", device="auto"):
-    threading.Thread(target=compute, args=(maskrcnn.Model(weights, device, batch=BATCH),), daemon=True).start()
-    server = Server(("", int(port)), Handler)
+    try:
+        model = maskrcnn.Model(weights, device, batch=BATCH)
+        server = Server(("", int(port)), Handler)
+    except (maskrcnn.Error, OSError, OverflowError, ValueError) as e:
+        sys.exit(f"serve.py: {e}" if isinstance(e, maskrcnn.Error) else f"serve.py: port {port}: {e}")
+    threading.Thread(target=compute, args=(model,), daemon=True).start()
     print(f"http://localhost:{server.server_port}/", flush=True)
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or sys.exit(__doc__))
+    main(*sys.argv[1:]) if 2 <= len(sys.argv) <= 4 else sys.exit(__doc__)

@@ -1,5 +1,6 @@
 """Asks examples/serve.py, as many and as bad clients do at the same time: serve.py WEIGHTS PICTURE.png. Prints what is
 wrong."""
+import atexit
 import http.client
 import json
 import re
@@ -18,6 +19,7 @@ import serve
 serve.SECONDS = {SECONDS}
 serve.main(sys.argv[1], "0", "cpu")"""
 server = subprocess.Popen([sys.executable, "-c", START, weights], stdout=subprocess.PIPE, text=True)
+atexit.register(server.kill)
 port = int(re.search(r":(\d+)/", server.stdout.readline())[1])
 wrong, answers, lock = [], [], threading.Lock()
 POST = b"POST / HTTP/1.1\r\n"
@@ -75,8 +77,21 @@ def hostile(i):
         pass  # it was thrown out
 
 
+def start(*arguments, says):
+    end = subprocess.run([sys.executable, "examples/serve.py", *arguments], capture_output=True, text=True)
+    check(end.returncode == 1 and says in end.stderr and "Traceback" not in end.stderr, f"{arguments}: {end.stderr}")
+
+
+def start_wrongly():
+    start(weights, "high", "cpu", says="port high: ")
+    start(weights, str(port), "cpu", says=f"port {port}: ")
+    start("/nowhere.pth", says="/nowhere.pth")
+    start(says="python3 serve.py weights")
+
+
 threads = [threading.Thread(target=hostile, args=(i,)) for i in range(25)]
 threads += [threading.Thread(target=client, args=(i,)) for i in range(CLIENTS)]
+threads += [threading.Thread(target=start_wrongly)]
 for t in threads:
     t.start()
 for t in threads:
@@ -84,7 +99,9 @@ for t in threads:
 check(len(answers) == CLIENTS * EACH, f"{len(answers)} of {CLIENTS * EACH} requests were answered")
 check({s for s, _ in answers} == {200}, f"statuses {sorted({s for s, _ in answers})}")
 check(len({t for _, t in answers}) == 1 and json.loads(answers[0][1])["detections"], "answers differ or are empty")
-check(ask(None, {"Content-Length": "99999999999"})[0] == 413, "a huge body")
+check(ask(None, {"Content-Length": "99999999999"})[0] == 413, "a huge body that does not come")
+check(ask(bytes(33 << 20))[0] == 413, "a huge body")
+check(ask(bytes(8 << 20), method="PUT")[0] == 501, "a method that there is not")
 check(ask(b"", FORM_HEADER)[0] == 400, "an empty form")
 check(ask(None, method="GET", path="/nothing")[0] == 404, "an unknown path")
 check(ask(None, method="GET", path="/health")[0] == 200, "health")
@@ -92,6 +109,5 @@ metrics = dict(line.rsplit(" ", 1) for line in ask(None, method="GET", path="/me
 images, batches = int(metrics["maskrcnn_images_total"]), int(metrics["maskrcnn_batches_total"])
 check(images >= CLIENTS * EACH and batches < images / 2, f"{images} images in {batches} batches")
 check(server.poll() is None, "the server has ended")
-server.kill()
 print("\n".join(wrong))
 sys.exit(bool(wrong))
