@@ -1,15 +1,15 @@
 // Draws what is in a photograph: c++ -std=c++17 detect.cpp $(pkg-config --cflags --libs maskrcnn) -o detect
-// ./detect weights.safetensors photo.jpg out.png
-#include <maskrcnn.h>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <maskrcnn.h>
 #include <memory>
 #include <vector>
 
 int main(int argc, char **argv) {
   if (argc < 4) return std::fprintf(stderr, "usage: detect WEIGHTS PHOTO OUT.png [DEVICE]\n"), 2;
   std::ifstream f(argv[2], std::ios::binary);
+  if (!f) return std::perror(argv[2]), 1;
   const std::vector<char> file((std::istreambuf_iterator<char>(f)), {});
   maskrcnn *m = nullptr;
   maskrcnn_results *r = nullptr;
@@ -25,6 +25,6 @@ int main(int argc, char **argv) {
   const std::unique_ptr<maskrcnn, void (*)(maskrcnn *)> handle(m, maskrcnn_close);
   const std::unique_ptr<maskrcnn_results, void (*)(maskrcnn_results *)> results(r, maskrcnn_results_free);
   const std::unique_ptr<maskrcnn_picture, void (*)(maskrcnn_picture *)> picture(p, maskrcnn_picture_free);
-  if (failed) std::fprintf(stderr, "%s\n", error.message);
+  if (failed) std::fprintf(stderr, "%s: %s\n", r && r->failed ? argv[2] : "detect", error.message);
   return failed;
 }

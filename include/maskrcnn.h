@@ -8,9 +8,12 @@
 // Threads: any call may come from any thread, for one handle from several at a time. Each handle has threads of its own
 // that compute and that sleep while there is nothing to do; a call that hands over images copies or decodes them with
 // up to four threads, which end with it. No call changes what belongs to its thread or process: the floating-point
-// environment, the locale, signal masks, OpenMP's settings, CUDA's current device. A thread that is cancelled
-// (pthread_cancel) within a call ends after it. Handles share nothing. A handle does not survive a fork: in the child
-// its calls return MASKRCNN_DEAD; open one there.
+// environment, the locale, signal masks, OpenMP's settings, CUDA's current device. Handles share nothing. A handle does
+// not survive a fork: in the child its calls return MASKRCNN_DEAD; open one there.
+//
+// A thread that is cancelled (pthread_cancel, deferred as by default) within a call completes the call, also one that
+// waits, and ends at its next cancellation point after it. Results that the call returned are not freed: that is for the
+// thread's cleanup handlers. Threads with asynchronous cancellation must not call the library.
 //
 // Failures: a call that can fail returns a status and takes a maskrcnn_error, which may be NULL, for one line that says
 // what, where and what to do. What is wrong with an image is the status of its result and leaves the others alone. The
@@ -310,7 +313,7 @@ typedef struct maskrcnn_picture {
 } maskrcnn_picture;
 
 // An image as the handle reads it, with the detections of a result drawn over it; result NULL: without any. The result
-// has to be of an image of that size.
+// has to be of an image of that size, and its status MASKRCNN_OK.
 MASKRCNN_API maskrcnn_status maskrcnn_draw(maskrcnn *handle, const maskrcnn_image *image, const maskrcnn_result *result,
                                            maskrcnn_picture **picture, maskrcnn_error *error);
 MASKRCNN_API void maskrcnn_picture_free(maskrcnn_picture *picture); // NULL: nothing

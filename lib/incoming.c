@@ -63,7 +63,6 @@ static bool has_range(Incoming *in, const Opened *o, Err *err) {
 
 static bool has_file(Incoming *in, const Opened *o, Err *err) {
   const maskrcnn_image *image = &in->image;
-  if (!image->bytes) return err_set(err, "bytes is 0: it must be the length of the JPEG or PNG file");
   if (image->place != MASKRCNN_HOST) return err_set(err, "an encoded image must be in the host's memory");
   if (!image_measure(image->data, image->bytes, "the file in memory", &in->h, &in->w, err)) return false;
   in->orientation = o->upright ? image_orientation(image->data, image->bytes) : 1;
@@ -82,6 +81,8 @@ bool incoming_measure(Incoming *in, const Opened *o, const maskrcnn_image *image
     return err_set(err, "format is %d: it must be one of maskrcnn_format", (int)image->format);
   if (image->place != MASKRCNN_HOST && image->place != MASKRCNN_GPU)
     return err_set(err, "place is %d: it must be one of maskrcnn_place", (int)image->place);
+  if (image->format == MASKRCNN_ENCODED && !image->bytes)
+    return err_set(err, "the file is empty: bytes is 0, and must be the length of a JPEG or PNG file");
   if (!image->data) return err_set(err, "data is NULL");
   if (image->place == MASKRCNN_GPU && !o->gpu)
     return err_set(err, "place is MASKRCNN_GPU, but the handle computes on the CPU");

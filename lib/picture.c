@@ -69,6 +69,9 @@ static bool mask_fits(const maskrcnn_rle *m, const maskrcnn_picture *p) {
 
 static maskrcnn_status draw_found(maskrcnn_picture *p, const maskrcnn_result *result, maskrcnn_error *error) {
   Err err;
+  if (result->status)
+    return fail(error, MASKRCNN_BAD_ARGUMENT, "the result's status is \"%s\": it has nothing to draw",
+                maskrcnn_status_name(result->status));
   if (result->width != p->width || result->height != p->height)
     return fail(error, MASKRCNN_BAD_ARGUMENT, "the result is of an image of %d x %d pixels, but this one has %d x %d",
                 result->width, result->height, p->width, p->height);

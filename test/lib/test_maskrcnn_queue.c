@@ -71,6 +71,9 @@ TEST(library_cancels) {
     for (int i = 0; i < N; i++) cancelled += r->images[i]->status == MASKRCNN_CANCELLED;
     EXPECT(cancelled > 0 && cancelled == r->failed);
     EXPECT(r->images[N - 1]->width == images[N - 1].width && !r->images[N - 1]->detections);
+    maskrcnn_picture *p = NULL;
+    EXPECT_INT(maskrcnn_draw(m, &images[N - 1], r->images[N - 1], &p, &why), MASKRCNN_BAD_ARGUMENT);
+    EXPECT(!p && strstr(why.message, "\"cancelled\""));
     maskrcnn_results_free(r);
   }
   for (int round = 0; round < 40; round++) { // the queue has all its places again

@@ -111,7 +111,7 @@ TEST(library_refuses_damaged_files_alone) {
     const char *want;
   } bad[] = {{size / 2, jpeg, "truncated"},
              {100, jpeg, "cannot read the image"},
-             {0, jpeg, "bytes is 0"},
+             {0, jpeg, "the file is empty"},
              {20, "not an image at all, no", "not a JPEG or PNG file"},
              {10, NULL, "data is NULL"}};
   for (int i = 0; m && i < COUNT(bad); i++) {
