@@ -5,7 +5,7 @@ import pathlib
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
 
 MAJOR = 2
-OK, FULL, NOT_YET = 0, 1, 2
+OK, FULL, NOT_YET, BAD_IMAGE = 0, 1, 2, -5
 DETECTIONS = 1
 RGB, BGR, RGBA, GREY, GREY16, ENCODED = 1, 2, 3, 4, 5, 6
 HOST, GPU = 0, 1

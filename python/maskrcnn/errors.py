@@ -35,8 +35,9 @@ BY_STATUS = {-1: ArgumentError, -2: WeightsError, -3: DeviceError, -4: OutOfMemo
              -7: DeadError, -8: Error}
 
 
-def of_image(status, index, message):
+def of_image(status, index, name, message):
+    """Of the image with that place among those given, and with that path, if it has one."""
     kind = BY_STATUS.get(status, Error)
-    e = kind(f"image {index}: {message}")
+    e = kind(f"image {index} ({name}): {message}" if name else f"image {index}: {message}")
     e.index = index
     return e

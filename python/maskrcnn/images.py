@@ -12,13 +12,36 @@ TAKEN = ("give uint8 [height, width, 3] (RGB), [height, width, 4] (RGBA) or [hei
          "[height, width]; a path; bytes of a JPEG or PNG file; or a file object")
 
 
-def shape_format(shape: Tuple[int, ...], dtype: np.dtype, bgr: bool) -> int:
+HINTS = {"PIL": "; of PIL: numpy.asarray(PIL.ImageOps.exif_transpose(image).convert('RGB'))",
+         "torch": "; of PyTorch: image.permute(1, 2, 0).cpu().numpy(), of torch.uint8"}
+
+
+def hint(source: Any) -> str:
+    """How an image of another library becomes one of ours."""
+    return HINTS.get(type(source).__module__.split(".")[0], "")
+
+
+def name_of(source: Any) -> str:
+    """The image's path, for messages; "": it has none."""
+    name = source if isinstance(source, (str, os.PathLike)) else getattr(source, "name", "")
+    return os.fsdecode(name) if isinstance(name, (str, os.PathLike)) else ""
+
+
+def is_one(images: Any) -> bool:
+    """Whether this is an image by itself and not several."""
+    if isinstance(images, np.ndarray):
+        return images.ndim < 3 or (images.ndim == 3 and images.shape[2] in (1, 3, 4))
+    kinds = (str, bytes, bytearray, memoryview, os.PathLike)
+    return isinstance(images, kinds) or hasattr(images, "read") or bool(hint(images))
+
+
+def shape_format(shape: Tuple[int, ...], dtype: np.dtype, bgr: bool, how: str = "") -> int:
     channels = shape[2] if len(shape) == 3 else 1 if len(shape) == 2 else 0
     if dtype == np.uint16 and len(shape) == 2:
         return _abi.GREY16
     formats = {3: _abi.BGR if bgr else _abi.RGB, 4: _abi.RGBA, 1: _abi.GREY}
     if dtype != np.uint8 or channels not in formats or 0 in shape or (bgr and channels == 4):
-        raise ImageError(f"an array of {dtype} {list(shape)}{' with bgr' if bgr else ''}; {TAKEN}")
+        raise ImageError(f"an array of {dtype} {list(shape)}{' with bgr' if bgr else ''}; {TAKEN}{how}")
     return formats[channels]
 
 
@@ -44,6 +67,7 @@ def fill(image: "_abi.Image", source: Any, bgr: bool) -> Any:
         strides = device.get("strides") or np.empty(device["shape"], dtype).strides
         if not is_dense(device["shape"], strides, dtype.itemsize):
             raise ImageError(f"a GPU array with strides {tuple(strides)}; make it contiguous")
+        shape_format(device["shape"], dtype, bgr, hint(source))
         pixels(image, device["data"][0], device["shape"], strides, dtype, bgr)
         image.place = _abi.GPU
         return source
@@ -57,18 +81,18 @@ def fill(image: "_abi.Image", source: Any, bgr: bool) -> Any:
             with open(source, "rb") as f:
                 data = f.read()
         except OSError as e:
-            raise ImageError(f"{os.fspath(source)}: {e.strerror}") from None
+            raise ImageError(e.strerror) from None
         except ValueError as e:  # a zero byte
-            raise ImageError(f"{os.fspath(source)!r}: {e}") from None
+            raise ImageError(str(e)) from None
     elif hasattr(source, "read"):
         data = source.read()
     else:
         data = source
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise ImageError(f"{type(source).__name__}; {TAKEN}")
+        raise ImageError(f"{type(source).__name__}; {TAKEN}{hint(source)}")
     data = bytes(data)
     if not data:
-        raise ImageError(f"{source if isinstance(source, (str, os.PathLike)) else 'this file'} is empty")
+        raise ImageError("the file is empty")
     image.data = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
     image.format, image.bytes = _abi.ENCODED, len(data)
     return data

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _abi
 from .errors import BY_STATUS, ArgumentError, DeadError, Error, ImageError, of_image
-from .images import fill
+from .images import fill, is_one, name_of
 from .results import Found, of_result
 
 lib = _abi.lib
@@ -54,7 +54,7 @@ def _check(status: int, error: "_abi.Error") -> int:
 
 def _check_errors(errors: str) -> None:
     if errors not in ("raise", "return"):
-        raise ValueError(f'errors is {errors!r}; it is "raise" or "return"')
+        raise ArgumentError(f'errors is {errors!r}; it has to be "raise" or "return"')
 
 
 def _text(name: str, value: Union[str, bytes, "os.PathLike[str]"]) -> bytes:
@@ -190,21 +190,22 @@ class Model:
     class _Prepared(NamedTuple):
         structs: Any  # maskrcnn_image [n]
         n: int
+        names: List[str]  # of all images
         kept: List[Any]  # what they point to
         refused: Dict[int, Error]  # by index, of those that are not among them
 
     def _prepare(self, images: List[Any], bgr: bool, errors: str, first: int = 0) -> "_Prepared":
         _check_errors(errors)
-        structs, kept = (_abi.Image * len(images))(), []  # type: Any, List[Any]
+        structs, names, kept = (_abi.Image * len(images))(), list(map(name_of, images)), []  # type: Any, Any, List[Any]
         refused: Dict[int, Error] = {}
         for i, source in enumerate(images):
             try:
                 kept.append(fill(structs[len(kept)], source, bgr))
             except ImageError as e:
-                refused[i] = of_image(-5, first + i, str(e))
+                refused[i] = of_image(-5, first + i, names[i], str(e))
                 if errors == "raise":
                     raise refused[i] from None
-        return Model._Prepared(structs, len(kept), kept, refused)
+        return Model._Prepared(structs, len(kept), names, kept, refused)
 
     def _take(self, out: Any, prepared: "_Prepared", errors: str, first: int = 0) -> List[Union[Found, Error]]:
         found: List[Union[Found, Error]] = []
@@ -216,7 +217,8 @@ class Model:
                     continue
                 result = results.images[len(found) - sum(k < i for k in prepared.refused)].contents
                 if result.status:
-                    found.append(of_image(result.status, first + i, result.message.decode(errors="replace")))
+                    message = result.message.decode(errors="replace")
+                    found.append(of_image(result.status, first + i, prepared.names[i], message))
                 else:
                     found.append(of_result(result, self))
         finally:
@@ -231,6 +233,11 @@ class Model:
         """The results of many images, in their order: later ones are read and copied while earlier ones are computed,
         `info.batch` at a time and as many as `info.queue` holds."""
         _check_errors(errors)
+        if is_one(images):
+            raise ArgumentError("stream takes several images, as a list or an iterator: call the model with this one")
+        return self._stream(images, bgr, errors)
+
+    def _stream(self, images: Iterable[Any], bgr: bool, errors: str) -> Iterator[Any]:
         waiting: "collections.deque[Tuple[int, Any, int]]" = collections.deque()
         try:
             for index, image in enumerate(images):
@@ -279,7 +286,10 @@ class Model:
         result, kept = found._struct()
         path = None if to is None else _text("to", to)
         with self._call() as handle:
-            _check(lib.draw(handle, prepared.structs, result, picture, error), error)
+            status = lib.draw(handle, prepared.structs, result, picture, error)
+            if status == _abi.BAD_IMAGE:
+                raise of_image(status, 0, prepared.names[0], error.message.decode(errors="replace"))
+            _check(status, error)
         try:
             p = picture.contents
             drawn = np.ctypeslib.as_array(p.rgb, (p.height, p.width, 3)).copy()

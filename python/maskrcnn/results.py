@@ -1,4 +1,5 @@
 """Results as numpy arrays, which own what they hold."""
+import copy
 import ctypes
 import dataclasses
 from typing import Any, Dict, List, Optional, Tuple
@@ -6,6 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from . import _abi
+from .errors import ArgumentError
 
 
 @dataclasses.dataclass
@@ -26,11 +28,18 @@ class Found:
     def __getstate__(self) -> Dict[str, Any]:  # for pickle
         return {**self.__dict__, "_model": None}
 
+    def __copy__(self) -> "Found":
+        return dataclasses.replace(self)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Found":
+        memo[id(self._model)] = self._model  # stays the same
+        return type(self)(**copy.deepcopy(self.__dict__, memo))
+
     def draw(self, image: Any, to: Optional[str] = None, bgr: bool = False) -> np.ndarray:
         """The image that this was found in, given again, with detections drawn over it: uint8 [height, width, 3], RGB.
         Written as a PNG file as well, if `to` names one. The model has to be open."""
         if self._model is None:
-            raise ValueError("this was unpickled, and the model that draws is not known")
+            raise ArgumentError("these results were unpickled without the model that draws: draw before they are pickled")
         return self._model._draw(self, image, to, bgr)
 
     def _struct(self) -> Tuple[Any, Any]:
@@ -83,9 +92,9 @@ class Detections(Found):
         n = len(self)
         lengths = {len(part) for part in (self.boxes, self.labels, self.category_ids, self.names, self.runs)}
         if lengths != {n} or np.shape(self.boxes) != (n, 4):
-            raise ValueError("boxes, scores, labels, category_ids, names and runs are not of the same detections")
+            raise ArgumentError("boxes, scores, labels, category_ids, names and runs are not of the same detections")
         if any(len(r) and int(np.sum(r, dtype=np.uint64)) != self.height * self.width for r in self.runs):
-            raise ValueError(f"the runs of a mask do not add up to {self.height} x {self.width} pixels")
+            raise ArgumentError(f"the runs of a mask do not add up to {self.height} x {self.width} pixels")
         arrays: List[np.ndarray] = [np.ascontiguousarray(a, t) for a, t in (
             (self.boxes, np.float32), (self.scores, np.float32), (self.labels, np.int32),
             (self.category_ids, np.int64))]

@@ -1,8 +1,10 @@
 """Uses python/maskrcnn as its callers do: package.py WEIGHTS CLASSIFIER PICTURE.png FOLDER [NAME=BYTES,…], the sizes of
 structs of include/maskrcnn.h. Prints what is wrong."""
+import copy
 import ctypes
 import io
 import os
+import pathlib
 import pickle
 import re
 import sys
@@ -63,6 +65,16 @@ for array, says in ((noise.astype(np.float32), "float32"), (noise[..., :2], "[70
                     (noise[:0], "[0, 90, 3]"), (noise[None], "[1, 70, 90, 3]"), (3, "int"), (None, "NoneType"),
                     (np.zeros((300, 300), np.uint8), "max_pixels"), ("/nowhere.jpg", "/nowhere.jpg"), (b"", "")):
     raises(maskrcnn.ImageError, says, model, array)
+for library, says in (("PIL.PngImagePlugin", "convert('RGB')"), ("torch", "permute(1, 2, 0)")):
+    raises(maskrcnn.ImageError, says, model, type("Image", (), {"__module__": library})())
+cut = os.path.join(folder, "cut.png")
+with open(cut, "wb") as f:
+    f.write(data[:len(data) // 2])
+with open(cut, "rb") as f:
+    for image in (cut, pathlib.Path(cut), f):
+        raises(maskrcnn.ImageError, f"image 0 ({cut}): ", model, image)
+raises(maskrcnn.ImageError, f"image 1 ({cut}): ", list, model.stream([picture, cut]))
+raises(maskrcnn.ImageError, f"({cut}): ", of_file.draw, cut)
 
 # One bad image does not stop the others.
 batch = [picture, data[:len(data) // 2], noise, "/nowhere.png", data]
@@ -79,6 +91,9 @@ images = [noise[:40 + i % 20] for i in range(50)]
 check(all(map(same, model.stream(iter(images)), model(images))), "a stream")
 for _ in model.stream(images):
     break
+for one in (picture, pathlib.Path(picture), data, io.BytesIO(data), noise, grey):
+    raises(maskrcnn.ArgumentError, "call the model", model.stream, one)
+check(all(map(same, model.stream(np.stack([noise] * 3)), [want] * 3)), "a stream of an array's images")
 streamed = list(model.stream(batch, errors="return"))
 check([getattr(f, "index", 0) for f in streamed] == [0, 1, 0, 3, 0], "a stream with bad images")
 raises(maskrcnn.ImageError, "image 1", list, model.stream(batch))
@@ -122,6 +137,8 @@ try:
     check(all(np.array_equal(mask.decode(c["segmentation"]), m) for c, m in zip(coco, of_file.masks)), "masks of COCO")
 except ImportError:
     pass
+for copied in (copy.copy(of_file), copy.deepcopy(of_file)):
+    check(same(copied, of_file) and np.array_equal(copied.draw(data), rgb), "a copy of detections")
 again = pickle.loads(pickle.dumps(of_file))
 check(same(again, of_file), "pickled detections")
 raises(ValueError, "unpickled", again.draw, picture)
