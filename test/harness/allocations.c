@@ -15,7 +15,11 @@ int64_t allocations(void) { return atomic_load(&count); }
 void allocations_fail(int64_t nth) { atomic_store(&fail_at, allocations() + nth); }
 void allocations_refuse(bool refuse) { atomic_store(&refusing, refuse); }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifndef __has_feature // gcc 13 and older
+#define __has_feature(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||               \
+    __has_feature(thread_sanitizer)
 bool allocations_counted(void) { return false; }
 #else
 bool allocations_counted(void) { return true; }
