@@ -429,10 +429,15 @@ test-sanitizer: $(tested:%=$B/%)
 trap := address,undefined -fno-sanitize-recover=undefined
 test-asan:
 	@$(MAKE) B=$B/asan CFLAGS="-O1 -g -fsanitize=$(trap) -Wno-format-truncation" TIER=0 test
-# For the threads of the library, of OpenMP's regions and of the loader.
+# For the threads of the library and of parallel regions: base/team.c's with gcc; with CC=clang those of LLVM's runtime,
+# whose synchronisation libarcher explains to the sanitizer. TSAN: parts of the tests' names.
+TSAN ?= library_ staging_ team_
+archer = $(if $(is_clang),OMP_TOOL_LIBRARIES=$(shell $(CC) -print-resource-dir)/../../libarcher.so)
+tsan_options := die_after_fork=0:ignore_noninstrumented_modules=1
 test-tsan:
-	@$(MAKE) B=$B/tsan CUDA=0 CFLAGS="-O1 -g -fsanitize=thread -Wno-format-truncation" $B/tsan/test_all
-	@OMP_NUM_THREADS=3 B=$B/tsan $B/tsan/test_all --jobs $(JOBS) library_ staging_ team_
+	@$(MAKE) B=$B/tsan CUDA=0 CFLAGS="-O1 -g -fsanitize=thread $(if $(is_clang),,-Wno-format-truncation)" \
+	  $B/tsan/train $B/tsan/infer $B/tsan/test_all
+	@$(archer) TSAN_OPTIONS=$(tsan_options) OMP_NUM_THREADS=3 $(call test_all,$B/tsan) --tier 0 $(TSAN)
 # Runs every test/fuzz/fuzz_X.c for a while, from the seeds in test/corpus/X, which test/fuzz/minimal.sh keeps few;
 # needs clang. Crashing inputs are left in build/fuzz/: minimise one with -minimize_crash=1 and add it as seed found-….
 FUZZ_SECONDS ?= 30
