@@ -1,5 +1,5 @@
 // Draws what is in a photograph: cc detect.c $(pkg-config --cflags --libs maskrcnn) -o detect
-// ./detect weights.safetensors photo.jpg out.png
+#include <err.h>
 #include <maskrcnn.h>
 #include <stdio.h>
 
@@ -10,9 +10,9 @@ int main(int argc, char **argv) {
   maskrcnn_results *r = NULL;
   maskrcnn_picture *picture = NULL;
   maskrcnn_options options;
-  if (argc < 4) return fprintf(stderr, "usage: detect WEIGHTS PHOTO OUT.png [DEVICE]\n"), 2;
+  if (argc < 4) errx(2, "usage: detect WEIGHTS PHOTO OUT.png [DEVICE]");
   FILE *f = fopen(argv[2], "rb");
-  if (!f) return perror(argv[2]), 1;
+  if (!f) err(1, "%s", argv[2]);
   maskrcnn_options_init(&options, sizeof options);
   options.weights = argv[1];
   if (argc > 4) options.device = argv[4];

@@ -192,8 +192,8 @@ static void run_test(const Test *t, Verdict *v) {
 }
 
 // Tests fork without OpenMP's threads: a lock that one of them holds stays locked in the child. With gcc 12's
-// AddressSanitizer 3 of 3,000 children of a program with such threads hung in malloc. LLVM's runtime has handlers of its
-// own, which would wait for this one forever.
+// AddressSanitizer 3 of 3,000 children of a program with such threads hung in malloc. LLVM's runtime has handlers of
+// its own, which would wait for this one forever.
 static void end_workers(void) { omp_pause_resource_all(omp_pause_hard); }
 
 // Of main, but not on its stack: a leak checker does not always find that in a worker process, which is a fork.
