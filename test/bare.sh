@@ -35,7 +35,7 @@ wheel)
   python3 -m pip download -q --python-version 3.11 --only-binary=:all: -d "$folder/wheel/work" numpy
   make_set wheel
   inside wheel "cd /work && python3 -m venv venv && venv/bin/pip install -q --no-index --find-links . $(basename "$2")
-    if ls /usr/lib/*/lib*omp* 2>/dev/null; then exit 1; fi
+    if find /usr/lib -name 'lib*omp.so*' | grep -E 'lib[gi]?omp[.]so'; then exit 1; fi
     PATH=/work/venv/bin:\$PATH && $use
     python detect.py run/model.safetensors set/val/000001.png found.png cpu && ls -l found.png"
   ;;
@@ -57,9 +57,9 @@ docker)
     cd /work && $use"
   ;;
 cpu)
-  mkdir -p "$folder/run/work"
-  make_set run
-  cd "$folder/run/work"
+  mkdir -p "$folder/cpu/work"
+  make_set cpu
+  cd "$folder/cpu/work"
   for cpu in core2duo Nehalem Haswell; do
     echo "$cpu"
     status=0
@@ -68,7 +68,7 @@ cpu)
     grep -E 'too old|x86-64-v|^done' said
     [ $status = $([ $cpu = core2duo ] && echo 1 || echo 0) ]
   done
-  library=$(qemu-x86_64 -cpu core2duo "$here/build/example_c" none.safetensors none.png out.png cpu 2>&1) || true
+  library=$(qemu-x86_64 -cpu core2duo "$here/build/example_c" none.safetensors set/val/000001.png out.png cpu 2>&1) || true
   echo "$library" | grep 'too old'
   ;;
 *) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 2 ;;
