@@ -25,7 +25,7 @@ typedef struct NormArgs {
 static inline NormArgs norm_inputs(Fixture *f, const NormCase *k, uint64_t key) {
   NormArgs a = {.k = k, .groups = k->groups ? k->groups : k->c};
   a.x = fixture_map(f, k->n, k->h, k->w, k->c);
-  a.x.count = fixture_count(f, k->rows);
+  if (k->rows < k->n) a.x.count = fixture_count(f, k->rows); // with a count no kernel for whole tensors is used
   a.dy = fixture_tensor(f, a.x);
   test_fill(&a.x, key * 16 + 8, k->mean - 1, k->mean + 1);
   test_fill(&a.dy, key * 16 + 9, -1, 1);
