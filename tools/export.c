@@ -143,8 +143,9 @@ int main(int argc, char **argv) {
     die(EXIT_USAGE, "expected one file, of detections or, with --onnx, of weights; found %d", cli.num_args);
   if (!o.onnx && (o.uint8 || o.paste || o.set || o.size))
     die(EXIT_USAGE, "--%s needs --onnx FILE.onnx", o.uint8 ? "uint8" : o.paste ? "paste" : o.set ? "set" : "size");
-  if (o.onnx && (o.to || o.labelme || o.yolo || o.images))
-    die(EXIT_USAGE, "--onnx writes a model; leave out the options for annotations");
+  if (o.onnx && (o.to || o.labelme || o.yolo || o.images || o.from.score == FROM_GIVEN))
+    die(EXIT_USAGE, "--onnx writes a model; leave out the options for annotations%s",
+        o.from.score == FROM_GIVEN ? " (minimum score of the model: --set min_score=X)" : "");
   (o.onnx ? export_model : export_detections)(&o, cli.args[0]);
   return 0;
 }

@@ -73,7 +73,8 @@ static void print_categories(FILE *out, const Diagnosis *f) {
   if (f->classes)
     line_print(out, "  %-32s %10s %10s", "class", f->split[0].name, other);
   else
-    line_print(out, "  %-24s %10s %10s %10s %10s", "category", "objects", "in images", "median px", other);
+    line_print(out, "  %-24s %10s %10s %10s %10s", "category: objects in", f->split[0].name, "images", "median px",
+               other);
   int listed = 0, known = 0; // of the training split
   for (int i = 0; i < f->categories; i++) {
     const DiagnosisCategory *c = &f->category[i];

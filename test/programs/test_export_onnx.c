@@ -61,6 +61,7 @@ TEST_TIER(onnx_export_tells_mistakes, 1) {
   } wrong[] = {{"--uint8", "--uint8 needs --onnx FILE.onnx"},
                {"--onnx /nowhere/model.onnx", "/nowhere"},
                {"--onnx model.onnx --to labels", "leave out the options for annotations"},
+               {"--onnx model.onnx --score 0.3", "--set min_score=X"},
                {"--onnx model.onnx --set nms=2", "nms"}};
   for (int i = 0; i < COUNT(wrong); i++) {
     EXPECT_INT(command(&said, "%s %s %s", tool("export"), weights, wrong[i].options), 2);
