@@ -9,6 +9,9 @@
 #include <string.h>
 #include "base/output.h"
 #include "lab/bench_sustained.cuh"
+extern "C" {
+#include "base/alloc.h"
+}
 
 enum { WARMUP = 2 };
 static const double slow_us = 20e3; // one that takes longer runs three times only
@@ -190,6 +193,142 @@ static bool op_wanted(const ConvBench *b, const ConvCase *l, int op) {
   return b->wanted[op] && (op == CONV_FORWARD || l->frozen < l->count);
 }
 
+// ---- a bottleneck ---------------------------------------------------------------------------------------------------
+
+// Frozen bottlenecks, which one kernel computes, against the sum of cuDNN's times for their convolutions.
+static const struct ResBlock {
+  const char *name;
+  int count;
+  const char *conv[BOTTLENECK_CONVS]; // of conv_cases
+} blocks[] = {{"res2.block.first", 1, {"res2.1x1.out", "res2.1x1.first", "res2.3x3", "res2.1x1.out"}},
+              {"res2.block", 2, {NULL, "res2.1x1.in", "res2.3x3", "res2.1x1.out"}}};
+static const Fused block_fused[BOTTLENECK_CONVS] = {PLAIN, BIAS_RELU, BIAS_RELU, BIAS_ADD_RELU};
+
+typedef struct BlockCase {
+  BenchCase conv[BOTTLENECK_CONVS];
+  Contender peer[BOTTLENECK_CONVS]; // cuDNN
+  Bottleneck block;
+  Tensor y;
+} BlockCase;
+
+static void block_new(ConvBench *b, BlockCase *c, const ResBlock *of) {
+  for (int i = 0; i < BOTTLENECK_CONVS; i++)
+    for (const ConvCase &l : conv_cases) {
+      if (!of->conv[i] || strcmp(l.name, of->conv[i])) continue;
+      c->conv[i] = case_new(b->dev, precision_dtypes[b->dtype], block_fused[i], &l, b->batch,
+                            blocks_for(b->height, l.size), blocks_for(b->width, l.size));
+      c->block.w[i] = c->conv[i].w;
+      c->block.bias[i] = c->conv[i].bias.data;
+    }
+  c->y = allocated(b->dev, c->conv[BOTTLENECK_EXPAND].y);
+}
+static void block_free(ConvBench *b, BlockCase *c) {
+  for (BenchCase &conv : c->conv) case_free(b->dev, &conv);
+  device_free(b->dev, c->y.data);
+}
+
+// The convolutions one by one by our rung, each on what the one before has written.
+static void run_convolutions(ConvBench *b, BlockCase *c) {
+  BenchCase *all = c->conv;
+  const Tensor *x = &all[BOTTLENECK_REDUCE].x;
+  const Tensor *in[] = {x, x, &all[BOTTLENECK_REDUCE].y, &all[BOTTLENECK_MIDDLE].y};
+  for (int i = 0; i < BOTTLENECK_CONVS; i++) {
+    if (!all[i].layer) continue;
+    Dest out = dest_of(&all[i], CONV_FORWARD);
+    if (i == BOTTLENECK_EXPAND) out.addend = all[BOTTLENECK_PROJECT].layer ? &all[BOTTLENECK_PROJECT].y : x;
+    b->dev->ops->conv_forward(b->dev, &all[i].conv, 1, in[i], &all[i].w, &out);
+  }
+}
+
+// Requests workspace for all that is timed.
+static void reserve_block(ConvBench *b, BlockCase *c) {
+  b->dev->workspace_bytes = 0;
+  b->dev->measuring = true;
+  run_convolutions(b, c);
+  for (int i = 0; i < BOTTLENECK_CONVS; i++)
+    if (c->conv[i].layer) run(b, &c->conv[i], CONV_FORWARD, &c->peer[i]);
+  b->dev->measuring = false;
+  Err err;
+  if (!device_reserve_workspace(b->dev, &err)) die(EXIT_RUN, "%s", err.msg);
+}
+
+// cuDNN's engines are held against the naive rung; the bottleneck against our convolutions, bit by bit.
+static bool verify_block(ConvBench *b, BlockCase *c) {
+  bool ok = true;
+  for (int i = 0; i < BOTTLENECK_CONVS; i++) {
+    Contender all[MAX_CONTENDERS];
+    if (!c->conv[i].layer) continue;
+    b->fused = block_fused[i];
+    if (!contenders(b, &c->conv[i], CONV_FORWARD, all) || all[0].rung) die(EXIT_RUN, "cuDNN has no engine for a block");
+    c->peer[i] = all[0];
+    reserve(b, &c->conv[i], CONV_FORWARD, all, 1);
+    ok &= verify(b, &c->conv[i], CONV_FORWARD, &c->peer[i], 1);
+  }
+  b->fused = PLAIN;
+  b->dev->conv_rung = NULL; // the device's own choice
+  reserve_block(b, c);
+  run_convolutions(b, c);
+  const Tensor *want = &c->conv[BOTTLENECK_EXPAND].y;
+  CUDA_CHECK(cudaMemsetAsync(c->y.data, 0xFF, tensor_bytes(&c->y), stream_of(b->dev)));
+  b->dev->ops->conv_bottleneck(b->dev, &c->block, &c->conv[BOTTLENECK_REDUCE].x, &c->y);
+  void *ours = xmalloc(tensor_bytes(want)), *theirs = xmalloc(tensor_bytes(want));
+  device_download(b->dev, ours, c->y.data, tensor_bytes(want));
+  device_download(b->dev, theirs, want->data, tensor_bytes(want));
+  const bool same = !memcmp(ours, theirs, tensor_bytes(want));
+  if (!same) fprintf(stderr, "bench: a bottleneck differs from its convolutions\n");
+  free(ours);
+  free(theirs);
+  return ok && same;
+}
+
+static double time_block(ConvBench *b, BlockCase *c) {
+  sweep_l2(stream_of(b->dev), b->sweep, b->sweeps++);
+  CUDA_CHECK(cudaEventRecord(b->begin, stream_of(b->dev)));
+  b->dev->ops->conv_bottleneck(b->dev, &c->block, &c->conv[BOTTLENECK_REDUCE].x, &c->y);
+  CUDA_CHECK(cudaEventRecord(b->end, stream_of(b->dev)));
+  CUDA_CHECK(cudaEventSynchronize(b->end));
+  float ms;
+  CUDA_CHECK(cudaEventElapsedTime(&ms, b->begin, b->end));
+  return 1e3 * ms;
+}
+
+static bool bench_block(ConvBench *b, const ResBlock *of) {
+  BlockCase c = {};
+  block_new(b, &c, of);
+  if (!b->dev->ops->conv_bottlenecks(b->dev, &c.block, &c.conv[BOTTLENECK_REDUCE].x)) {
+    block_free(b, &c);
+    return true;
+  }
+  const bool ok = verify_block(b, &c);
+  double ours[MAX_ROUNDS], theirs[MAX_ROUNDS], ratio[MAX_ROUNDS];
+  for (int round = -WARMUP; ok && round < b->rounds; round++) {
+    double us = time_block(b, &c), sum = 0;
+    for (int i = 0; i < BOTTLENECK_CONVS; i++)
+      if (c.conv[i].layer) sum += time_once(b, &c.conv[i], CONV_FORWARD, &c.peer[i]);
+    if (round < 0) continue;
+    ours[round] = us;
+    theirs[round] = sum;
+    ratio[round] = sum / us;
+  }
+  if (ok)
+    report_block(b, of->name, of->count, &c.y, latency_summary(ours, b->rounds).median,
+                 latency_summary(theirs, b->rounds).median, latency_summary(ratio, b->rounds).median);
+  block_free(b, &c);
+  return ok;
+}
+
+static bool blocks_wanted(const ConvBench *b) {
+  return !b->sustained && !b->fused && !b->rungs && b->wanted[CONV_FORWARD] && b->dtype == BENCH_BF16;
+}
+static bool bench_blocks(ConvBench *b) {
+  bool ok = true;
+  for (const ResBlock &of : blocks)
+    if (name_wanted(b, of.name)) ok &= bench_block(b, &of);
+  return ok;
+}
+
+// ---- all of them ----------------------------------------------------------------------------------------------------
+
 static bool bench_layer(ConvBench *b, const ConvCase *l, int n, int h, int w) {
   BenchCase c = case_new(b->dev, precision_dtypes[b->dtype], (Fused)b->fused, l, n, h, w);
   c.rectified = b->sustained;
@@ -217,7 +356,7 @@ static bool bench_network(ConvBench *b) {
       ok &= bench_layer(b, &l, l.on == ON_BOXES ? boxes : masks, l.size, l.size);
   }
   if (b->sustained) ok &= bench_climbed_gemm(b);
-  return ok;
+  return blocks_wanted(b) ? ok & bench_blocks(b) : ok;
 }
 
 static bool bench_ladder(ConvBench *b) {
@@ -301,6 +440,8 @@ static void check_climbed(const ConvBench *b) {
 static void check_layers(const ConvBench *b) {
   if (b->ladder) return check_climbed(b);
   if (b->sustained && layer_wanted(b, &climbed_gemm)) return;
+  for (const ResBlock &of : blocks)
+    if (blocks_wanted(b) && name_wanted(b, of.name)) return;
   const ConvCase *named = NULL;
   for (const ConvCase &l : conv_cases) {
     if (!layer_wanted(b, &l)) continue;

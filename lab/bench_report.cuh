@@ -199,6 +199,31 @@ static void report(ConvBench *b, BenchCase *c, ConvOp op, const Contender *who, 
   if (b->file) write_record(b, c, op, who, peer, &f);
 }
 
+// A bottleneck in one kernel; cudnn_us: the sum of its convolutions' times, each with what is fused into it.
+static void report_block(const ConvBench *b, const char *name, int count, const Tensor *y, double us, double cudnn_us,
+                         double ratio) {
+  printf("%-16s %-6s %10.1f us  %.2f of the speed of cuDNN's convolutions\n", name, "fwd", us, ratio);
+  if (!b->file) return;
+  Record j = {};
+  record_begin(&j);
+  record_str(&j, "bench", "block");
+  record_str(&j, "gpu", b->dev->description);
+  record_str(&j, "layer", name);
+  record_int(&j, "count", count);
+  record_int(&j, "n", y->n);
+  record_int(&j, "h", y->h);
+  record_int(&j, "w", y->w);
+  record_str(&j, "dtype", precision_names[b->dtype]);
+  record_int(&j, "batch", b->batch);
+  record_num(&j, "us", us);
+  record_num(&j, "cudnn_us", cudnn_us);
+  record_num(&j, "ratio", ratio);
+  device_origin(b->dev, &j);
+  fprintf(b->file, "%s\n", record_end(&j));
+  fflush(b->file);
+  record_free(&j);
+}
+
 static void print_totals(const ConvBench *b) {
   printf("\n%-6s %-16s %6s %10s %10s %10s %8s  %s\n", "op", "rung", "layers", "ms", "floor ms", "cuDNN ms", "speed",
          "worst");
