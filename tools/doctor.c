@@ -20,13 +20,13 @@
 #include "data/import/formats.h"
 #include "data/survey/checkup.h"
 #include "data/survey/checkup_json.h"
+#include "engine/state.h"
 #include "models/model.h"
 #include "models/torchvision_files.h"
 #include "nn/device.h"
 #include "page/doctor_page.h"
 #include "page/document.h"
 #include "page/picture_folder.h"
-#include "weights/checkpoint.h"
 
 // clang-format off
 #define DOCTOR_OPTIONS(X)                                                                                              \
@@ -75,6 +75,7 @@
 typedef struct DoctorOptions {
   OPTION_FIELDS(DOCTOR_OPTIONS)
   HoldoutOptions holdout;
+  ModelConfig trained; // of --weights or --model
 } DoctorOptions;
 
 // The source whose survey applies to the folder; NULL: a detection data set, which is examined object by object.
@@ -97,12 +98,20 @@ static void check_folder(const DoctorOptions *o) {
     die(EXIT_USAGE, "%s", err.msg);
 }
 
-static void check_weights(const DoctorOptions *o) {
+// The configuration to train: that of --weights, if given, or of --model.
+static void read_config(DoctorOptions *o) {
   Checkpoint c;
+  ModelConfig named;
   Err err;
+  if (!config_init(&named, o->model, &err)) die(EXIT_USAGE, "%s", err.msg);
+  o->trained = named;
   if (!o->weights) return;
-  if (surveyed_by(o->data)) die(EXIT_USAGE, "--weights is for detectors, but %s is for a classifier", o->data);
-  if (!ckpt_open(&c, o->weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  const ModelConfig *asked = o->from.model == FROM_GIVEN ? &named : NULL;
+  if (!state_open(&c, o->weights, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (!state_config_for(&c, asked, &o->trained, &err)) die(EXIT_USAGE, "%s: %s", o->weights, err.msg);
+  if (!(model_of(&o->trained)->traits & MODEL_DETECTOR))
+    die(EXIT_USAGE, "%s is of a classifier, %s, but %s is for a detector", o->weights, model_of(&o->trained)->name,
+        o->data);
   ckpt_close(&c);
 }
 
@@ -139,10 +148,11 @@ static DoctorOptions doctor_options(int argc, char **argv) {
     die(EXIT_USAGE, "--range %s; or auto", bad.msg);
   Err err;
   check_folder(&o);
-  check_weights(&o);
+  if (surveyed_by(o.data) && o.weights)
+    die(EXIT_USAGE, "--weights is for detectors, but %s is for a classifier", o.data);
   if (surveyed_by(o.data)) return o;
-  ModelConfig c;
-  if (!config_init(&c, o.model, &err)) die(EXIT_USAGE, "%s", err.msg);
+  read_config(&o);
+  ModelConfig c = o.trained;
   if (o.size) {
     c.size = o.size;
     c.max_size = o.size * 5 / 3;
@@ -241,20 +251,17 @@ static char *options_of_data(const DoctorOptions *o) {
 
 // The model to train: that of --model or, where no object has a mask, the same without masks.
 static const char *suited_model(const DoctorOptions *o, const Checkup *c) {
-  ModelConfig named;
-  const char *without = config_init(&named, o->model, NULL) ? config_without_masks(&named) : NULL;
+  const char *without = config_without_masks(&o->trained);
   return without && c->train.data.coco.num_anns > 0 && !c->train.defects.masks ? without : o->model;
 }
 
 // " --proposals N" where the model has fewer than two proposals for each object of the fullest image, too few to find
 // all of them; else "".
 static const char *suited_proposals(const DoctorOptions *o, const Checkup *c, char flag[32]) {
-  ModelConfig named;
   const int most = MAX(c->train.data.max_objects, c->val.name ? c->val.data.max_objects : 0);
   const int need = MIN(2 * detection_limit_for(most), MOST_DETECTIONS);
   *flag = '\0';
-  if (config_init(&named, o->model, NULL) && 2 * most > named.rpn_post_nms_test)
-    snprintf(flag, 32, " --proposals %d", need);
+  if (2 * most > o->trained.rpn_post_nms_test) snprintf(flag, 32, " --proposals %d", need);
   return flag;
 }
 
@@ -263,12 +270,11 @@ static int sampled_objects(const ModelConfig *c) { return (int)((float)c->roi_ba
 // " --set roi_batch=N" that samples all objects of the fullest image, or as many as can be; "" where the model's number
 // does.
 static const char *suited_rois(const DoctorOptions *o, const Checkup *c, char flag[32]) {
-  ModelConfig named;
   const int most = c->train.data.max_objects;
   *flag = '\0';
-  if (config_init(&named, o->model, NULL) && most > sampled_objects(&named))
+  if (most > sampled_objects(&o->trained))
     snprintf(flag, 32, " --set roi_batch=%d",
-             (int)fminf((float)detection_limit_for(most) / named.roi_positive, MOST_ROIS));
+             (int)fminf((float)detection_limit_for(most) / o->trained.roi_positive, MOST_ROIS));
   return flag;
 }
 
@@ -316,8 +322,6 @@ static void say_command(Diagnosis *f, const DoctorOptions *o, const Checkup *c, 
 }
 
 static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
-  ModelConfig named;
-  CHECK(config_init(&named, o->model, NULL)); // doctor_options
   const CheckupOptions options = {.data = o->data,
                                   .train_split = o->train_split,
                                   .val_split = o->val_split,
@@ -336,8 +340,9 @@ static bool survey_objects(const DoctorOptions *o, void (*tick)(int, int)) {
                                   .holdout = &o->holdout,
                                   .classes = o->classes,
                                   .keep_empty = o->keep_empty,
-                                  .sampled = sampled_objects(&named),
+                                  .sampled = sampled_objects(&o->trained),
                                   .weights = o->weights,
+                                  .pastes_whole = !o->trained.mask_paste_exact,
                                   .gpu = has_gpu(),
                                   .decode = o->decode,
                                   .looked = tick};

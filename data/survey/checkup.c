@@ -78,7 +78,9 @@ static void suggest_options(Checkup *c, const CheckupOptions *o) {
                           .canvases = o->canvases,
                           .holdout = text,
                           .is_suggested = suggests,
+                          .unscored = !given && !c->val.name && !suggests,
                           .weights = o->weights,
+                          .pastes_whole = o->pastes_whole,
                           .gpu = o->gpu};
   suggest(&c->suggestion, &c->train, c->val.open ? &c->val : NULL, &how);
   free(text);

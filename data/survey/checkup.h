@@ -16,7 +16,8 @@ typedef struct CheckupOptions {
   CrowdChoice crowd;             // …
   const HoldoutOptions *holdout; // what to hold out; NULL: nothing
   int sampled;                   // objects of an image that a training step samples; 0: unknown
-  bool weights;                  // training starts from weights
+  bool weights;                  // training starts from weights, …
+  bool pastes_whole;             // … which paste masks over whole pixels, as torchvision's do
   bool gpu;                      // training has one
   bool decode;                   // also read image files and rasterise masks
   void (*looked)(int done, int total);

@@ -149,11 +149,12 @@ static void give_reasons(Suggestion *s, const Split *t, const SuggestFor *how, i
   add_reason(s, "--augment %s: %s", augment_presets[augment_for[view].preset], why);
   if (!how->weights)
     add_reason(s, "--anchors auto: anchor sizes are fitted to the objects");
-  else if (objects_with_masks(t))
+  else if (how->pastes_whole && objects_with_masks(t))
     add_reason(s,
-               "--set mask_paste_exact=true: weights of torchvision's paste masks over whole pixels, which makes those "
-               "of small objects inexact");
+               "--set mask_paste_exact=true: these weights paste masks over whole pixels, as torchvision does, which "
+               "makes those of small objects inexact");
   if (how->is_suggested) add_reason(s, "%s: there is no split to evaluate on", how->holdout + 1);
+  if (how->unscored) add_reason(s, "nothing is evaluated: there is no val split, and too few images to hold some out");
 }
 
 void suggest(Suggestion *s, const Split *t, const Split *v, const SuggestFor *how) {
@@ -171,7 +172,8 @@ void suggest(Suggestion *s, const Split *t, const Split *v, const SuggestFor *ho
   if (r->max_size != r->size * 5 / 3) // the default that follows from --size
     snprintf(longer, sizeof longer, " --max-size %d", (int)((int64_t)r->max_size * size / r->size));
   const int epochs = suit_epochs(images, s->batch, how->weights);
-  const char *start = !how->weights ? " --anchors auto" : objects_with_masks(t) ? " --set mask_paste_exact=true" : "";
+  const bool pastes = how->pastes_whole && objects_with_masks(t);
+  const char *start = !how->weights ? " --anchors auto" : pastes ? " --set mask_paste_exact=true" : "";
   const bool takes_boxes = 2 * t->defects.of_type[DEFECT_BOX_APART].count > objects_with_masks(t);
   s->flags = xasprintf("--size %d%s --canvases %d --batch %d --epochs %d --augment %s%s%s%s%s%s%s%s%s", size, longer,
                        canvases, s->batch, epochs, augment_presets[augment_for[view].preset], start,

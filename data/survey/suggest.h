@@ -10,9 +10,10 @@ typedef struct SuggestFor {
   // train's options that hold images out, with a space before them; "": none. Without a split to evaluate on they are
   // suggested.
   const char *holdout;
-  bool is_suggested;
-  bool weights; // training starts from weights
-  bool gpu;     // there is one
+  bool is_suggested, unscored; // unscored: there is no split to evaluate on, and too few images to hold some out
+  bool weights;                // training starts from weights, …
+  bool pastes_whole;           // … which paste masks over whole pixels, as torchvision's do
+  bool gpu;                    // there is one
 } SuggestFor;
 
 typedef struct Suggestion {

@@ -97,19 +97,23 @@ TEST_TIER(doctor_examines_some_classes, 1) {
 
 TEST_TIER(doctor_suggests_models_and_weights, 1) {
   const char *said, *boxes = set_of_bars("bars-boxes", 25, IMAGES, false);
-  char *line = suggested(boxes, "", &said), *path = xstrdup(in_tmp("bars.safetensors"));
+  char *line = suggested(boxes, "", &said), *out = xstrdup(in_tmp("bars-run"));
   EXPECT(strstr(line, "--model fasterrcnn-r50-fpn") && strstr(said, "fasterrcnn_resnet50_fpn_coco-258fb6c6.pth ("));
   free(line);
-  FILE *f = fopen(path, "wb");
-  CHECK(f && fwrite("\2\0\0\0\0\0\0\0{}", 10, 1, f) == 1 && !fclose(f));
-  char *more = xasprintf("--weights %s", path);
+  EXPECT_INT(command(&said, "%s --data %s --model tiny --device cpu --iters 1 --eval-every never --out %s",
+                     tool("train"), shapes_set(), out),
+             0);
+  char *more = xasprintf("--weights %s/model.safetensors", out);
   line = suggested(boxes, more, &said);
-  EXPECT(strstr(line, "train --weights ") && strstr(line, "bars.safetensors --reset-heads --data ") &&
+  EXPECT(strstr(line, "train --weights ") && strstr(line, ".safetensors --reset-heads --data ") &&
          strstr(line, "--epochs 209 ") && !strstr(line, "--model"));
   EXPECT(!strstr(said, "pretrained") && !strstr(said, "download"));
   free(line);
+  line = suggested(shapes_set(), more, &said); // tiny's size, whose masks are pasted at pixel centres
+  EXPECT(strstr(line, " --size 128 ") && !strstr(line, "mask_paste_exact"));
+  free(line);
   free(more);
-  free(path);
+  free(out);
   EXPECT_INT(command(&said, "%s --data %s --weights %s/none", tool("doctor"), boxes, boxes), 2);
   EXPECT(strstr(said, "cannot read ") && strstr(said, "/none: "));
   EXPECT_INT(command(&said, "%s --data %s --weights %s", tool("doctor"), boxes, boxes), 2);
