@@ -206,7 +206,11 @@ bool config_ranges(const ModelConfig *c, int least_size, Err *err) {
     return err_set(err, "model configuration: mask_pool = %d is above 32, the limit for mask targets from polygons",
                    c->mask_pool);
   if (c->mask_source == MASK_POLYGON && !(c->mask_least_side > 0))
-    return err_set(err, "model configuration: mask_least_side must be above 0");
+    return err_set(err, "model configuration: mask_source = polygon needs mask_least_side above 0, such as 0.1");
+  if (c->rpn_low > c->rpn_high || c->roi_low > c->roi_high)
+    return err_set(err, "model configuration: %s must not be above %s",
+                   c->rpn_low > c->rpn_high ? "rpn_low" : "roi_low",
+                   c->rpn_low > c->rpn_high ? "rpn_high" : "roi_high");
   if (c->box_extra != 0 && c->box_extra != 1)
     return err_set(err, "model configuration: box_extra = %g: expected 0 or 1", (double)c->box_extra);
   if (!check_floats(c, err) || !check_lists(c, err)) return false;
@@ -287,6 +291,12 @@ static bool is_of_inference(const Field *f) {
   return false;
 }
 
+// Whether a detector, or a classifier, uses it.
+static bool is_for(const Field *f, bool detector) {
+  const bool heads = f->offset >= offsetof(ModelConfig, anchor_size) && f->offset < offsetof(ModelConfig, classes);
+  return detector ? f->offset < offsetof(ModelConfig, grey) : !heads;
+}
+
 static const Field *field_named(const char *name, size_t length) {
   for (int i = 0; i < COUNT(fields); i++)
     if (strlen(fields[i].name) == length && !memcmp(fields[i].name, name, length)) return &fields[i];
@@ -294,16 +304,22 @@ static const Field *field_named(const char *name, size_t length) {
 }
 
 static bool unknown_field(const char *name, size_t length, Err *err) {
-  const Field *nearest = &fields[0];
-  int best = INT32_MAX;
-  for (int i = 0; i < COUNT(fields); i++) {
-    const int d = length > SPELLING_MOST ? INT32_MAX : spelling_distance(name, length, fields[i].name);
+  const int known = (int)MIN(length, SPELLING_MOST);
+  char part[SPELLING_MOST + 1];
+  snprintf(part, sizeof part, "%.*s", known, name);
+  const Field *nearest = NULL; // the shortest with this part, or one of which at most every third letter is another
+  enum { MISSPELT = 1000 };
+  int best = MISSPELT + known / 3 + 1;
+  for (int i = 0; i < COUNT(fields) && length <= SPELLING_MOST; i++) {
+    const char *other = fields[i].name;
+    const int d =
+        known > 2 && strstr(other, part) ? (int)strlen(other) : MISSPELT + spelling_distance(name, length, other);
     if (d >= best) continue;
     best = d;
     nearest = &fields[i];
   }
-  return err_set(err, "--set %.*s: unknown field; did you mean %s? train --help model lists the fields",
-                 (int)MIN(length, SPELLING_MOST), name, nearest->name);
+  return err_set(err, "--set %s: unknown field; %s%s%strain --help model lists the fields", part,
+                 nearest ? "did you mean " : "", nearest ? nearest->name : "", nearest ? "? " : "");
 }
 
 // Its values lie within its range.
@@ -321,7 +337,7 @@ static bool field_fits(const ModelConfig *c, int least_size, const Field *f) {
   return true;
 }
 
-static bool set_pair(ModelConfig *c, int least_size, const char *pair, size_t length, bool trained, Err *err) {
+static bool set_pair(ModelConfig *c, const ListFor *of, const char *pair, size_t length, Err *err) {
   char value[256], range[256];
   const char *equals = memchr(pair, '=', length);
   if (!equals)
@@ -332,24 +348,26 @@ static bool set_pair(ModelConfig *c, int least_size, const char *pair, size_t le
   if (!f) return unknown_field(pair, name, err);
   if (f->offset == offsetof(ModelConfig, classes))
     return err_set(err, "--set classes: the number of classes is that of the data; leave it out");
-  if (trained && !is_of_inference(f))
+  if (!is_for(f, of->detector))
+    return err_set(err, "--set %s: it is for %s; leave it out", f->name, of->detector ? "classifiers" : "detectors");
+  if (of->trained && !is_of_inference(f))
     return err_set(err, "--set %s: the weights were trained with its value; set it in training only", f->name);
   snprintf(value, sizeof value, "%.*s", (int)MIN(rest, sizeof value - 1), equals + 1);
   if (f->type == FIELD_BOOL && !strcmp(value, "true")) snprintf(value, sizeof value, "1");
   if (f->type == FIELD_BOOL && !strcmp(value, "false")) snprintf(value, sizeof value, "0");
-  if (parse_field(value, f, (char *)c + f->offset) && field_fits(c, least_size, f)) return true;
-  range_text(f, range_of(c, least_size, (int)(f - fields)), range, sizeof range);
+  if (parse_field(value, f, (char *)c + f->offset) && field_fits(c, of->least_size, f)) return true;
+  range_text(f, range_of(c, of->least_size, (int)(f - fields)), range, sizeof range);
   char count[48] = "";
   if (f->count > 1) snprintf(count, sizeof count, "%d numbers separated by commas", f->count);
   const char *what = *count ? count : f->type == FIELD_INT ? "an integer" : f->type == FIELD_FLOAT ? "a number" : "";
   return err_set(err, "--set %s=%s: expected %s%s%s", f->name, value, what, *what && *range ? ", " : "", range);
 }
 
-bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trained, Err *err) {
+bool config_set_list(ModelConfig *c, const ListFor *of, const char *list, Err *err) {
   for (size_t length; *list; list += length) {
     list += strspn(list, " ");
     length = strcspn(list, " ");
-    if (length && !set_pair(c, least_size, list, length, trained, err)) return false;
+    if (length && !set_pair(c, of, list, length, err)) return false;
   }
   return true;
 }

@@ -61,10 +61,14 @@ void config_get(const ModelConfig *c, int field, char *text, size_t size);
 void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *out);
 // Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
 bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
+typedef struct ListFor {
+  int least_size; // pixels of an image that the model needs
+  bool detector;  // only fields that a detector has; else only those of a classifier
+  bool trained;   // only fields that do not change the meaning of the weights
+} ListFor;
 // Sets fields from "FIELD=VALUE FIELD=VALUE …", the text of --set: values as config_print_help has them, each within
-// its range; that they fit together is for config_check. Of a trained model only those that do not change the meaning
-// of its weights. The message begins with "--set"; c may be changed by the pairs before the wrong one.
-bool config_set_list(ModelConfig *c, int least_size, const char *list, bool trained, Err *err);
+// its range; that they fit together is for config_check. The message begins with "--set"; c may be changed by the pairs before the wrong one.
+bool config_set_list(ModelConfig *c, const ListFor *of, const char *list, Err *err);
 // Whether such a list, which may be NULL, sets a field.
 bool config_list_sets(const char *list, const char *name);
 // Of options with such a list: false with a message if one of them that has a field's name was given, and the list sets

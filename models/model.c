@@ -105,13 +105,19 @@ bool config_check(const ModelConfig *c, Err *err) {
   return v->name || err_set(err, "model configuration: %s has no variant of depth %d", m->name, c->depth);
 }
 
+bool model_set_list(ModelConfig *c, const char *list, bool trained, Err *err) {
+  const Model *m = model_of(c);
+  const ListFor of = {.least_size = m->least_size, .detector = m->traits & MODEL_DETECTOR, .trained = trained};
+  return config_set_list(c, &of, list, err);
+}
+
 bool model_change(ModelConfig *c, const ModelChanges *changes, Err *err) {
   if (changes->size) config_resize(c, changes->size);
   if (changes->max_size) c->max_size = changes->max_size;
   if (changes->detections) c->detections = changes->detections;
   if (changes->proposals) config_set_proposals(c, changes->proposals);
   if (changes->nms >= 0) c->nms = changes->nms;
-  if (changes->set && !config_set_list(c, model_of(c)->least_size, changes->set, true, err)) return false;
+  if (changes->set && !model_set_list(c, changes->set, true, err)) return false;
   return config_check(c, err);
 }
 

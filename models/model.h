@@ -151,8 +151,10 @@ void config_resize(ModelConfig *c, int size);
 typedef struct ModelChanges {
   int size, max_size, detections, proposals;
   float nms;
-  const char *set; // config_set_list's
+  const char *set; // model_set_list's
 } ModelChanges;
+// config_set_list for c's model.
+bool model_set_list(ModelConfig *c, const char *list, bool trained, Err *err);
 // Makes these changes and checks that the result is usable.
 bool model_change(ModelConfig *c, const ModelChanges *changes, Err *err);
 // config_ranges, and that the model has such a depth.

@@ -85,7 +85,7 @@ static void export_model(const ExportOptions *o, const char *path) {
   if (!state_config(&weights, &x.config, &x.category, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
   const Model *model = model_of(&x.config);
   if (o->size) config_resize(&x.config, o->size);
-  if (o->set && !config_set_list(&x.config, model->least_size, o->set, true, &err)) die(EXIT_USAGE, "%s", err.msg);
+  if (o->set && !model_set_list(&x.config, o->set, true, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!config_check(&x.config, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!(model->traits & MODEL_MASKS) && o->paste)
     die(EXIT_USAGE, "%s: --paste needs a model with masks; this is a %s", path, model->name);

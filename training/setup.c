@@ -13,7 +13,7 @@
 
 static void set_fields(ModelConfig *c, const char *list) {
   Err err;
-  bool ok = config_set_list(c, model_of(c)->least_size, list, false, &err);
+  bool ok = model_set_list(c, list, false, &err);
   ModelConfig whole = *c;
   if (!whole.classes) whole.classes = 2; // as long as the data are not open
   if (!ok || !config_check(&whole, &err)) die(EXIT_USAGE, "%s", err.msg);

@@ -455,7 +455,7 @@ static const char *refused(const char *list, bool trained) {
   static Err err;
   ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   err.msg[0] = '\0';
-  EXPECT(config_set_list(&c, model_of(&c)->least_size, list, trained, &err) == !err.msg[0]);
+  EXPECT(model_set_list(&c, list, trained, &err) == !err.msg[0]);
   return err.msg;
 }
 
@@ -463,11 +463,15 @@ TEST(config_lists_set_what_they_name) {
   ModelConfig c = with_conventions("tiny", CONVENTIONS_TORCHVISION);
   const ModelConfig before = c;
   Err err;
-  EXPECT(config_set_list(&c, 32, "", false, &err) && !memcmp(&c, &before, sizeof c));
-  EXPECT(config_set_list(&c, 32, " nms=0.4  bgr=true norm=bn detections=7 mean=1,2,3 nms=0.3 ", false, &err));
+  EXPECT(model_set_list(&c, "", false, &err) && !memcmp(&c, &before, sizeof c));
+  EXPECT(model_set_list(&c, " nms=0.4  bgr=true norm=bn detections=7 mean=1,2,3 nms=0.3 ", false, &err));
   EXPECT(c.nms == 0.3f && c.bgr && c.norm == NORM_BN && c.detections == 7 && c.mean[2] == 3);
-  EXPECT(config_set_list(&c, 32, "nms=0.6 size=64", true, &err) && c.nms == 0.6f && c.size == 64);
+  EXPECT(model_set_list(&c, "nms=0.6 size=64", true, &err) && c.nms == 0.6f && c.size == 64);
   EXPECT_STR(refused("nms", false), "--set nms: expected FIELD=VALUE; train --help model lists the fields");
+  EXPECT_STR(refused("grey=true", false), "--set grey: it is for classifiers; leave it out");
+  EXPECT_STR(refused("score=0.3", true),
+             "--set score: unknown field; did you mean min_score? train --help model lists the fields");
+  EXPECT_STR(refused("xyzzy=1", false), "--set xyzzy: unknown field; train --help model lists the fields");
   EXPECT_STR(refused("nms=1.01", false), "--set nms=1.01: expected a number, 0 to 1");
   EXPECT_STR(refused("nms=nan", false), "--set nms=nan: expected a number, 0 to 1");
   EXPECT_STR(refused("mean=1,2,inf", false), "--set mean=1,2,inf: expected 3 numbers separated by commas");
