@@ -102,6 +102,7 @@ class Run {
       return {badge: this.facts.log || this.evaluation ? "state unknown" : "no data", look: "odd"};
     if (said === "running" && this.facts.locked === false)
       return {badge: "interrupted", look: "bad", resume: this.resumeCommand(), why: "The process was killed, or the machine failed. Continue from the newest checkpoint with --resume:"};
+    if (said === "complete" && this.run.step < this.run.steps) return {...known, badge: "complete, ended early"};
     return {...(known || {badge: said, look: "odd"}), diverged: said === "diverged", running: said === "running"};
   }
 

@@ -2,6 +2,8 @@
 
 // ---- the first screen -------------------------------------------------------------------------------------------------
 
+function capital(text) { return text[0].toUpperCase() + text.slice(1); }
+
 // One sentence on whether the run learned.
 function verdict(run) {
   const loss = run.loss(), m = run.main, parts = [], score = formatScore, step = x => `step ${x.toLocaleString("en")}`;
@@ -23,13 +25,13 @@ function verdict(run) {
       const before = Math.max(...m.points.slice(0, -1).map(p => p.y)); // a rise by more than 1 % above the previous maximum
       const moved = m.best.y - first.y;
       if (m.points.length > 1 && moved < 0.05 * m.best.y && !falls)
-        parts.push(`${m.label[0].toUpperCase()}${m.label.slice(1)} stayed about the same: ${score(first.y)} at ${step(first.x)}, best ${score(m.best.y)} at ${step(m.best.x)}.`);
+        parts.push(`${capital(m.label)} stayed about the same: ${score(first.y)} at ${step(first.x)}, best ${score(m.best.y)} at ${step(m.best.x)}.`);
       else parts.push(first.y < m.best.y ? `The model learned: ${m.label} rose from ${score(first.y)} (${step(first.x)}) to its best, ${score(m.best.y)}, at ${step(m.best.x)}.`
                                     : `The model learned: best ${m.label} ${score(m.best.y)}, at ${step(m.best.x)}.`);
-      const overfits = overfitting(run);
-      if (overfits) parts.push(`It overfits: ${overfits}.`);
+      const overfits = overfitting(run), rises = m.points.length > 2 && m.last.y > 1.01 * before;
       if (falls && !overfits.includes(`${m.label} has fallen`)) parts.push(`Since then ${m.label} has fallen to ${score(m.last.y)}.`);
-      else if (m.points.length > 2 && m.last.y > 1.01 * before) parts.push(run.state.running ? "It is still rising." : "It was still rising at the end.");
+      else if (rises) parts.push(`${capital(m.label)} ${run.state.running ? "is" : "was"} still rising${run.state.running ? "" : " at the end"}.`);
+      if (overfits) parts.push(`The model overfits: ${overfits}; ${rises ? "" : "stop earlier, "}augment more, or add images.`);
     }
   } else if (loss && !run.state.diverged) {
     const fell = loss.last < 0.9 * loss.first;
@@ -47,7 +49,7 @@ function overfitting(run) {
   const best = hasLoss ? validation.reduce((a, b) => (b.y <= a.y ? b : a)) : m.best, format = hasLoss ? y => formatShort(y, 3) : formatScore;
   const before = run.meanLoss(best.x), after = run.meanLoss(last.x);
   if (!((hasLoss ? last.y > 1.05 * best.y : last.y < 0.95 * best.y) && after < before)) return "";
-  return `since step ${best.x.toLocaleString("en")} ${hasLoss ? "the loss on validation has risen" : `${m.label} has fallen`} from ${format(best.y)} to ${format(last.y)}, while the loss of training fell from ${formatShort(before, 3)} to ${formatShort(after, 3)}; stop earlier, augment more, or add images`;
+  return `since step ${best.x.toLocaleString("en")} ${hasLoss ? "the loss on validation has risen" : `${m.label} has fallen`} from ${format(best.y)} to ${format(last.y)}, while the loss of training fell from ${formatShort(before, 3)} to ${formatShort(after, 3)}`;
 }
 
 // Results of an evaluation other than scores.

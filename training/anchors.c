@@ -1,5 +1,6 @@
 #include "training/anchors.h"
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 #include "base/output.h"
 #include "data/survey/anchor_fit.h"
@@ -8,6 +9,7 @@ static_assert((int)FIT_LEVELS == (int)MAX_LEVELS, "a size for each level");
 
 enum { LIST_TEXT = 96 };
 #define LEAST_GAIN 0.01 // of the mean IoU, for which anchors are changed
+#define TOO_SMALL 0.2   // below this mean IoU a warning is printed; nuclei at 256 pixels have 0.6
 
 static bool is_auto(const TrainSpec *o) { return o->anchors && !strcmp(o->anchors, "auto"); }
 
@@ -36,7 +38,7 @@ void train_set_anchors(const TrainSpec *o, ModelConfig *c) {
 // Given anchors that no object overlaps enough to count would teach the RPN nothing.
 static void refuse_apart(const ModelConfig *c, const AnchorFit *fit, const Dataset *train) {
   char given[LIST_TEXT], suit[LIST_TEXT];
-  if (fit->most_before >= (double)c->rpn_low) return;
+  if (fit->most_before >= (double)c->rpn_low || fit->iou < fit->iou_before + LEAST_GAIN) return;
   list(c->anchor_size, given);
   list(fit->size, suit);
   die(EXIT_USAGE, "anchors %s overlap no object of %s by an IoU of %g; these suit it: --anchors %s, or --anchors auto",
@@ -48,6 +50,11 @@ void train_fit_anchors(TrainSpec *o, const Dataset *train) {
   char is[LIST_TEXT], was[LIST_TEXT];
   const bool is_given = o->anchors || config_list_sets(o->set, "anchor_size");
   if (!is_given || !anchor_fit(&fit, train, o->config.anchor_size, o->config.anchor_ratio)) return;
+  if (fmax(fit.iou, fit.iou_before) < TOO_SMALL)
+    line_print(stderr,
+               "warning: no anchors suit the objects of %s, whose mean IoU with the best is %.2f: they are very small at "
+               "--size %d; a larger one helps",
+               train->coco.path, fmax(fit.iou, fit.iou_before), o->config.size);
   if (!is_auto(o)) {
     refuse_apart(&o->config, &fit, train);
     return;
@@ -56,7 +63,10 @@ void train_fit_anchors(TrainSpec *o, const Dataset *train) {
   list(o->config.anchor_size, was);
   const bool better = fit.iou >= fit.iou_before + LEAST_GAIN;
   if (better) memcpy(o->config.anchor_size, fit.size, sizeof fit.size);
-  line_print(stderr, "note: --anchors auto %s %s: their mean IoU with the objects is %.2f, that of %s is %.2f",
-             better ? "chose" : "kept", better ? is : was, better ? fit.iou : fit.iou_before, better ? was : is,
-             better ? fit.iou_before : fit.iou);
+  if (better)
+    line_print(stderr, "note: --anchors auto chose %s: their mean IoU with the objects is %.2f, that of %s is %.2f", is,
+               fit.iou, was, fit.iou_before);
+  else
+    line_print(stderr, "note: --anchors auto kept %s: others' mean IoU with the objects, %.2f, is less than %.2f higher",
+               was, fit.iou_before, LEAST_GAIN);
 }

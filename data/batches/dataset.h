@@ -70,6 +70,7 @@ typedef struct Dataset {
   int dropped_boxes;      // … because their box has no area inside the image
   bool box_areas;         // the areas in the file are those of the boxes, or many are 0, and they are used
   int unlabelled;         // … because their category is not in the file
+  int other_classes;      // annotations that --classes leaves out
   int bad_masks;          // … because their mask cannot be used
 } Dataset;
 

@@ -131,6 +131,9 @@ static bool nothing_usable(const Dataset *d, Err *err) {
   if (c->num_anns == 0 && c->unknown_image > 0)
     return err_set(err, "%s: all annotations (%d) have an image_id that no image has, first annotation %lld", c->path,
                    c->unknown_image, (long long)c->unknown_image_ann);
+  if (c->num_anns == 0 && d->other_classes > 0)
+    return err_set(err, "%s: no object is of --classes: all %d annotations are of other classes; doctor lists these",
+                   c->path, d->other_classes);
   if (c->num_anns == 0 && c->num_broken == 0 && d->bad_images == 0)
     return err_set(err, "%s: no annotations; its list \"annotations\" is missing or empty", c->path);
   if (d->bad_masks > 0 && !mask_forms_check(c, err)) return false;
@@ -395,6 +398,7 @@ static bool choose_categories(Dataset *d, const DatasetOptions *options, Err *er
   bool *keep = xcalloc((size_t)categories, sizeof *keep);
   const bool ok = options->classes ? named(c, options->classes, keep, err) : known(d, options->only, keep, err);
   if (ok) coco_keep_categories(c, keep);
+  d->other_classes = anns - c->num_anns;
   if (ok && c->num_categories < categories)
     notes_add(&d->notes, "%s: %d of %d categories are used; %d of %d annotations, of the others, are left out", c->path,
               c->num_categories, categories, anns - c->num_anns, anns);

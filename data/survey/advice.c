@@ -180,8 +180,8 @@ static void advise_orientation(Advice *a, const Split *t, const Split *v) {
 static void advise_amount(Advice *a, const Split *t, bool keep_empty, bool weights) {
   const Dataset *d = &t->data;
   if (d->num_images < 1000 && !weights)
-    add_concern(a, "only %d training images: start from pretrained weights (--weights FILE --reset-heads)",
-                d->num_images);
+    add_concern(a, "only %d training image%s: start from pretrained weights (--weights FILE --reset-heads)",
+                d->num_images, d->num_images == 1 ? "" : "s");
   if (10 * d->without_objects >= d->coco.num_images && !keep_empty)
     add_concern(a, "images without objects, which are left out: %d of %d; train --keep-empty uses them as background",
                 d->without_objects, d->coco.num_images);

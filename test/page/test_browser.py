@@ -451,12 +451,15 @@ def judged(scene):
     over, fits = Run(ap=lambda step: 0.3 + 0.001 * step), Run(ap=lambda step: 0.3 + 0.001 * step)
     for made, rise in ((over, 0.02), (fits, 0)):
         made.log = [{**r, "val_loss": 1 + rise * max(0, r["step"] - 40)} if "bbox_AP" in r else r for r in made.records()]
+    patient = Run()
+    patient.run.update(step=patient.run["step"], steps=2 * patient.run["step"])
     scored = Run(ap=lambda step: 0.3 + 0.001 * min(step, 60) - 0.002 * max(0, step - 60))
     scored.log = [{k: v for k, v in r.items() if k != "val_loss"} for r in scored.records()]
-    for name, run, words in (("overfits", over, "It overfits: since step 40 the loss on validation has risen from 1 to 2.6, while"),
+    for name, run, words in (("overfits", over, "The model overfits: since step 40 the loss on validation has risen from 1 to 2.6, while"),
                              ("overfits by score", scored,
-                              "It overfits: since step 60 box AP has fallen from 0.360 to 0.240, while the loss of training fell"),
-                             ("fits", fits, "It was still rising at the end."),
+                              "The model overfits: since step 60 box AP has fallen from 0.360 to 0.240, while the loss of training fell"),
+                             ("fits", fits, "Box AP was still rising at the end."),
+                             ("patient", patient, "rose from"),
                              ("worse", Run(ap=lambda step: 0.3 - 0.002 * step), "It got worse: box AP was best at the first"),
                              ("once", Run(steps=20), "One evaluation so far: box AP 0.313, at step 20"),
                              ("undefined", undefined, "6 evaluations have no score"),
@@ -465,6 +468,9 @@ def judged(scene):
         page = scene.open(scene.drawn(run, name))
         said = text(page, "p.verdict")
         expect(words in said, f"{page.file}: {said!r} lacks {words!r}")
+        expect(run is not over or "stop earlier" not in said, f"{page.file}: {said!r}") # its AP rises
+        if run is patient:
+            expect_on_first_screen(page, ["complete, ended early"])
         expect(run is not fits or "overfits" not in said, f"{page.file}: {said!r}")
         if run is sudden:
             marks = page.js('document.querySelectorAll("svg.plot .mark").length')
