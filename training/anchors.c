@@ -51,10 +51,11 @@ void train_fit_anchors(TrainSpec *o, const Dataset *train) {
   const bool is_given = o->anchors || config_list_sets(o->set, "anchor_size");
   if (!is_given || !anchor_fit(&fit, train, o->config.anchor_size, o->config.anchor_ratio)) return;
   if (fmax(fit.iou, fit.iou_before) < TOO_SMALL)
-    line_print(stderr,
-               "warning: no anchors suit the objects of %s, whose mean IoU with the best is %.2f: they are very small at "
-               "--size %d; a larger one helps",
-               train->coco.path, fmax(fit.iou, fit.iou_before), o->config.size);
+    line_print(
+        stderr,
+        "warning: no anchors suit the objects of %s, whose mean IoU with the best is %.2f: they are very small at "
+        "--size %d; a larger one helps",
+        train->coco.path, fmax(fit.iou, fit.iou_before), o->config.size);
   if (!is_auto(o)) {
     refuse_apart(&o->config, &fit, train);
     return;
@@ -67,6 +68,7 @@ void train_fit_anchors(TrainSpec *o, const Dataset *train) {
     line_print(stderr, "note: --anchors auto chose %s: their mean IoU with the objects is %.2f, that of %s is %.2f", is,
                fit.iou, was, fit.iou_before);
   else
-    line_print(stderr, "note: --anchors auto kept %s: others' mean IoU with the objects, %.2f, is less than %.2f higher",
-               was, fit.iou_before, LEAST_GAIN);
+    line_print(stderr,
+               "note: --anchors auto kept %s: others' mean IoU with the objects, %.2f, is less than %.2f higher", was,
+               fit.iou_before, LEAST_GAIN);
 }

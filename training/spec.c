@@ -189,8 +189,11 @@ static void choose_given(TrainSpec *o) {
 static void check_evaluations(const TrainSpec *o) {
   if (o->eval_every > 0 || o->eval_epochs) return;
   const Targets t = targets_of(o);
-  if (o->patience) die(EXIT_USAGE, "--patience counts evaluations during the run: give --eval-every STEPS, or leave --eval-every out");
-  if (t.n) die(EXIT_USAGE, "%s is checked at evaluations during the run: give --eval-every STEPS, or leave --eval-every out", t.of[0].option);
+  if (o->patience)
+    die(EXIT_USAGE, "--patience counts evaluations during the run: give --eval-every STEPS, or leave --eval-every out");
+  if (t.n)
+    die(EXIT_USAGE, "%s is checked at evaluations during the run: give --eval-every STEPS, or leave --eval-every out",
+        t.of[0].option);
 }
 
 // ---- the whole ------------------------------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ TEST_TIER(targets_mistakes, 1) {
   static const struct {
     const char *options, *says;
   } mistakes[] = {
-      {"--target-segm 0.3 --eval-every end", "--target-segm is checked at evaluations during the run: give --eval-every STEPS"},
+      {"--target-segm 0.3 --eval-every end",
+       "--target-segm is checked at evaluations during the run: give --eval-every STEPS"},
       {"--target-bbox 37.7 --eval-every 2", "--target-bbox takes"},
       {"--target-top1 0.9 --eval-every 2", "--target-top1 is for classifiers"},
       {"--model resnet18 --target-bbox 0.3 --eval-every 2", "--target-bbox is for detectors"},
