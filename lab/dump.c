@@ -448,8 +448,7 @@ int main(int argc, char **argv) {
   if (!state_open(&c, o.weights, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&c, &config, &category, &err)) die(EXIT_USAGE, "%s: %s", o.weights, err.msg);
   if (o.size) config_resize(&config, o.size);
-  if (o.set && !model_set_list(&config, o.set, true, &err))
-    die(EXIT_USAGE, "%s", err.msg);
+  if (o.set && !model_set_list(&config, o.set, true, &err)) die(EXIT_USAGE, "%s", err.msg);
   Checkpoint feed;
   FileSet inputs = {0};
   file_set_add(&inputs, o.weights);

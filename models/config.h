@@ -67,7 +67,8 @@ typedef struct ListFor {
   bool trained;   // only fields that do not change the meaning of the weights
 } ListFor;
 // Sets fields from "FIELD=VALUE FIELD=VALUE …", the text of --set: values as config_print_help has them, each within
-// its range; that they fit together is for config_check. The message begins with "--set"; c may be changed by the pairs before the wrong one.
+// its range; that they fit together is for config_check. The message begins with "--set"; c may be changed by the pairs
+// before the wrong one.
 bool config_set_list(ModelConfig *c, const ListFor *of, const char *list, Err *err);
 // Whether such a list, which may be NULL, sets a field.
 bool config_list_sets(const char *list, const char *name);

@@ -217,7 +217,8 @@ enum { EVAL_AT_END = 0, EVAL_NEVER = -1 }; // values of eval_every
     .settle = settle_eval_epochs)                                                                                      \
   X(INT, eval_every, EVAL_AT_END, 1, 1e9, "STEPS",                                                                     \
     "evaluate every STEPS steps, only at the end, or never; the best weights are kept as best-*.safetensors",          \
-    .words = word_evals, .usual = "every epoch, or less often if that has fewer than 200 steps or takes a tenth of the time", .first = true,       \
+    .words = word_evals,                                                                                               \
+    .usual = "every epoch, or less often if that has fewer than 200 steps or takes a tenth of the time", .first = true,\
     .settle = settle_eval_every)                                                                                       \
   X(FLOAT, report_score, 0.5f, 0, 1, "P",                                                                              \
     "minimum score of detections in the report's per-category precision and recall and in its choice of images",       \
