@@ -91,10 +91,12 @@ static void refused_room(void *nothing) {
   maskrcnn_options o = library_options();
   o.max_pixels = SIDE * SIDE;
   maskrcnn *m = library_open(&o);
-  maskrcnn_image large = library_image(SIDE, SIDE, 0, 1), small = library_image(SMALL, SMALL, 0, 2);
+  maskrcnn_image large = library_image(1, 1, 0, 1), small = library_image(SMALL, SMALL, 0, 2);
   maskrcnn_results *before, *after;
   struct rlimit limit;
-  MUST(maskrcnn_run(m, &small, 1, &before, &why) == MASKRCNN_OK);
+  large.width = large.height = SIDE;
+  large.data = calloc(SIDE * SIDE, 3); // black
+  MUST(large.data && maskrcnn_run(m, &small, 1, &before, &why) == MASKRCNN_OK);
   MUST(!getrlimit(RLIMIT_AS, &limit));
   const rlim_t most = limit.rlim_cur;
   limit.rlim_cur = address_space() + (100 << 20);

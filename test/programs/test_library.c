@@ -65,7 +65,7 @@ static void expect_pictures(const char *line) {
 static char *python_with_package(void) {
   const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3";
   if (!command(NULL, "%s -c 'import numpy'", python))
-    return xasprintf("PYTHONPATH=python MASKRCNN_LIBRARY=%s %s", tool("libmaskrcnn.so"), python);
+    return xasprintf("OPENBLAS_NUM_THREADS=1 PYTHONPATH=python MASKRCNN_LIBRARY=%s %s", tool("libmaskrcnn.so"), python);
   test_skip("numpy is not installed for $PYTHON, or python3");
   return NULL;
 }
