@@ -113,7 +113,7 @@ def main(weights, port="8000", device="auto"):
         sys.exit(f"serve.py: {e}" if isinstance(e, maskrcnn.Error) else f"serve.py: port {port}: {e}")
     threading.Thread(target=compute, args=(model,), daemon=True).start()
     print(f"http://localhost:{server.server_port}/", flush=True)
-    server.serve_forever()
+    with contextlib.suppress(KeyboardInterrupt): server.serve_forever()
 
 
 if __name__ == "__main__":

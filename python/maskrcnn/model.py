@@ -82,9 +82,15 @@ def _option(name: str, kind: Any, value: Any) -> Any:
     return number
 
 
-def _close(handle: ctypes.c_void_p, pid: int) -> None:
-    if os.getpid() == pid:
-        lib.close(handle)
+class _Open:
+    """A handle of this process, and how many calls are under way."""
+
+    def __init__(self, handle: ctypes.c_void_p) -> None:
+        self.handle, self.pid, self.calls, self.changed = handle, os.getpid(), 0, threading.Condition()
+
+    def close(self) -> None:
+        if os.getpid() == self.pid and not self.calls:  # the program may end while a daemon thread is within a call
+            lib.close(self.handle)
 
 
 class Model:
@@ -118,13 +124,12 @@ class Model:
                 raise TypeError(f"Model has no option {name!r}; it has {', '.join(sorted(taken))}")
             setattr(o, name, _option(name, kinds[name], value))
         _check(lib.open(handle, o, error), error)
-        self._calls, self._changed = 0, threading.Condition()  # calls under way
-        self._handle, self._pid = handle, os.getpid()
-        self._end = weakref.finalize(self, _close, handle, self._pid)
+        self._open = _Open(handle)
+        self._end = weakref.finalize(self, self._open.close)
         self.info = self._describe()
 
     def _describe(self) -> Info:
-        d = lib.describe(self._handle).contents
+        d = lib.describe(self._open.handle).contents
         ids = d.category_ids[:d.num_categories] if d.num_categories else []
         categories = {i: d.category_names[k].decode(errors="replace") for k, i in enumerate(ids)}
         return Info(d.model.decode(), d.device.decode(), d.why_cpu.decode(), d.kinds[0] != _abi.DETECTIONS, categories,
@@ -141,33 +146,33 @@ class Model:
 
     def close(self) -> None:
         """Frees the device, after the calls that other threads have under way."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._open.pid:
             return
-        with self._changed:
-            while self._calls:
-                self._changed.wait()
+        with self._open.changed:
+            while self._open.calls:
+                self._open.changed.wait()
             self._end()
 
     @contextlib.contextmanager
     def _call(self) -> Iterator[ctypes.c_void_p]:
         """The handle, for a call during which it stays open."""
         self._usable()  # in a fork's child the lock may be another thread's
-        with self._changed:
+        with self._open.changed:
             handle = self._usable()
-            self._calls += 1
+            self._open.calls += 1
         try:
             yield handle
         finally:
-            with self._changed:
-                self._calls -= 1
-                self._changed.notify_all()
+            with self._open.changed:
+                self._open.calls -= 1
+                self._open.changed.notify_all()
 
     def _usable(self) -> ctypes.c_void_p:
-        if os.getpid() != self._pid:
-            raise DeadError(f"this Model was opened in process {self._pid}, of which this is a fork: open it here, too")
+        if os.getpid() != self._open.pid:
+            raise DeadError(f"this Model was opened in process {self._open.pid}, of which this is a fork: open it here, too")
         if not self._end.alive:
             raise DeadError("this Model was closed: open another")
-        return self._handle
+        return self._open.handle
 
     def __call__(self, images: Any, *, bgr: bool = False, errors: str = "raise") -> Any:
         """What is in an image, or, of a list or tuple of images, a list. An image is a numpy array (uint8 [height,

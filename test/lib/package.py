@@ -7,6 +7,7 @@ import os
 import pathlib
 import pickle
 import re
+import subprocess
 import sys
 import threading
 
@@ -67,6 +68,8 @@ for array, says in ((noise.astype(np.float32), "float32"), (noise[..., :2], "[70
     raises(maskrcnn.ImageError, says, model, array)
 for library, says in (("PIL.PngImagePlugin", "convert('RGB')"), ("torch", "permute(1, 2, 0)")):
     raises(maskrcnn.ImageError, says, model, type("Image", (), {"__module__": library})())
+gpu_array = {"shape": (70, 90, 3), "typestr": "|u1", "data": (4096, False)}
+raises(maskrcnn.ImageError, "computes on the CPU", model, type("G", (), {"__cuda_array_interface__": gpu_array})())
 cut = os.path.join(folder, "cut.png")
 with open(cut, "wb") as f:
     f.write(data[:len(data) // 2])
@@ -188,7 +191,7 @@ next(stream)
 calling = [threading.Thread(target=other, args=([noise] * 20,)) for _ in range(2)]
 for t in calling:
     t.start()
-while not other._calls:
+while not other._open.calls:
     pass
 other.close()  # waits for the threads
 raises(maskrcnn.DeadError, "closed", list, stream)
@@ -197,6 +200,18 @@ for t in calling:
 with maskrcnn.Model(classifier, "cpu", threads=1, top=3) as net:
     classes = net(noise)
     check(isinstance(classes, maskrcnn.Classes) and len(classes) == 3 and net.info.is_classifier, "a classifier")
+
+# A program ends while daemon threads are within calls.
+LOOP = f"""import threading, numpy, maskrcnn
+model, called = maskrcnn.Model({weights!r}, "cpu", threads=1), threading.Event()
+def loop():
+    while True:
+        model(numpy.zeros((600, 600, 3), numpy.uint8))
+        called.set()
+for _ in range(3):
+    threading.Thread(target=loop, daemon=True).start()
+called.wait()"""
+check(subprocess.run([sys.executable, "-c", LOOP], timeout=30).returncode == 0, "daemon threads at the end")
 
 print("\n".join(wrong))
 sys.exit(bool(wrong))

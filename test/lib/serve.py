@@ -4,6 +4,7 @@ import atexit
 import http.client
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -109,5 +110,7 @@ metrics = dict(line.rsplit(" ", 1) for line in ask(None, method="GET", path="/me
 images, batches = int(metrics["maskrcnn_images_total"]), int(metrics["maskrcnn_batches_total"])
 check(images >= CLIENTS * EACH and batches < images / 2, f"{images} images in {batches} batches")
 check(server.poll() is None, "the server has ended")
+server.send_signal(signal.SIGINT)
+check(server.wait(60) == 0, "Ctrl-C")
 print("\n".join(wrong))
 sys.exit(bool(wrong))
