@@ -56,11 +56,11 @@ typedef struct OpTotal {
   X(INT, batch, 4, 1, 64, "N", "images per batch")                                                                     \
   X(STRING, size, NULL, "HxW", "size of the canvas", .usual = "800x1344")                                              \
   X(INT, rois, 512, MASKS_OF, 4096, "N", "RoIs sampled in an image, a quarter of them objects")                        \
-  X(HEADING, "gemm: [m, n] = [m, k] x [k, n] is fwd, the gradients of its operands are dgrad and wgrad")               \
+  X(HEADING, "gemm: fwd is [m, n] = [m, k] x [k, n]; dgrad and wgrad are its gradients")                               \
   X(INT, m, 8192, 1, 1 << 20, "N", "rows of the product")                                                              \
   X(INT, n, 8192, 1, 1 << 16, "N", "columns of the product")                                                           \
   X(INT, k, 8192, 1, 1 << 16, "N", "terms of each sum")                                                                \
-  X(HEADING, "sustained: the layers of an inference, 1000 boxes and 100 masks an image, and a product of 8192")        \
+  X(HEADING, "sustained: layers of an inference, 1000 boxes, 100 masks; and a product of 8192")                        \
   X(FLOAT, seconds, 0.5f, 0.1f, 60, "SECONDS", "how long each runs")
 // clang-format on
 
