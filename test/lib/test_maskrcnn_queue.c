@@ -115,16 +115,18 @@ TEST(library_reads_weights_in_memory) {
   of_memory.weights = NULL;
   of_memory.weights_data = file;
   of_memory.weights_bytes = size;
-  maskrcnn *m[2] = {library_open(&o), library_open(&of_memory)};
+  maskrcnn *m[2] = {library_open(&o), library_open(&of_memory)}, *none;
   memset(file, 0, size); // it was read
   for (int i = 0; i < 2; i++) EXPECT(m[i] && !maskrcnn_run(m[i], &image, 1, &r[i], &why));
   EXPECT(r[0] && r[1] && library_same(r[0]->images[0], r[1]->images[0]));
-  EXPECT_INT(maskrcnn_open(&m[0], &of_memory, &why) == MASKRCNN_BAD_WEIGHTS, 1);
+  EXPECT_INT(maskrcnn_open(&none, &of_memory, &why) == MASKRCNN_BAD_WEIGHTS, 1);
   EXPECT(strstr(why.message, "the weights in memory: "));
   of_memory.weights = "file";
-  EXPECT_INT(maskrcnn_open(&m[0], &of_memory, &why), MASKRCNN_BAD_ARGUMENT);
-  for (int i = 0; i < 2; i++) maskrcnn_results_free(r[i]);
-  maskrcnn_close(m[1]);
+  EXPECT_INT(maskrcnn_open(&none, &of_memory, &why), MASKRCNN_BAD_ARGUMENT);
+  for (int i = 0; i < 2; i++) {
+    maskrcnn_results_free(r[i]);
+    maskrcnn_close(m[i]);
+  }
   library_free(&image);
   free(file);
 }
