@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 #include "base/basics.h"
 #include "base/error.h"
 #include "base/parallel.h"
@@ -91,12 +92,14 @@ typedef struct WorkShare {
 typedef struct Team {
   void (*part)(void *data);
   void *data;
-  int threads;      // of the region
-  atomic_int left;  // threads that have not ended it
-  Gate start;       // the number of the region, times 2 · MOST_THREADS, plus its threads; or, with END, no other
-  Gate done;        // the number of the last region whose other threads have ended it
-  uint64_t regions; // so far
-  uint64_t begun;   // 1: the region is a loop, its first share, which each thread has met; 0: it is not
+  int threads;          // of the region
+  atomic_int left;      // threads that have not ended it
+  Gate start;           // the number of the region, times 2 · MOST_THREADS, plus its threads; or, with END, no other
+  Gate done;            // the number of the last region whose other threads have ended it
+  uint64_t regions;     // so far
+  int64_t began;        // of the region, ns
+  _Atomic int64_t late; // until the last of its threads began, ns
+  uint64_t begun;       // 1: the region is a loop, its first share, which each thread has met; 0: it is not
   atomic_int arrived;
   Gate barrier; // how many barriers have been passed
   WorkShare share[SHARES];
@@ -128,6 +131,45 @@ static void run(Team *t, int number) {
   me = NULL;
 }
 
+// ---- cores that others need -----------------------------------------------------------------------------------------
+
+// A thread that begins late, as others have its core, holds up the region and those after it. Then the first thread
+// runs regions alone for so many times as long, doubled where they are late again. What a region computes does not
+// depend on how many threads it has. Waking a thread on a free core takes a twentieth of LATE.
+enum { LATE = 1000000, LEAST_REST = 8, MOST_REST = 256 }; // ns
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * (int64_t)1000000000 + t.tv_nsec;
+}
+
+static void tell_late(Team *t) {
+  const int64_t late = now_ns() - t->began;
+  int64_t most = atomic_load(&t->late);
+  while (late > most && !atomic_compare_exchange_weak(&t->late, &most, late)) continue;
+}
+
+static _Atomic int64_t rests_until; // of all teams, since they share the cores; ns
+static _Atomic int rest = LEAST_REST;
+static atomic_bool dynamic = true; // OpenMP's dyn-var
+
+static bool rests(void) {
+  const int64_t until = atomic_load(&rests_until);
+  return until && atomic_load(&dynamic) && now_ns() < until;
+}
+
+static void judge_region(const Team *t) {
+  const int64_t late = atomic_load(&t->late);
+  const int times = atomic_load(&rest);
+  if (late > LATE) {
+    atomic_store(&rests_until, now_ns() + times * late);
+    atomic_store(&rest, MIN(2 * times, MOST_REST));
+  } else if (times > LEAST_REST) {
+    atomic_store(&rest, MAX(times / 2, LEAST_REST));
+  }
+}
+
 typedef struct Start {
   Team *team;
   int number;
@@ -142,6 +184,7 @@ static void *work(void *context) {
     const uint64_t threads = seen % (2 * MOST_THREADS);
     if (threads == END) return NULL;
     if ((uint64_t)s.number >= threads) continue;
+    tell_late(t);
     run(t, s.number);
     if (atomic_fetch_sub(&t->left, 1) == 1) gate_set(&t->done, t->regions);
   }
@@ -235,7 +278,7 @@ static void share_set(WorkShare *s, uint64_t begin, uint64_t length, uint64_t st
 static void region(void (*part)(void *data), void *data, unsigned threads, WorkShare *loop) {
   int n = threads ? (int)MIN(threads, MOST_THREADS) : omp_get_max_threads();
   Team *t = me || n == 1 ? NULL : team_of_thread();
-  n = t ? team_grow(t, n) : 1;
+  n = t && !rests() ? team_grow(t, n) : 1;
   if (n == 1) {
     alone(part, data, loop);
     return;
@@ -244,6 +287,8 @@ static void region(void (*part)(void *data), void *data, unsigned threads, WorkS
   t->data = data;
   t->threads = n;
   t->regions++;
+  t->began = now_ns();
+  atomic_store(&t->late, 0);
   atomic_store(&t->left, n - 1);
   for (int i = 0; i < SHARES; i++) {
     atomic_store(&t->share[i].number, 0);
@@ -257,6 +302,7 @@ static void region(void (*part)(void *data), void *data, unsigned threads, WorkS
   gate_set(&t->start, t->regions * 2 * MOST_THREADS + (uint64_t)n);
   run(t, 0);
   wait_for_others(t);
+  judge_region(t);
 }
 
 void GOMP_parallel(void (*part)(void *data), void *data, unsigned threads, unsigned flags);
@@ -283,6 +329,7 @@ int omp_get_max_threads(void) {
 }
 
 void omp_set_num_threads(int threads) { wanted = MAX(MIN(threads, MOST_THREADS), 1); }
+void omp_set_dynamic(int may_be_fewer) { atomic_store(&dynamic, may_be_fewer); }
 int omp_get_num_procs(void) { return parallel_cores(); }
 
 int omp_pause_resource_all(omp_pause_resource_t kind) {

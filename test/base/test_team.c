@@ -46,6 +46,7 @@ static void loops(int n, int threads) {
 }
 
 TEST(team_runs_each_turn_once) {
+  omp_set_dynamic(false); // however late threads begin
   const int before = omp_get_max_threads();
   static const int lengths[] = {0, 1, 2, 17, N};
   for (int t = 1; t <= MOST; t += 2)
@@ -55,6 +56,7 @@ TEST(team_runs_each_turn_once) {
 
 // Loops one behind the other in a region, without and with a barrier between them, more of them than a team remembers.
 TEST(team_shares_a_region_of_many_loops) {
+  omp_set_dynamic(false); // however late threads begin
   enum { LOOPS = 40, TURNS = 7 };
   const int before = omp_get_max_threads();
   for (int threads = 1; threads <= MOST; threads++) {
@@ -90,6 +92,7 @@ TEST(team_shares_a_region_of_many_loops) {
 }
 
 TEST(team_keeps_ordered_parts_in_order) {
+  omp_set_dynamic(false); // however late threads begin
   const int before = omp_get_max_threads();
   for (int threads = 1; threads <= MOST; threads += 2) {
     int last = -1;
@@ -111,6 +114,7 @@ TEST(team_keeps_ordered_parts_in_order) {
 
 // A region within a region is its thread's alone.
 TEST(team_nests) {
+  omp_set_dynamic(false); // however late threads begin
   const int before = omp_get_max_threads();
   int sum = 0, wrong = 0;
   omp_set_num_threads(4);
@@ -147,6 +151,7 @@ static void *regions(void *sum) {
 
 // Each thread has a team of its own, which ends with it.
 TEST(team_of_each_of_several_threads) {
+  omp_set_dynamic(false); // however late threads begin
   enum { CALLERS = 4 };
   pthread_t id[CALLERS];
   int sum[CALLERS] = {0};
@@ -159,6 +164,7 @@ TEST(team_of_each_of_several_threads) {
 
 // The child of a fork has none of its parent's threads, and starts others.
 TEST(team_after_a_fork) {
+  omp_set_dynamic(false); // however late threads begin
   const int before = omp_get_max_threads();
   if (!team_sleeps()) {
     test_skip("clang's runtime waits for threads that are not there");
