@@ -12,12 +12,12 @@ int main(int argc, char **argv) {
   maskrcnn_options options;
   if (argc < 4) errx(2, "usage: detect WEIGHTS PHOTO OUT.png [DEVICE]");
   FILE *f = fopen(argv[2], "rb");
-  if (!f) err(1, "%s", argv[2]);
   maskrcnn_options_init(&options, sizeof options);
   options.weights = argv[1];
   if (argc > 4) options.device = argv[4];
   maskrcnn_image image = {.size = sizeof image, .data = file, .format = MASKRCNN_ENCODED};
-  image.bytes = fread(file, 1, sizeof file, f);
+  if (f) image.bytes = fread(file, 1, sizeof file, f);
+  if (!f || !feof(f)) errx(1, "%s: cannot be read, or has more than 64 MiB", argv[2]);
   int failed = maskrcnn_open(&m, &options, &error) || maskrcnn_run(m, &image, 1, &r, &error) ||
                maskrcnn_draw(m, &image, r->images[0], &picture, &error) || maskrcnn_write_png(picture, argv[3], &error);
   if (failed) fprintf(stderr, "%s: %s\n", r && r->failed ? argv[2] : "detect", error.message);

@@ -1,16 +1,16 @@
 // Draws what is in a photograph: c++ -std=c++17 detect.cpp $(pkg-config --cflags --libs maskrcnn) -o detect
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <maskrcnn.h>
 #include <memory>
-#include <vector>
+#include <sstream>
 
 int main(int argc, char **argv) {
   if (argc < 4) return std::fprintf(stderr, "usage: detect WEIGHTS PHOTO OUT.png [DEVICE]\n"), 2;
   std::ifstream f(argv[2], std::ios::binary);
-  if (!f) return std::perror(argv[2]), 1;
-  const std::vector<char> file((std::istreambuf_iterator<char>(f)), {});
+  std::ostringstream bytes;
+  if (!f || (bytes << f.rdbuf()).bad()) return std::perror(argv[2]), 1;
+  const std::string file = bytes.str();
   maskrcnn *m = nullptr;
   maskrcnn_results *r = nullptr;
   maskrcnn_picture *p = nullptr;

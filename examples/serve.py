@@ -36,7 +36,7 @@ def answer(found):
 
 def uploaded(body, content_type):
     """The body, or the first file of a form."""
-    form = re.search(r'multipart/form-data.*boundary="?([^";]+)', content_type)
+    form = re.search(r'multipart/form-data.*boundary="?([^";]+)', content_type, re.I)
     for part in body.split(b"--" + form[1].encode())[1:] if form else []:
         head, _, data = part.partition(b"\r\n\r\n")
         if b"filename=" in head: return data[:-2]  # the line end belongs to the boundary
@@ -54,7 +54,7 @@ class Timed(io.RawIOBase):
 
 
 class Handler(BaseHTTPRequestHandler):
-    log_message = lambda *_: None  # no line per request
+    log_message, protocol_version = lambda *_: None, "HTTP/1.1"  # no line per request; curl waits for 100 Continue
     def setup(self):
         super().setup()
         self.rfile = io.BufferedReader(Timed(self.connection))
@@ -62,8 +62,8 @@ class Handler(BaseHTTPRequestHandler):
         count(counts, **{f"responses_{status}_total": 1})
         body = (what if isinstance(what, str) else json.dumps(what)).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "text/plain" if isinstance(what, str) else "application/json")
-        self.send_header("Content-Length", str(len(body)))
+        kind, length = "text/plain" if isinstance(what, str) else "application/json", str(len(body))
+        for h in (("Content-Type", kind), ("Content-Length", length), ("Connection", "close")): self.send_header(*h)
         self.end_headers()
         self.connection.settimeout(SECONDS)
         self.wfile.write(body)
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,9}", length) or int(length) > MAX_BYTES:
-            return self.reply(413, {"error": f"send Content-Length, at most {MAX_BYTES}"})
+            return self.reply(413 if length.isdigit() else 411, {"error": f"send Content-Length, at most {MAX_BYTES}"})
         body, reply = self.rfile.read(int(length)), queue.Queue(1)
         try:
             jobs.put_nowait((uploaded(body, self.headers.get("Content-Type", "")), reply))

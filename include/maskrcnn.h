@@ -12,8 +12,9 @@
 // not survive a fork: in the child its calls return MASKRCNN_DEAD; open one there.
 //
 // A thread that is cancelled (pthread_cancel, deferred as by default) within a call completes the call, also one that
-// waits, and ends at its next cancellation point after it. Results that the call returned are for the thread's cleanup
-// handlers to free. Threads with asynchronous cancellation must not call the library.
+// waits, and ends at its next cancellation point after it; a loop of calls alone has none but pthread_testcancel.
+// Results that the call returned are for the thread's cleanup handlers to free. Threads with asynchronous cancellation
+// must not call the library.
 //
 // Failures: a call that can fail returns a status and takes a maskrcnn_error, which may be NULL, for one line that says
 // what, where and what to do. What is wrong with an image is the status of its result and leaves the others alone. The

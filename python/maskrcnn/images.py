@@ -41,7 +41,7 @@ def shape_format(shape: Tuple[int, ...], dtype: np.dtype, bgr: bool, how: str = 
         return _abi.GREY16
     formats = {3: _abi.BGR if bgr else _abi.RGB, 4: _abi.RGBA, 1: _abi.GREY}
     if dtype != np.uint8 or channels not in formats or 0 in shape or (bgr and channels == 4):
-        raise ImageError(f"an array of {dtype} {list(shape)}{' with bgr' if bgr else ''}; {TAKEN}{how}")
+        raise ImageError(f"cannot use an array of {dtype} {list(shape)}{' with bgr' if bgr else ''}; {TAKEN}{how}")
     return formats[channels]
 
 
@@ -85,11 +85,16 @@ def fill(image: "_abi.Image", source: Any, bgr: bool) -> Any:
         except ValueError as e:  # a zero byte
             raise ImageError(str(e)) from None
     elif hasattr(source, "read"):
-        data = source.read()
+        try:
+            data = source.read()
+        except (OSError, ValueError) as e:  # ValueError: it is closed
+            raise ImageError(str(e)) from None
+        if isinstance(data, str):
+            raise ImageError("the file object gives text: open the file with 'rb'")
     else:
         data = source
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise ImageError(f"{type(source).__name__}; {TAKEN}{hint(source)}")
+        raise ImageError(f"cannot use a {type(source).__name__}; {TAKEN}{hint(source)}")
     data = bytes(data)
     if not data:
         raise ImageError("the file is empty")

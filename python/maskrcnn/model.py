@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 import numpy as np
 
 from . import _abi
-from .errors import BY_STATUS, ArgumentError, DeadError, Error, ImageError, of_image
+from .errors import BY_STATUS, ArgumentError, DeadError, Error, ImageError, WeightsError, of_image
 from .images import fill, is_one, name_of
 from .results import Found, of_result
 
@@ -106,6 +106,10 @@ class Model:
                  threads: int = 0, canvases: Sequence[Tuple[int, int]] = (), **options: Any) -> None:
         o, error, handle = _abi.Options(), _abi.Error(), ctypes.c_void_p()
         lib.options_init(o, ctypes.sizeof(o))
+        if not isinstance(weights, (str, bytes, os.PathLike)):
+            raise ArgumentError(f"weights is {weights!r}; give a file's path, or its contents as bytes")
+        if weights == b"":
+            raise WeightsError("the weights are empty")
         if isinstance(weights, bytes):
             o.weights_data, o.weights_bytes = weights, len(weights)
         else:

@@ -10,7 +10,7 @@ from . import _abi
 from .errors import ArgumentError
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False, repr=False)
 class Found:
     """What was made of an image of height × width pixels, in descending order of scores."""
 
@@ -20,10 +20,14 @@ class Found:
     labels: np.ndarray  # int32 [n], from 1
     category_ids: np.ndarray  # int64 [n]
     names: List[str]
-    _model: Any = dataclasses.field(repr=False, compare=False)
+    _model: Any
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def __repr__(self) -> str:
+        best = f", best: {self.names[0]} {float(self.scores[0]):.3f}" if len(self) else ""
+        return f"<{type(self).__name__} of {self.width} x {self.height} pixels: {len(self)}{best}>"
 
     def __getstate__(self) -> Dict[str, Any]:  # for pickle
         return {**self.__dict__, "_model": None}
@@ -50,7 +54,7 @@ class Classes(Found):
     """Of a classifier: the likeliest classes; scores are probabilities."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False, repr=False)
 class Detections(Found):
     """Boxes are x1 y1 x2 y2 in pixels: the left edge of the first pixel is 0."""
 

@@ -77,6 +77,13 @@ with open(cut, "rb") as f:
     for image in (cut, pathlib.Path(cut), f):
         raises(maskrcnn.ImageError, f"image 0 ({cut}): ", model, image)
 raises(maskrcnn.ImageError, f"image 1 ({cut}): ", list, model.stream([picture, cut]))
+with open(cut, encoding="latin-1") as f:
+    raises(maskrcnn.ImageError, "'rb'", model, f)
+raises(maskrcnn.ImageError, "closed", model, f)
+raises(maskrcnn.WeightsError, "empty", maskrcnn.Model, b"")
+raises(maskrcnn.ArgumentError, "a file's path, or its contents", maskrcnn.Model, None)
+check(of_file == of_file and of_file != model(picture) and len({of_file, want}) == 2, "results are compared by identity")
+check(len(repr(of_file)) < 120 and "pixels" in repr(of_file), f"a result's repr: {of_file!r}")
 raises(maskrcnn.ImageError, f"({cut}): ", of_file.draw, cut)
 
 # One bad image does not stop the others.

@@ -78,6 +78,17 @@ def hostile(i):
         pass  # it was thrown out
 
 
+def as_curl():
+    """curl sends a body above 1 MB after 100 Continue, or a second later."""
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as s:
+        s.sendall(POST + b"Host: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(data))
+        said = s.recv(1000)
+        check(said.startswith(b"HTTP/1.1 100 "), f"Expect: {said!r}")
+        s.sendall(data)
+        said = b"".join(iter(lambda: s.recv(1000), b""))
+        check(said.startswith(b"HTTP/1.1 200 ") and b"Connection: close" in said, f"after Expect: {said[:100]!r}")
+
+
 def start(*arguments, says):
     end = subprocess.run([sys.executable, "examples/serve.py", *arguments], capture_output=True, text=True)
     check(end.returncode == 1 and says in end.stderr and "Traceback" not in end.stderr, f"{arguments}: {end.stderr}")
@@ -90,6 +101,9 @@ def start_wrongly():
     start(says="python3 serve.py weights")
 
 
+as_curl()
+check(ask(FORM, {"Content-Type": "Multipart/Form-Data; boundary=x"})[0] == 200, "a form in other letters")
+check(ask(None, {"Transfer-Encoding": "chunked"})[0] == 411, "a body of unknown length")
 threads = [threading.Thread(target=hostile, args=(i,)) for i in range(25)]
 threads += [threading.Thread(target=client, args=(i,)) for i in range(CLIENTS)]
 threads += [threading.Thread(target=start_wrongly)]
