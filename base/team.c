@@ -135,7 +135,7 @@ static void run(Team *t, int number) {
 
 // A thread that begins late, as others have its core, holds up the region and those after it. Then the first thread
 // runs regions alone for so many times as long, doubled where they are late again. What a region computes does not
-// depend on how many threads it has. Waking a thread on a free core takes a twentieth of LATE.
+// depend on how many threads it has.
 enum { LATE = 1000000, LEAST_REST = 8, MOST_REST = 256 }; // ns
 
 static int64_t now_ns(void) {

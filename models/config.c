@@ -260,13 +260,20 @@ static void value_text(const ModelConfig *c, int field, char *text, size_t size)
   }
 }
 
-void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *out) {
+// Whether a detector, or a classifier, uses it.
+static bool is_for(const Field *f, bool detector) {
+  const bool heads = f->offset >= offsetof(ModelConfig, anchor_size) && f->offset < offsetof(ModelConfig, classes);
+  return detector ? f->offset < offsetof(ModelConfig, grey) : !heads;
+}
+
+void config_print_help(const ModelConfig *c, const ListFor *of, int columns, FILE *out) {
   char value[256], range[256], help[768];
   const int column = MIN(48, columns / 2); // of the sentences
 
   for (int i = 0; i < COUNT(fields); i++) {
+    if (!is_for(&fields[i], of->detector)) continue;
     value_text(c, i, value, sizeof value);
-    range_text(&fields[i], range_of(c, least_size, i), range, sizeof range);
+    range_text(&fields[i], range_of(c, of->least_size, i), range, sizeof range);
     snprintf(help, sizeof help, "%s%s%s%s", fields[i].help, *range ? " (" : "", range, *range ? ")" : "");
     int used = fprintf(out, "  %-22s %s", fields[i].name, value);
     if (used + 2 > column) used = fprintf(out, "\n") - 1;
@@ -289,12 +296,6 @@ static bool is_of_inference(const Field *f) {
   for (int i = 0; i < COUNT(of_inference); i++)
     if (of_inference[i] == f->offset) return true;
   return false;
-}
-
-// Whether a detector, or a classifier, uses it.
-static bool is_for(const Field *f, bool detector) {
-  const bool heads = f->offset >= offsetof(ModelConfig, anchor_size) && f->offset < offsetof(ModelConfig, classes);
-  return detector ? f->offset < offsetof(ModelConfig, grey) : !heads;
 }
 
 static const Field *field_named(const char *name, size_t length) {

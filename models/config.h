@@ -56,16 +56,17 @@ void config_conventions(ModelConfig *c, Conventions whose);
 int config_fields(void); // how many; the fields are 0 … config_fields() - 1
 const char *config_field_name(int field);
 void config_get(const ModelConfig *c, int field, char *text, size_t size);
-// For each field its name, its value in c, what it is, and its range there, c's model needing images of least_size
-// pixels; wrapped to `columns` columns. For ./train --help model.
-void config_print_help(const ModelConfig *c, int least_size, int columns, FILE *out);
-// Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
-bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
+// Which fields, of c's model.
 typedef struct ListFor {
   int least_size; // pixels of an image that the model needs
   bool detector;  // only fields that a detector has; else only those of a classifier
-  bool trained;   // only fields that do not change the meaning of the weights
+  bool trained;   // for config_set_list: only fields that do not change the meaning of the weights
 } ListFor;
+// For each field its name, its value in c, what it is, and its range there; wrapped to `columns` columns. For ./train
+// --help model.
+void config_print_help(const ModelConfig *c, const ListFor *of, int columns, FILE *out);
+// Fails on unknown names and unusable values; a value outside its range is for config_ranges to refuse.
+bool config_set(ModelConfig *c, const char *name, const char *text, Err *err);
 // Sets fields from "FIELD=VALUE FIELD=VALUE …", the text of --set: values as config_print_help has them, each within
 // its range; that they fit together is for config_check. The message begins with "--set"; c may be changed by the pairs
 // before the wrong one.

@@ -105,9 +105,18 @@ bool config_check(const ModelConfig *c, Err *err) {
   return v->name || err_set(err, "model configuration: %s has no variant of depth %d", m->name, c->depth);
 }
 
-bool model_set_list(ModelConfig *c, const char *list, bool trained, Err *err) {
+static ListFor list_for(const ModelConfig *c, bool trained) {
   const Model *m = model_of(c);
-  const ListFor of = {.least_size = m->least_size, .detector = m->traits & MODEL_DETECTOR, .trained = trained};
+  return (ListFor){.least_size = m->least_size, .detector = m->traits & MODEL_DETECTOR, .trained = trained};
+}
+
+void model_print_help(const ModelConfig *c, int columns, FILE *out) {
+  const ListFor of = list_for(c, false);
+  config_print_help(c, &of, columns, out);
+}
+
+bool model_set_list(ModelConfig *c, const char *list, bool trained, Err *err) {
+  const ListFor of = list_for(c, trained);
   return config_set_list(c, &of, list, err);
 }
 

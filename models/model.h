@@ -153,7 +153,8 @@ typedef struct ModelChanges {
   float nms;
   const char *set; // model_set_list's
 } ModelChanges;
-// config_set_list for c's model.
+// config_print_help and config_set_list for c's model.
+void model_print_help(const ModelConfig *c, int columns, FILE *out);
 bool model_set_list(ModelConfig *c, const char *list, bool trained, Err *err);
 // Makes these changes and checks that the result is usable.
 bool model_change(ModelConfig *c, const ModelChanges *changes, Err *err);

@@ -163,7 +163,7 @@ function doctorPage(facts) {
   ].filter(Boolean);
   return [
     el("div.title", el("h1", facts.data), el(`span.badge.${mood}`, badge)),
-    el("p.verdict", sentence), el("p.facts", facts.read_as[0].toUpperCase() + facts.read_as.slice(1)),
+    el("p.verdict", sentence), el("p.facts", capital(facts.read_as)),
     el("nav", parts.map(p => withAttributes(el("a", p.firstChild.textContent), {href: `#${p.id}`}))),
     parts,
   ];

@@ -115,6 +115,8 @@ function formatFixed(v, digits) {
   return Math.abs(v) >= 1e7 ? v.toExponential(2) : v.toFixed(digits);
 }
 
+function capital(text) { return text[0].toUpperCase() + text.slice(1); }
+
 // A score between 0 and 1: three decimals, or more if it would show as 0.
 function formatScore(v) { return v > 0 && v < 0.0005 ? formatShort(v, 1) : v.toFixed(3); }
 

@@ -54,7 +54,7 @@ function confusionSentence(evaluation) {
   const counts = c.countsAt(c.opensAt), sums = sumsOf(c, counts), f = figuresOf(c, counts), mistakes = mistakesOf(c, counts, Infinity), parts = [];
   const when = isNumber(evaluation.step) && evaluation.step >= 0 ? `At step ${evaluation.step.toLocaleString("en")}` : "";
   const intro = [when, c.scores && c.reached ? `with score ≥ ${formatShort(c.scores[c.opensAt])}` : ""].filter(t => t).join(", ");
-  const say = text => intro ? `${intro}: ${text}` : text[0].toUpperCase() + text.slice(1);
+  const say = text => intro ? `${intro}: ${text}` : capital(text);
   if (c.nothing >= 0 && !f.predicted) return say(c.scores ? "nothing is detected." : "nothing is detected at the minimum score of the confusion matrix.");
   const falsePositives = counts.filter(([t]) => t === c.nothing && c.nothing >= 0).reduce((n, x) => n + x[2], 0);
   if (falsePositives > f.predicted / 2) parts.push(`${falsePositives.toLocaleString("en")} of ${f.predicted.toLocaleString("en")} detections match no object`);

@@ -2,8 +2,6 @@
 
 // ---- the first screen -------------------------------------------------------------------------------------------------
 
-function capital(text) { return text[0].toUpperCase() + text.slice(1); }
-
 // One sentence on whether the run learned.
 function verdict(run) {
   const loss = run.loss(), m = run.main, parts = [], score = formatScore, step = x => `step ${x.toLocaleString("en")}`;

@@ -233,7 +233,7 @@ static void before_help(Cli *cli, int argc, char **argv) {
         "The configuration of %.64s%s%s when it is trained from scratch; with --weights, the weights' own applies.\n",
         o->model, detects ? " with --conventions " : "", detects ? conventions_choices[o->conventions] : "");
     wrap_print(stdout, about, 0, 0, columns);
-    config_print_help(&o->config, model_of(&o->config)->least_size, columns, stdout);
+    model_print_help(&o->config, columns, stdout);
     stdout_close();
     exit(0);
   }
