@@ -36,7 +36,8 @@ static const struct {
     [OWN_CONFUSION] = {"{\"classes\":", "\"right\":", NULL},
     [OWN_CONFUSION_TEXT] = {NULL, " classes", NULL},
     [OWN_WEIGHTS] = {NULL, "\"format\":\"maskrcnn.c", NULL},
-    [OWN_DAMAGED] = {NULL, "\"step\":", "{}\n"}, // or zeros, or no more than the beginning
+    [OWN_ONNX] = {"\b", "\x12\nmaskrcnn.c", NULL}, // ModelProto: ir_version, producer_name
+    [OWN_DAMAGED] = {NULL, "\"step\":", "{}\n"},   // or zeros, or no more than the beginning
 };
 
 static bool has_marks(const char *text, size_t size, OwnFile what) {

@@ -20,6 +20,7 @@ typedef enum OwnFile {
   OWN_CONFUSION,
   OWN_CONFUSION_TEXT,
   OWN_WEIGHTS,
+  OWN_ONNX,
   OWN_DAMAGED, // OWN_BEST or OWN_EVALUATION, of which a part is lost
 } OwnFile;
 

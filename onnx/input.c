@@ -8,6 +8,21 @@ Name emit_side(Emit *e, Name sizes, int axis) { // [n]
   return EMIT_WITH(&e->m, "Gather", ATTRS(attr_int("axis", 1)), sizes, onnx_int(&e->m, axis));
 }
 
+// The input `sizes`, int64 [n, 2]; `images` has its height at axis `first`. ONNX knows no assertion: a picture without
+// pixels, or one that leaves its image, makes an index that no Gather finds, so that the model ends with an error that
+// names this node.
+static Name checked_sizes(Emit *e, int first) {
+  OnnxModel *m = &e->m;
+  const char *scope = m->scope;
+  m->scope = "sizes_are_at_most_those_of_images";
+  Name inside = EMIT(m, "LessOrEqual", "sizes", emit_shape(e, "images", first, first + 2));
+  Name right = EMIT(m, "And", inside, EMIT(m, "Greater", "sizes", onnx_int(m, 0)));
+  Name none = EMIT(m, "Gather", INTS(m, 0), emit_cast(e, EMIT(m, "Not", right), ONNX_INT64));
+  Name sizes = EMIT(m, "Add", "sizes", none);
+  m->scope = scope;
+  return sizes;
+}
+
 // RGB becomes the network's order.
 Name emit_ordered(Emit *e, const Preprocess *p, Name x) {
   return p->bgr ? EMIT_WITH(&e->m, "Gather", ATTRS(attr_int("axis", 1)), x, INTS(&e->m, 2, 1, 0)) : x;
@@ -24,7 +39,7 @@ static void normalised_input(Emit *e, const Preprocess *p, const Tensor *y) {
   e->canvas = emit_padded_to(e, sides, MULTIPLE);
   Name pads =
       EMIT_WITH(m, "Concat", ATTRS(attr_int("axis", 0)), INTS(m, 0, 0, 0, 0, 0, 0), EMIT(m, "Sub", e->canvas, sides));
-  e->sizes = emit_cast(e, "sizes", ONNX_FLOAT);
+  e->sizes = emit_cast(e, checked_sizes(e, 2), ONNX_FLOAT);
   emit_bind(e, y, emit_ordered(e, p, EMIT(m, "Pad", "images", pads)));
 }
 
@@ -158,7 +173,8 @@ static void picture_input(Emit *e, const Preprocess *p, const Tensor *y) {
   OnnxModel *m = &e->m;
   onnx_input(m, "images", ONNX_UINT8, "N,H,W,3", "RGB as decoded; anything beside and below each picture");
   onnx_input(m, "sizes", ONNX_INT64, "N,2", "height and width of each picture, without what stands beside and below");
-  Name sizes = emit_cast(e, "sizes", ONNX_DOUBLE), h = emit_side(e, sizes, 0), w = emit_side(e, sizes, 1), rh, rw;
+  Name sizes = emit_cast(e, checked_sizes(e, 1), ONNX_DOUBLE), h = emit_side(e, sizes, 0), w = emit_side(e, sizes, 1),
+       rh, rw;
   resized(e, h, w, &rh, &rw);
   e->sizes = columns_of(e, rh, rw);
   Name ratio = columns_of(e, EMIT(m, "Div", w, rw), EMIT(m, "Div", h, rh));

@@ -8,6 +8,7 @@
 #include "base/command.h"
 #include "base/file_set.h"
 #include "base/output.h"
+#include "base/own_files.h"
 #include "engine/state.h"
 #include "onnx/export.h"
 
@@ -23,7 +24,8 @@
   X(FLAG, uint8, false, "--onnx: the model takes pictures as bytes, and resizes and normalizes them itself")           \
   X(STRING, paste, NULL, "FILE.onnx", "--onnx: also write a model that pastes masks into the picture")                 \
   X(INT, size, 0, 0, 8192, "PIXELS", "--uint8: length of the input's shorter side", .usual = "as trained")             \
-  X(STRING, set, NULL, "FIELD=VALUE", "--onnx: set fields of the model's configuration, as infer's --set does")
+  X(STRING, set, NULL, "FIELD=VALUE", "--onnx: set fields of the model's configuration, as infer's --set does") \
+  X(FLAG, force, false, "--onnx: overwrite a file that this program did not write")
 // clang-format on
 
 typedef struct ExportOptions {
@@ -80,6 +82,8 @@ static void export_model(const ExportOptions *o, const char *path) {
   if (!file_set_spares(&inputs, o->onnx, &err)) die(EXIT_USAGE, "--onnx %s", err.msg);
   if (o->paste && !file_set_spares(&inputs, o->paste, &err)) die(EXIT_USAGE, "--paste %s", err.msg);
   file_set_free(&inputs);
+  if (!output_is_own(o->onnx, OWN_ONNX, o->force, &err)) die(EXIT_USAGE, "--onnx %s", err.msg);
+  if (o->paste && !output_is_own(o->paste, OWN_ONNX, o->force, &err)) die(EXIT_USAGE, "--paste %s", err.msg);
   if (o->paste && !strcmp(o->paste, o->onnx)) die(EXIT_USAGE, "--paste %s: --onnx has the same name", o->paste);
   if (!state_open(&weights, path, &err)) die(EXIT_USAGE, "%s", err.msg);
   if (!state_config(&weights, &x.config, &x.category, &err)) die(EXIT_USAGE, "%s: %s", path, err.msg);
@@ -141,8 +145,13 @@ int main(int argc, char **argv) {
   cli_parse_or_exit(&cli, argc, argv);
   if (cli.num_args != 1)
     die(EXIT_USAGE, "expected one file, of detections or, with --onnx, of weights; found %d", cli.num_args);
-  if (!o.onnx && (o.uint8 || o.paste || o.set || o.size))
-    die(EXIT_USAGE, "--%s needs --onnx FILE.onnx", o.uint8 ? "uint8" : o.paste ? "paste" : o.set ? "set" : "size");
+  if (!o.onnx && (o.uint8 || o.paste || o.set || o.size || o.force))
+    die(EXIT_USAGE, "--%s needs --onnx FILE.onnx",
+        o.uint8   ? "uint8"
+        : o.paste ? "paste"
+        : o.set   ? "set"
+        : o.size  ? "size"
+                  : "force");
   if (o.onnx && (o.to || o.labelme || o.yolo || o.images || o.from.score == FROM_GIVEN))
     die(EXIT_USAGE, "--onnx writes a model; leave out the options for annotations%s",
         o.from.score == FROM_GIVEN ? " (minimum score of the model: --set min_score=X)" : "");

@@ -30,6 +30,7 @@ TEST(own_files_are_told_by_what_they_hold) {
        "'nonce-0'\">",
        "<!DOCTYPE html>\n<html lang=\"en\">\n"},
       {OWN_WEIGHTS, "\x10{\"__metadata__\":{\"format\":\"maskrcnn.c 2\"}}", "{\"__metadata__\":{}}"},
+      {OWN_ONNX, "\b\n\x12\nmaskrcnn.c\x1a\x03", "\b\n\x12\apytorch\x1a\x03"},
   };
   char *path = xasprintf("%s/own-file", test_tmp());
   Err err;

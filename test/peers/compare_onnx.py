@@ -135,6 +135,18 @@ class Totals:
         return not self.other_count and self.score <= SCORE and self.corner <= CORNER and self.iou >= IOU
 
 
+def refuses_wrong_sizes(session, images):
+    """Whether the model ends, and says why, where `sizes` names rows that a picture of 64 x 96 has not, or none."""
+    for sizes in (65, 96), (64, 97), (0, 96):
+        try:
+            session.run(None, {"images": images, "sizes": np.array([sizes], np.int64)})
+            return False
+        except Exception as e:
+            if "sizes_are_at_most_those_of_images" not in str(e):
+                raise
+    return True
+
+
 def compare_batch(dump, run, paste, feed, bytes_in, totals, classes):
     dump["label"] = dump["detections.index"] % classes
     boxes, labels, scores, masks, count = run(feed)
@@ -187,6 +199,10 @@ def main():
             values, worst = stage_values(model["float"]) if o.stages else {}, {}
             run = {"float": session(model["float"], values.values()), "uint8": session(model["uint8"], [seen])}
             paste = session(model["paste"]) if masks else None
+            for kind, empty in ("float", np.zeros((1, 3, 64, 96), np.float32)), ("uint8", np.zeros((1, 64, 96, 3), np.uint8)):
+                if not refuses_wrong_sizes(run[kind], empty):
+                    bad += 1
+                    print(f"size {size}, {kind}: wrong sizes are not refused  DIFFERS")
             for batch in map(int, o.batches.split(",")):
                 totals = {"float": Totals(), "uint8": Totals()}
                 for name in subsets(o.data, o.split, folder, o.images, batch):

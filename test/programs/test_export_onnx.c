@@ -69,6 +69,11 @@ TEST_TIER(onnx_export_tells_mistakes, 1) {
   }
   EXPECT_INT(command(&said, "%s %s --onnx %s", tool("export"), weights, weights), 2); // the weights stay
   EXPECT(strstr(said, "--onnx"));
+  EXPECT_INT(command(NULL, "%s %s --onnx %s", tool("export"), weights, out), 0); // its own, again
+  CHECK(!command(NULL, "printf another >%s", out));
+  EXPECT_INT(command(&said, "%s %s --onnx %s", tool("export"), weights, out), 2);
+  EXPECT(strstr(said, "was not written by this program"));
+  EXPECT_INT(command(NULL, "%s %s --onnx %s --force", tool("export"), weights, out), 0);
   free(out);
   free(weights);
 }
