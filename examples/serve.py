@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         for h in (("Content-Type", kind), ("Content-Length", length), ("Connection", "close")): self.send_header(*h)
         self.end_headers()
         self.connection.settimeout(SECONDS)
-        self.wfile.write(body)
+        if self.command != "HEAD": self.wfile.write(body)
     def finish(self):  # reads what the client still sends: it would be reset, and might not see the reply
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
@@ -76,6 +76,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, "".join("maskrcnn_%s %s\n" % m for m in dict(counts, waiting=jobs.qsize()).items()))
         healthy = self.path == "/health" and not self.server.failed
         self.reply(200 if healthy else 503 if self.server.failed else 404, {"ok": healthy})
+    do_HEAD = do_GET
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,9}", length) or int(length) > MAX_BYTES:
