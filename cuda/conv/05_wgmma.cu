@@ -498,7 +498,8 @@ static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in,
   bool small = map_im2col_fits(conv, w), wgrad = op == CONV_WGRAD;
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
   if (wgrad && !floats && stem_wgrad_fits(conv, in, w)) thin = false;
-  if (floats) return dev->wgmma && small && !thin && dev->tf32 && !wgrad && !few_dense_rows(op, conv, in, w);
+  if (floats && wgrad) return dev->wgmma && small && !thin && dev->tf32 && tf32_wgrad_fits(conv, in, w);
+  if (floats) return dev->wgmma && small && !thin && dev->tf32 && !few_dense_rows(op, conv, in, w);
   return dev->wgmma && small && !thin && (in->dtype == BF16 || in->dtype == F16);
 }
 

@@ -9,47 +9,12 @@
 // one patch of shared memory, each beginning a pixel after the one before, and x is loaded once for a row of the
 // filter. For that the im2col view takes as many more output pixels to a row as it needs zeros between the rows of x;
 // dy is zero there.
-#include "cuda/conv/wgmma_wgrad_epilogue.cuh"
+#include "cuda/conv/wgmma_wgrad.cuh"
 #include "cuda/conv/wgmma_wgrad_heuristic.cuh"
 
 // Rasterisation: how many tiles along M neighbouring blocks have, at most. Squares share most in L2. Where the slices
 // are a cluster, a long row or column of tiles was faster, whichever side is longer.
 static int raster_m_limit(const WgradParams &p) { return !p.cluster ? 4 : p.tiles_m >= (int)p.tiles_n.by ? 8 : 1; }
-
-// Walks over the k tiles (pipeline stages) of a slice. Those of all pairs stand in a row, which the slices cut into
-// equal shares.
-struct KTileCursor {
-  int pair, first; // output pixel of the pair
-  int positions;   // of the pair that hold data
-  int remaining;   // k tiles of the slice, from this one on
-
-  __device__ static int positions_of(const WgradPairMaps &pair) { return rows_of(pair.rows) * pair.area; }
-  __device__ static int k_tiles_of(uint32_t positions) { return (positions + WGRAD_TILE_K - 1) / WGRAD_TILE_K; }
-  __device__ __forceinline__ KTileCursor(const WgradParams &p, int slice) {
-    int all = 0;
-#pragma unroll 1
-    for (int i = 0; i < p.pairs; i++) all += k_tiles_of(positions_of(p.pair[i]));
-    int share = divide(all, p.slices), more = all - share * p.slices.by; // slices that have a k tile more
-    int begin = share * slice + min(slice, more);
-    remaining = share + (slice < more);
-    pair = -1;
-    first = 0;
-    positions = 0;
-#pragma unroll 1
-    for (int skipped = 0; skipped <= begin && remaining; skipped += k_tiles_of(positions)) {
-      first = (begin - skipped) * WGRAD_TILE_K;
-      positions = positions_of(p.pair[++pair]);
-    }
-  }
-  __device__ __forceinline__ void advance(const WgradParams &p) {
-    remaining--;
-    first += WGRAD_TILE_K;
-    while (first >= positions && remaining) {
-      first = 0;
-      positions = positions_of(p.pair[++pair]);
-    }
-  }
-};
 
 // ---- the producer ---------------------------------------------------------------------------------------------------
 
@@ -62,7 +27,7 @@ template <class Tile> __device__ __forceinline__ int patch_pixels(bool shared_pa
 template <class Tile>
 __device__ __forceinline__ void wgrad_produce(const WgradParams &p, PipelineBarriers<Tile::STAGES> &barriers,
                                               uint32_t stages) {
-  KTileCursor cursor(p, blockIdx.z);
+  KTileCursor<WGRAD_TILE_K> cursor(p, blockIdx.z);
   PipelineState<Tile::STAGES> pipe(barriers);
   bool shared_patch = p.shared_patch;
   int bytes = Tile::A_BYTES + (shared_patch ? patch_pixels<Tile>(true) * SWIZZLE_ROW : Tile::PANELS * PANEL_BYTES);
@@ -123,7 +88,7 @@ template <class T> struct Ones {
 template <class T, class Tile>
 __device__ __forceinline__ void wgrad_mainloop(WgradAccumulator<Tile> &acc, const WgradParams &p,
                                                PipelineBarriers<Tile::STAGES> &barriers, uint32_t stages,
-                                               const Ones<T> &ones, KTileCursor cursor) {
+                                               const Ones<T> &ones, KTileCursor<WGRAD_TILE_K> cursor) {
   constexpr int A_STEP = WGMMA_K * Tile::A_ROW, STEP = WGMMA_K * SWIZZLE_ROW;
   PipelineState<Tile::STAGES> pipe(barriers);
   int warpgroup = threadIdx.x / WARPGROUP;
@@ -206,7 +171,7 @@ __global__ __launch_bounds__(WGMMA_THREADS, 1) void wgmma_wgrad_kernel(const __g
       consumers_sync();
       int row = tile_index(p).m * Tile::TILE_M + threadIdx.x; // whose scale the epilogue needs
       if (p.scale && threadIdx.x < Tile::TILE_M && row < p.dw.n) prefetch_l2(p.scale + row);
-      KTileCursor cursor(p, blockIdx.z);
+      KTileCursor<WGRAD_TILE_K> cursor(p, blockIdx.z);
       registers_alloc<CONSUMER_REGISTERS>();
       WgradAccumulator<Tile> acc = {};
       wgrad_mainloop<T, Tile>(acc, p, pipe, stages, ones, cursor);
@@ -287,37 +252,6 @@ template <class T> static auto launcher(const WgradConfig &config, bool narrow) 
   die_unforeseen("wgrad has no tile of %d rows and %d panels", config.rows, config.panels);
 }
 
-// Zeros that the view needs between two rows, so that a tap that leaves a row on the right meets zeros.
-static int row_padding(const Conv *conv, const Tensor *dw) { return MAX(dw->w - 1 - conv->pad, 0); }
-
-// The im2col view of a pair. Where all pixels are read in order, they are one row.
-static Im2col pair_im2col(const Conv *conv, Tensor *x, Tensor *dy, const Tensor *dw, bool shared_patch) {
-  Im2col im2col = im2col_forward(conv, dw, dy);
-  if (shared_patch) im2col.x.size += row_padding(conv, dw);
-  if (!im2col_is_identity(&im2col, x) || tensor_elements(x) >> 31 || tensor_elements(dy) >> 31)
-    return im2col; // TMA counts pixels in int
-  for (Tensor *t : {x, dy}) {
-    t->w *= t->n * t->h;
-    t->n = t->h = 1;
-  }
-  im2col.y.size = 1;
-  im2col.x.size = x->w;
-  return im2col;
-}
-
-static WgradPairMaps pair_maps(const Conv *conv, Tensor x, Tensor dy, const WgradParams &p, int panels, bool narrow) {
-  WgradPairMaps pair = {};
-  pair.rows = dy;
-  Im2col im2col = pair_im2col(conv, &x, &dy, &p.dw, p.shared_patch), steps = im2col;
-  pair.at = im2col_view(&x, &im2col);
-  pair.area = view_capacity(pair.at) / pair.rows.n;
-  pair.x = map_im2col(&x, &im2col, WGRAD_TILE_K + (p.shared_patch ? panels - 1 : 0));
-  steps.y.in = steps.x.in = 0;
-  steps.y.in_stride = steps.x.in_stride = 1;
-  pair.dy = map_im2col(&dy, &steps, WGRAD_TILE_K, MAP_OPERAND, narrow ? NARROW_ROW : SWIZZLE_ROW);
-  return pair;
-}
-
 static WgradShape wgrad_shape(const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const Tensor *dw) {
   WgradShape shape = {dw->n, dw->h * dw->w * blocks_for(x->ldc, PANEL), dw->w};
   shape.shareable = conv->stride == 1 && dw->w > 1;
@@ -331,6 +265,7 @@ static WgradShape wgrad_shape(const Conv *conv, int pairs, const Tensor *x, cons
 }
 
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
+  if (x->dtype == F32) return tf32_wgrad(dev, conv, pairs, x, dy, out);
   if (stem_wgrad_fits(conv, x, &out->dw)) return stem_wgrad(dev, conv, pairs, x, dy, out);
   WgradParams p = {};
   p.dw = out->dw;
@@ -351,7 +286,8 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   p.cluster = config.cluster;
   for (int i = 0; i < pairs; i++)
     if (tensor_pixels(&dy[i]) && !dev->measuring)
-      p.pair[p.pairs++] = pair_maps(conv, x[i], dy[i], p, config.panels, narrow);
+      p.pair[p.pairs++] = pair_maps(conv, x[i], dy[i], p, WGRAD_TILE_K, p.shared_patch ? config.panels - 1 : 0,
+                                    narrow ? NARROW_ROW : SWIZZLE_ROW);
   auto launch = x->dtype == BF16 ? launcher<__nv_bfloat16>(config, narrow) : launcher<__half>(config, narrow);
   launch(dev, p);
 }

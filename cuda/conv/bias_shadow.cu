@@ -65,6 +65,12 @@ __global__ void filter_shadow_kernel(Tensor master, const float *scale, Tensor s
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
+void bias_reduce(Device *dev, const float *partial, int pieces, int ldc, int channels, float *db, bool accumulate) {
+  bias_reduce_kernel<<<blocks_for(channels, LANES), THREADS, 0, stream_of(dev)>>>(partial, pieces, ldc, channels, db,
+                                                                                  accumulate);
+  LAUNCH_CHECK();
+}
+
 void column_sums(Device *dev, int n, const Tensor *dy, float *db, bool accumulate) {
   int ldc = dy->ldc;
   float *partial = (float *)device_workspace(dev, (size_t)n * PIECES * ldc * sizeof(float));
@@ -75,9 +81,7 @@ void column_sums(Device *dev, int n, const Tensor *dy, float *db, bool accumulat
     WITH_TYPE(dy[i].dtype, T, { column_sum_kernel<T><<<grid, THREADS, 0, stream_of(dev)>>>(dy[i], to); });
     LAUNCH_CHECK();
   }
-  bias_reduce_kernel<<<blocks_for(dy->c, LANES), THREADS, 0, stream_of(dev)>>>(partial, n * PIECES, ldc, dy->c, db,
-                                                                               accumulate);
-  LAUNCH_CHECK();
+  bias_reduce(dev, partial, n * PIECES, ldc, dy->c, db, accumulate);
 }
 
 extern "C" void cuda_bias_grad(Device *dev, const Tensor *dy, void *db, bool accumulate) {

@@ -111,6 +111,26 @@ __device__ __forceinline__ void wgmma_registers(float (&d)[32], const uint32_t (
     WGMMA_REGISTERS("bf16");
 }
 #undef WGMMA_REGISTERS
+
+// d [64, N] += a · b of TF32 with a in registers, rows r and r + 8 of column lane % 4, then of the fourth from it; b is
+// K-major, [N, k8].
+template <int N>
+__device__ __forceinline__ void wgmma_tf32_registers(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b_desc) {
+  static_assert(N == 64 || N == 128);
+#define WGMMA_REGISTERS(shape, registers, a0, a1, a2, a3, b, ...)                                                      \
+  asm volatile("{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\n"                                                          \
+               "wgmma.mma_async.sync.aligned." shape "k8.f32.tf32.tf32 {" registers "}, {%" #a0 ", %" #a1 ", %" #a2    \
+               ", %" #a3 "}, %" #b ", add, 1, 1;\n}"                                                                   \
+               : __VA_ARGS__                                                                                           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_desc))
+  if constexpr (N == 64)
+    WGMMA_REGISTERS("m64n64", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) "%30, %31", 32, 33, 34, 35, 36, WGMMA_D32(0));
+  else
+    WGMMA_REGISTERS("m64n128",
+                    WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) "%60, %61, %62, %63",
+                    64, 65, 66, 67, 68, WGMMA_D32(0), WGMMA_D32(32));
+}
+#undef WGMMA_REGISTERS
 #undef WGMMA_TYPES
 #undef WGMMA_ASM
 #undef WGMMA_D32

@@ -346,4 +346,6 @@ bool bottleneck_fits(Device *dev, const Bottleneck *b, const Tensor *x);
 void bottleneck_forward(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y);
 bool stem_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void stem_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
+// Whether rung 05 has the faster wgrad in TF32, if it computes it at all.
+bool tf32_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);

@@ -91,9 +91,9 @@ struct Panel {
   int c, y, x; // first channel, tap
 };
 // Taps of a row are neighbours. Past the last panel there are no channels.
-__device__ __forceinline__ Panel panel_of(const WgradParams &p, int panel) {
+template <int CHANNELS = PANEL> __device__ __forceinline__ Panel panel_of(const WgradParams &p, int panel) {
   int row = divide(panel, p.s), column = divide(row, p.r);
-  return {column * PANEL, row - column * (int)p.r.by, panel - row * (int)p.s.by};
+  return {column * CHANNELS, row - column * (int)p.r.by, panel - row * (int)p.s.by};
 }
 
 // All consumer threads, through a named barrier.
