@@ -163,10 +163,9 @@ static __device__ __forceinline__ DestArgs dest_in_registers(const DestArgs &fro
   return d;
 }
 
-// Epilogue: the tile through the problem's Dest, `slice` elements further on.
-template <class Tile>
+// Epilogue: the tile through the problem's Dest, of type T, `slice` elements further on.
+template <class T, class Tile>
 __device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaAccumulator<Tile> &acc, size_t slice) {
-  using T = typename Tile::T;
   struct EpilogueSource {
     int64_t offset;
     DestReads<T> reads;
@@ -210,7 +209,7 @@ __device__ __forceinline__ void problem_epilogue(const BlockTile &at, const MmaA
 // channels of the operand that the view reads. A threadblock for each tile of Shape::TILE_M × TILE_N, N fastest, so
 // that blocks that read the same pixels run together and share them in L2; a warp tile for each warp, whose lanes also
 // issue the cp.async of the stage after next. Tiles past a device-side count have nothing to do. SPLIT_K: of one
-// problem, blockIdx.y is the slice of K.
+// problem, blockIdx.y is the slice of K, and results are floats.
 template <class T, class Shape, bool BACKWARD, bool SPLIT_K>
 __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(const __grid_constant__ MmaParams p) {
   using Tile = MmaTile<T, Shape, false, BACKWARD>;
@@ -234,7 +233,8 @@ __global__ __launch_bounds__(Shape::THREADS, Shape::BLOCKS) void mma_kernel(cons
   };
   auto load_filter = [&](uint32_t stage) { filter.load(stage + Tile::A::BYTES, view, k_step, !SPLIT_K || left-- > 0); };
   mma_mainloop(acc, k_tiles, load_pixels, load_filter);
-  problem_epilogue(at, acc, SPLIT_K ? blockIdx.y * p.slice_stride : 0);
+  using Result = std::conditional_t<SPLIT_K, float, T>;
+  problem_epilogue<Result>(at, acc, SPLIT_K ? blockIdx.y * p.slice_stride : 0);
 }
 
 // ---- the heuristic: threadblock tile and split-K --------------------------------------------------------------------
@@ -298,9 +298,9 @@ template <class T, class Shape, bool BACKWARD> static void launch_tiles(Device *
   LAUNCH_CHECK();
 }
 
-// One problem of floats by split-K: each slice is a matrix [rows, N] of the workspace; a single one is the result.
-template <class Shape, bool BACKWARD> static void launch_split_k(Device *dev, const GroupedGemm &group) {
-  using Tile = MmaTile<float, Shape, false, BACKWARD>;
+// One problem by split-K: each slice is a matrix [rows, N] of floats in the workspace; a single one is the result.
+template <class T, class Shape, bool BACKWARD> static void launch_split_k(Device *dev, const GroupedGemm &group) {
+  using Tile = MmaTile<T, Shape, false, BACKWARD>;
   MmaParams p = {group};
   GemmProblem &problem = p.problem[0];
   const int rows = view_capacity(problem.view), columns = problem.out.t.ldc;
@@ -308,7 +308,7 @@ template <class Shape, bool BACKWARD> static void launch_split_k(Device *dev, co
   p.slice_k_tiles = blocks_for(k_tiles, few_rows_slices(p, k_tiles));
   const int slices = blocks_for(k_tiles, p.slice_k_tiles);
   SplitKWorkspace workspace = {NULL, slices, columns, (size_t)rows * columns, false};
-  if (slices > 1) {
+  if (slices > 1 || sizeof(T) < sizeof(float)) {
     workspace.data = (float *)device_workspace(dev, split_k_bytes(workspace));
     p.slice_stride = workspace.stride;
     problem.out = {};
@@ -319,11 +319,11 @@ template <class Shape, bool BACKWARD> static void launch_split_k(Device *dev, co
   if (dev->measuring) return;
   grouped_schedule(&p, Shape::TILE_M, Shape::TILE_N);
   p.k_step[0] = k_step_of(problem.view, Tile::TILE_K);
-  auto kernel = mma_kernel<float, Shape, BACKWARD, true>;
+  auto kernel = mma_kernel<T, Shape, BACKWARD, true>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::BYTES));
   kernel<<<dim3(p.tiles_m * p.tiles_n, slices), Shape::THREADS, Tile::BYTES, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
-  if (slices > 1) split_k_reduce_to_dest(dev, workspace, group.problem[0]);
+  if (problem.out.t.data == workspace.data) split_k_reduce_to_dest(dev, workspace, group.problem[0]);
 }
 
 struct TileOption {
@@ -336,14 +336,14 @@ static TileOption tile_option(const Device *dev, const GroupedGemm &p, double sp
 }
 
 template <class T, bool BACKWARD> static void launch(Device *dev, const GroupedGemm &p) {
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (std::is_same_v<T, float> || !BACKWARD) {
     const Im2colView &view = p.problem[0].view;
     // Dense layers alone, a row an image. Of maps of several pixels a few images more would be too many rows, as would
     // RoIs (rung 05's few_dense_rows), and change the bits of the other rows.
     bool dense = p.problems == 1 && view.area.by == 1 && !view.in.count;
     int rows = dense ? view_capacity(view) : INT_MAX;
-    if (rows <= Low::TILE_M) return launch_split_k<Low, BACKWARD>(dev, p);
-    if (rows <= FEW_ROWS) return launch_split_k<Square, BACKWARD>(dev, p);
+    if (rows <= Low::TILE_M) return launch_split_k<T, Low, BACKWARD>(dev, p);
+    if (rows <= FEW_ROWS) return launch_split_k<T, Square, BACKWARD>(dev, p);
   }
   if (dev->measuring) return;
   const TileOption options[] = {

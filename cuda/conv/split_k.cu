@@ -42,7 +42,7 @@ __global__ void split_k_reduce_kernel(SplitKWorkspace workspace, Tensor dw, int 
 
 // The problem's Dest from Σ slices of the workspace, [rows, ldc] each. A thread adds the slices of eight channels of a
 // row in order.
-__global__ void split_k_reduce_to_dest_kernel(SplitKWorkspace workspace, GemmProblem problem) {
+template <class T> __global__ void split_k_reduce_to_dest_kernel(SplitKWorkspace workspace, GemmProblem problem) {
   grid_wait_prerequisite();
   unsigned i = thread_index(), per_row = workspace.pitch / 8, row = i / per_row, column = (i - row * per_row) * 8;
   if (row >= (unsigned)view_rows(problem.view)) return;
@@ -50,7 +50,7 @@ __global__ void split_k_reduce_to_dest_kernel(SplitKWorkspace workspace, GemmPro
   Eight sum = load8(from);
 #pragma unroll 4
   for (int s = 1; s < workspace.slices; s++) add8(sum, load8(from + s * workspace.stride));
-  problem_store8<float>(problem, row, column, sum);
+  problem_store8<T>(problem, row, column, sum);
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -92,6 +92,7 @@ void split_k_reduce(Device *dev, const SplitKWorkspace &workspace, const FilterG
 }
 
 void split_k_reduce_to_dest(Device *dev, const SplitKWorkspace &workspace, const GemmProblem &problem) {
-  launch_dependent(dev, split_k_reduce_to_dest_kernel, blocks_for(workspace.stride / 8, THREADS), THREADS, workspace,
-                   problem);
+  WITH_TYPE(problem.out.t.dtype, T,
+            launch_dependent(dev, split_k_reduce_to_dest_kernel<T>, blocks_for(workspace.stride / 8, THREADS), THREADS,
+                             workspace, problem))
 }

@@ -59,6 +59,6 @@ int split_k_slices(size_t pixels, size_t blocks);
 
 // The split-K reduction: dw (+)= scale · Σ slices.
 void split_k_reduce(Device *dev, const SplitKWorkspace &workspace, const FilterGrad *out);
-// The same for forward and dgrad, through the problem's Dest, of floats: row m of a slice is row m of the problem's
+// The same for forward and dgrad, through the problem's Dest: row m of a slice is row m of the problem's
 // view, and a device-side count says how many there are.
 void split_k_reduce_to_dest(Device *dev, const SplitKWorkspace &workspace, const GemmProblem &problem);
