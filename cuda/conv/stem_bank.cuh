@@ -9,15 +9,26 @@ enum {
 static inline int stem_bank_bytes(const Tensor *w) { return w->h * blocks_for(w->w, GROUP) * FILTER_BYTES; }
 
 // The filter: [rows of taps, groups, pairs of taps, filters, two taps, four channels], zeros where there is no tap or
-// no filter.
+// no filter. A thread has some loads in flight before it stores the first.
 template <class T> __device__ void load_bank(const Tensor &w, int groups, int first, uint32_t bank) {
-  int across = groups * GROUP;
-  for (int i = threadIdx.x; i < w.h * across * STEM_FILTERS; i += WARPGROUP) {
-    int tap = i / STEM_FILTERS, filter = i % STEM_FILTERS, ty = tap / across, tx = tap % across;
-    uint2 v = {};
-    if (first + filter < w.n && tx < w.w) v = *(const uint2 *)pixel<T>(w, first + filter, ty, tx);
-    uint32_t pair = bank + (tap / 2 * STEM_FILTERS + filter) * PAIR_BYTES;
-    store_shared(pair + tap % 2 * PIXEL_BYTES, __uint_as_float(v.x), __uint_as_float(v.y));
+  constexpr int N = 8;
+  const int across = groups * GROUP, all = w.h * across * STEM_FILTERS;
+#pragma unroll 1
+  for (int begin = threadIdx.x; begin < all; begin += N * WARPGROUP) {
+    uint2 v[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      const int i = begin + k * WARPGROUP, tap = i / STEM_FILTERS, filter = i % STEM_FILTERS;
+      const int ty = tap / across, tx = tap - ty * across;
+      v[k] = make_uint2(0, 0);
+      if (i < all && first + filter < w.n && tx < w.w) v[k] = *(const uint2 *)pixel<T>(w, first + filter, ty, tx);
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      const int i = begin + k * WARPGROUP, tap = i / STEM_FILTERS, filter = i % STEM_FILTERS;
+      const uint32_t pair = bank + (tap / 2 * STEM_FILTERS + filter) * PAIR_BYTES;
+      if (i < all) store_shared(pair + tap % 2 * PIXEL_BYTES, __uint_as_float(v[k].x), __uint_as_float(v[k].y));
+    }
   }
 }
 
