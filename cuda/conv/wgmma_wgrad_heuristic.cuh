@@ -25,7 +25,7 @@ struct WgradTileCost {
   double k_tile_us;
 };
 static const WgradTileCost wgrad_tiles[] = {{256, 3, 0.893}, {256, 2, 0.597}, {256, 1, 0.396}, {128, 4, 0.597},
-                                            {128, 3, 0.452}, {128, 2, 0.307}, {64, 4, 0.32},   {64, 2, 0.207}};
+                                            {128, 3, 0.452}, {128, 2, 0.307}, {64, 4, 0.335},  {64, 2, 0.2}};
 
 // Blocks that run at once, by the slices of a cluster, which has to find room in one GPC: an H200's, assumed on every
 // GPU.
@@ -41,12 +41,13 @@ static inline int resident_of(int slices, int withheld) {
   return resident_blocks[slices] / slices * granted / resident_blocks[1] * slices;
 }
 
-// Microseconds of a GEMM after it has started, fitted to an H200's times of all layers at batch 1 to 5 and 16 with
-// twelve likely configurations each: to 6 %, and the one that is cheapest here is on average 0.5 % slower than the
-// fastest. The mainloop takes what the tensor cores take, L2 (40 MB a microsecond to all blocks together, for some of
-// which it reads once; those of a cluster read different pixels, and get half of that) or memory (5 MB), whichever
-// takes longest, and a share of the others nevertheless. Then comes the epilogue: the split-K reduction through a
-// cluster's distributed shared memory, through the workspace and a second kernel, or, unsplit, straight to dw.
+// Microseconds of a GEMM after it has started, fitted to an H200's times of the detector's layers and an H100's of those
+// of seven classifiers at 64 images (results/step-h100.txt, 21): there, the one that is cheapest here is on average
+// 2 % slower than the fastest of some twenty. The mainloop takes what the tensor cores take, L2 (16 MB a microsecond to
+// all blocks together, some of which read the same; 11 where other taps read the same pixels a few stages later; those
+// of a cluster read different pixels, and get 8) or memory (3.5 MB), whichever takes longest, and a share of the others
+// nevertheless. Then comes the epilogue: the split-K reduction through a cluster's distributed shared memory, through
+// the workspace and a second kernel, or, unsplit, straight to dw.
 static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &tile, const WgradConfig &config,
                                 int withheld) {
   double resident = resident_of(config.cluster ? config.slices : 1, withheld);
@@ -55,14 +56,15 @@ static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &ti
   double tiles = (double)blocks_for(shape.panels, config.panels) * blocks_for(shape.rows, config.rows);
   double blocks = tiles * config.slices, waves = ceil(blocks / resident);
   double loaded = tiles * k_tiles * (config.rows + (config.shared_patch ? 1 : config.panels) * 64) * 128e-6;
-  double mainloop = waves * ceil(k_tiles / config.slices) * tile.k_tile_us, l2 = loaded / (config.cluster ? 20 : 40),
-         memory = shape.megabytes / 5;
-  double loop = 0.82 * MAX(mainloop, MAX(l2, memory)) + 0.18 * (mainloop + l2 + memory);
+  double l2_rate = config.cluster ? 8 : shape.taps > 1 && !config.shared_patch ? 11 : 16;
+  double mainloop = waves * ceil(k_tiles / config.slices) * tile.k_tile_us, l2 = loaded / l2_rate,
+         memory = shape.megabytes / 3.5;
+  double loop = 0.84 * MAX(mainloop, MAX(l2, memory)) + 0.16 * (mainloop + l2 + memory);
   double acc_megabytes = config.rows * config.panels * 64 * 4e-6,
          at_end = MIN(blocks, resident) * acc_megabytes; // of a block; of a wave
   double end = config.cluster      ? waves * (1.8 + 0.1 * config.slices + 0.25 * at_end)
-               : config.slices > 1 ? waves * (0.6 + 0.24 * at_end) + 2 + 0.095 * blocks * acc_megabytes
-                                   : waves * (2 + 0.11 * at_end);
+               : config.slices > 1 ? waves * (0.6 + 0.31 * at_end) + 2 + 0.12 * blocks * acc_megabytes
+                                   : waves * (2 + 0.14 * at_end);
   return waves * 1.6 + loop + end;
 }
 
