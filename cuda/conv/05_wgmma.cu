@@ -462,7 +462,10 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   if (BACKWARD && w->dtype == F32) bank = filters_transpose(dev, w);
   if (dev->measuring) return;
   if (!BACKWARD && out->pool) return stem_pool_forward(dev, conv, in, w, out);
-  if (!BACKWARD && w->dtype != F32 && stem_fits(conv, pairs, in, w)) return stem_forward(dev, conv, in, w, out);
+  if (!BACKWARD && stem_fits(conv, in, w)) {
+    for (int i = 0; i < pairs; i++) stem_forward(dev, conv, &in[i], w, &out[i]);
+    return;
+  }
   WgmmaParams p = {};
   auto flush = [&] {
     if (!p.problems) return;
@@ -500,11 +503,12 @@ static bool splits_k(ConvOp op, const Conv *conv, const Tensor *in, const Tensor
 }
 
 // Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a
-// panel of wgrad, empty where they are few; but images have a wgrad of their own.
+// panel of wgrad, empty where they are few; but images have kernels of their own.
 static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   bool small = map_im2col_fits(conv, w), wgrad = op == CONV_WGRAD;
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
-  if (wgrad && !floats && stem_wgrad_fits(conv, in, w)) thin = false;
+  if (op == CONV_FORWARD && stem_fits(conv, in, w)) thin = false;
+  if (wgrad && (floats ? stem_wgrad_tf32_fits(conv, in, w) : stem_wgrad_fits(conv, in, w))) thin = false;
   if (floats && wgrad) return dev->wgmma && small && !thin && dev->tf32 && tf32_wgrad_fits(conv, in, w);
   if (floats) return dev->wgmma && small && !thin && dev->tf32 && !few_dense_rows(op, conv, in, w);
   return dev->wgmma && small && !thin && (in->dtype == BF16 || in->dtype == F16) && !splits_k(op, conv, in, w);
@@ -512,7 +516,7 @@ static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in,
 
 // A part is what a warpgroup has of a tile.
 static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
-  return w->dtype != F32 && stem_fits(conv, 1, x, w) ? 0 : blocks_for(tensor_pixels(y), WGMMA_M);
+  return stem_fits(conv, x, w) ? 0 : blocks_for(tensor_pixels(y), WGMMA_M);
 }
 
 static bool pools(Device *, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w) {

@@ -265,7 +265,9 @@ static WgradShape wgrad_shape(const Conv *conv, int pairs, const Tensor *x, cons
 }
 
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
-  if (x->dtype == F32) return tf32_wgrad(dev, conv, pairs, x, dy, out);
+  const bool floats = x->dtype == F32;
+  if (floats && stem_wgrad_tf32_fits(conv, x, &out->dw)) return stem_wgrad_tf32(dev, conv, pairs, x, dy, out);
+  if (floats) return tf32_wgrad(dev, conv, pairs, x, dy, out);
   if (stem_wgrad_fits(conv, x, &out->dw)) return stem_wgrad(dev, conv, pairs, x, dy, out);
   WgradParams p = {};
   p.dw = out->dw;

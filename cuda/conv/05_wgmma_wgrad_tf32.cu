@@ -5,18 +5,11 @@
 #include <math.h>
 #include "cuda/conv/bias_shadow.cuh"
 #include "cuda/conv/ladder.h"
+#include "cuda/conv/pixel_transposer.cuh"
 #include "cuda/conv/split_k.cuh"
 #include "cuda/conv/wgmma_wgrad.cuh"
 
-enum {
-  TILE_K = 32,   // pixels of a stage: a row of a K-major tile
-  CHANNELS = 32, // of a panel: a swizzled row of floats
-  TF32_K = 8,    // of one wgmma
-  K_BLOCKS = TILE_K / TF32_K,
-  CONSUMER_WARPS = CONSUMER_THREADS / WARP,
-  TURNED = 3, // K-major tiles: one is written, and two are read, of the one warpgroup and of the other
-};
-static constexpr int PANEL_FLOATS = TILE_K * SWIZZLE_ROW; // bytes
+enum { CONSUMER_WARPS = CONSUMER_THREADS / WARP };
 
 // A threadblock tile: TILE_M output channels by PANELS panels of x under a tap. The consumer warpgroups share its rows
 // or, SPLIT_N, its panels.
@@ -82,43 +75,6 @@ template <class Tile> __device__ __forceinline__ void tf32_clear_tail(uint32_t s
   consumers_sync();
 }
 
-// Where column k of a K-major tile comes from: wgmma's columns t and t + 4 of eight are pixels 2t and 2t + 1, since a
-// warp can then read A from different banks.
-//
-// x of a stage, panels [pixels, channels], to the tile `to` [channels, columns]. A warp has four columns of all panels:
-// its lanes read 16 bytes of each of four pixels, and store the four channels one by one, each lane beginning with
-// another, so that all 32 meet different banks.
-struct PixelTransposer {
-  uint32_t from, to[4];
-  bool odd, upper; // of the lane's pair of channels' chunks
-  __device__ PixelTransposer() {
-    const int warp = threadIdx.x / WARP, q = threadIdx.x % 8, t = threadIdx.x % WARP / 8;
-    const int pixel = warp / 2 * 8 + 2 * t + warp % 2;
-    from = pixel * SWIZZLE_ROW + (q ^ pixel % 8) * 16;
-#pragma unroll
-    for (int s = 0; s < 4; s++) {
-      const int channel = 4 * q + (s + q / 2) % 4;
-      to[s] = channel * SWIZZLE_ROW + (warp ^ channel % 8) * 16 + t * 4;
-    }
-    odd = q / 2 % 2;
-    upper = q / 4;
-  }
-  template <int PANELS> __device__ __forceinline__ void turn(uint32_t x, uint32_t tile) const {
-    float4 v[PANELS];
-#pragma unroll
-    for (int i = 0; i < PANELS; i++) v[i] = load_shared16(x + i * PANEL_FLOATS + from);
-#pragma unroll
-    for (int i = 0; i < PANELS; i++) {
-      float4 u = odd ? make_float4(v[i].y, v[i].z, v[i].w, v[i].x) : v[i];
-      if (upper) u = make_float4(u.z, u.w, u.x, u.y);
-      const float each[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-      for (int s = 0; s < 4; s++)
-        asm volatile("st.shared.f32 [%0], %1;" ::"r"(tile + i * PANEL_FLOATS + to[s]), "f"(each[s]) : "memory");
-    }
-  }
-};
-
 // The operand in registers of the wgmmas of a K block: rows r and r + 8 of a warp's sixteen are channels 2r and 2r + 1.
 template <class Tile> struct Tf32Rows {
   uint32_t first[2]; // address of pixel 2t, 2t + 1 in a stage
@@ -162,7 +118,7 @@ __device__ __forceinline__ void tf32_mainloop(Tf32Accumulator<Tile> &acc, const 
     const uint32_t stage = stages + next.stage * Tile::STAGE_BYTES;
     next.wait_full();
     if (cursor.positions - cursor.first < TILE_K) tf32_clear_tail<Tile>(stage, cursor.positions - cursor.first);
-    transposer.turn<Tile::PANELS>(stage + Tile::A_BYTES, turned + at * Tile::TURNED_BYTES);
+    transposer.turn<Tile::PANELS>(stage + Tile::A_BYTES, turned + at * Tile::TURNED_BYTES, PANEL_FLOATS);
     shared_write_fence();
     consumers_sync();
     next.advance();
@@ -366,6 +322,7 @@ static const Tf32Config tf32_configs[] = {
 // Dense layers of few images are bound by writing dw: rung 04 has more blocks for that. Of few filters half of the
 // smallest tile would be empty, where rung 04 has smaller ones.
 bool tf32_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw) {
+  if (stem_wgrad_tf32_fits(conv, x, dw)) return true;
   const bool few_dense_rows = x->h == dw->h && x->w == dw->w && !conv->pad && x->n <= FEW_ROWS;
   return !few_dense_rows && dw->n > WGMMA_M / 2;
 }

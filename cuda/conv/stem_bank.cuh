@@ -2,43 +2,54 @@
 #pragma once
 #include "cuda/conv/stem.cuh"
 
-enum {
-  ROWS_AT_ONCE = 2,                                  // of output pixels, which the accumulators hold
-  FILTER_BYTES = STEM_FILTERS * GROUP * PIXEL_BYTES, // of the bank, under a group of taps
-};
-static inline int stem_bank_bytes(const Tensor *w) { return w->h * blocks_for(w->w, GROUP) * FILTER_BYTES; }
+enum { ROWS_AT_ONCE = 2 }; // of output pixels, which the accumulators hold
 
-// The filter: [rows of taps, groups, pairs of taps, filters, two taps, four channels], zeros where there is no tap or
-// no filter. A thread has some loads in flight before it stores the first.
-template <class T> __device__ void load_bank(const Tensor &w, int groups, int first, uint32_t bank) {
-  constexpr int N = 8;
-  const int across = groups * GROUP, all = w.h * across * STEM_FILTERS;
+// Of a core matrix's row.
+template <class T> static constexpr int STEM_TAPS = PAIR_BYTES / (STEM_MOST * sizeof(T));
+
+static inline int stem_bank_bytes(const Tensor *w, int filters = STEM_FILTERS) {
+  return w->h * blocks_for(w->w, GROUP) * filters * GROUP * STEM_MOST * (int)dtype_size(w->dtype);
+}
+
+// The filter: [rows of taps, groups, rows of core matrices, filters, two taps (one of floats), four channels], zeros
+// where there is no tap or no filter; floats rounded to TF32. By THREADS threads, which have some loads in flight
+// before they store the first.
+template <class T, int THREADS = WARPGROUP, int FILTERS = STEM_FILTERS>
+__device__ void load_bank(const Tensor &w, int groups, int first, uint32_t bank) {
+  using Pixel = std::conditional_t<sizeof(T) == 4, float4, uint2>;
+  constexpr int N = 8, TAPS = STEM_TAPS<T>;
+  const int across = groups * GROUP, all = w.h * across * FILTERS;
 #pragma unroll 1
-  for (int begin = threadIdx.x; begin < all; begin += N * WARPGROUP) {
-    uint2 v[N];
+  for (int begin = threadIdx.x; begin < all; begin += N * THREADS) {
+    Pixel v[N];
 #pragma unroll
     for (int k = 0; k < N; k++) {
-      const int i = begin + k * WARPGROUP, tap = i / STEM_FILTERS, filter = i % STEM_FILTERS;
+      const int i = begin + k * THREADS, tap = i / FILTERS, filter = i % FILTERS;
       const int ty = tap / across, tx = tap - ty * across;
-      v[k] = make_uint2(0, 0);
-      if (i < all && first + filter < w.n && tx < w.w) v[k] = *(const uint2 *)pixel<T>(w, first + filter, ty, tx);
+      v[k] = {};
+      if (i < all && first + filter < w.n && tx < w.w) v[k] = *(const Pixel *)pixel<T>(w, first + filter, ty, tx);
     }
 #pragma unroll
     for (int k = 0; k < N; k++) {
-      const int i = begin + k * WARPGROUP, tap = i / STEM_FILTERS, filter = i % STEM_FILTERS;
-      const uint32_t pair = bank + (tap / 2 * STEM_FILTERS + filter) * PAIR_BYTES;
-      if (i < all) store_shared(pair + tap % 2 * PIXEL_BYTES, __uint_as_float(v[k].x), __uint_as_float(v[k].y));
+      const int i = begin + k * THREADS, tap = i / FILTERS, filter = i % FILTERS;
+      const uint32_t to = bank + (tap / TAPS * FILTERS + filter) * PAIR_BYTES;
+      if (i >= all) continue;
+      if constexpr (sizeof(T) == 4)
+        round_shared16(to, v[k]);
+      else
+        store_shared(to + tap % TAPS * PIXEL_BYTES, __uint_as_float(v[k].x), __uint_as_float(v[k].y));
     }
   }
 }
 
-// Issues the wgmmas of rows `first` and the next of the output pixels that a patch is for.
-template <class T, int STRIDE>
-__device__ __forceinline__ void stem_multiply(float (&acc)[ROWS_AT_ONCE][STEM_FILTERS / 2], const StemPatch &s,
-                                              int taps_h, int first, uint32_t patch, uint32_t bank) {
+// Issues the wgmmas of ROWS rows, from `first` on, of the output pixels that a patch is for.
+template <class T, int STRIDE, int ROWS, int HALF>
+__device__ __forceinline__ void stem_multiply(float (&acc)[ROWS][HALF], const StemPatch &s, int taps_h, int first,
+                                              uint32_t patch, uint32_t bank) {
+  constexpr int FILTERS = 2 * HALF, ACROSS = FILTERS * PAIR_BYTES, WGMMAS = GROUP / (2 * STEM_TAPS<T>); // of a group
   int output_row = STRIDE * s.pitch;
   uint64_t a = unswizzled_descriptor(patch + first * output_row, s.next_pair, CORE_BYTES);
-  uint64_t b = unswizzled_descriptor(bank, STEM_FILTERS * PAIR_BYTES, CORE_BYTES);
+  uint64_t b = unswizzled_descriptor(bank, ACROSS, CORE_BYTES);
   wgmma_fence();
 #pragma unroll 1
   for (int ty = 0; ty < taps_h; ty++) {
@@ -46,10 +57,11 @@ __device__ __forceinline__ void stem_multiply(float (&acc)[ROWS_AT_ONCE][STEM_FI
 #pragma unroll 1
     for (int i = 0; i < s.groups; i++) {
 #pragma unroll
-      for (int j = 0; j < ROWS_AT_ONCE; j++)
-        wgmma<T, STEM_FILTERS, false>(acc[j], under + (j * output_row >> 4), b, ty + i > 0);
+      for (int k = 0; k < WGMMAS; k++, b += 2 * ACROSS >> 4)
+#pragma unroll
+        for (int j = 0; j < ROWS; j++)
+          wgmma<T, FILTERS, false>(acc[j], under + (j * output_row + k * s.next_half >> 4), b, ty + i + k > 0);
       under += s.next_group >> 4;
-      b += FILTER_BYTES >> 4;
     }
     a += s.pitch >> 4;
   }

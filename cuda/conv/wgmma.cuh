@@ -337,8 +337,8 @@ __device__ __forceinline__ void epilogue_store_moments(const DestArgs &d, uint32
 // Filters [channels, taps, filters] whose outputs are the inputs of `w`, in workspace; no data while workspace is
 // measured.
 Tensor filters_transpose(Device *dev, const Tensor *w);
-// Whether the stem's kernels compute a convolution of images, and the ops, in 16 bits.
-bool stem_fits(const Conv *conv, int pairs, const Tensor *x, const Tensor *w);
+// Whether the stem's kernels compute a convolution of images, and the ops; pooling in 16 bits.
+bool stem_fits(const Conv *conv, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 bool stem_pools(const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
 void stem_pool_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
@@ -346,6 +346,9 @@ bool bottleneck_fits(Device *dev, const Bottleneck *b, const Tensor *x);
 void bottleneck_forward(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y);
 bool stem_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void stem_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
+bool stem_wgrad_tf32_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
+void stem_wgrad_tf32(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
+                     const FilterGrad *out);
 // Whether rung 05 has the faster wgrad in TF32, if it computes it at all.
 bool tf32_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
