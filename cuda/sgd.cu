@@ -22,10 +22,12 @@ static __device__ __forceinline__ GradSum block_stats(GradSum s) {
   return {block_sum(s.squares), __syncthreads_and((int)s.finite) != 0};
 }
 
-// sums [first …] of g [n]: a threadblock for each part; one read of g, in vectors of four.
+// sums [first …] of g [n]: a threadblock for each part; one read of g, in vectors of four. The last part comes first: of
+// gradients that were just written the last are in L2.
 __global__ void grad_sums_kernel(size_t n, const float *g, int first, GradSum *sums) {
   GradSum s = {0, true};
-  const size_t begin = (size_t)(first + blockIdx.x) * GRAD_PART;
+  const int part = first + (int)(gridDim.x - 1 - blockIdx.x);
+  const size_t begin = (size_t)part * GRAD_PART;
   const int own = (int)min((size_t)GRAD_PART, n - begin), whole = own / VECTOR;
   const float4 *v = (const float4 *)(g + begin);
 #pragma unroll 4
@@ -38,7 +40,7 @@ __global__ void grad_sums_kernel(size_t n, const float *g, int first, GradSum *s
   }
   if ((int)threadIdx.x < own % VECTOR) add(s, g[begin + whole * VECTOR + threadIdx.x]);
   s = block_stats(s);
-  if (threadIdx.x == 0) sums[first + blockIdx.x] = s;
+  if (threadIdx.x == 0) sums[part] = s;
 }
 
 // stats [2] = the norm of the unscaled gradient, and 1 if it and all losses are finite. One threadblock, in a fixed
