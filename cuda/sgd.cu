@@ -22,8 +22,8 @@ static __device__ __forceinline__ GradSum block_stats(GradSum s) {
   return {block_sum(s.squares), __syncthreads_and((int)s.finite) != 0};
 }
 
-// sums [first …] of g [n]: a threadblock for each part; one read of g, in vectors of four. The last part comes first: of
-// gradients that were just written the last are in L2.
+// sums [first …] of g [n]: a threadblock for each part; one read of g, in vectors of four. The last part comes first:
+// of gradients that were just written the last are in L2.
 __global__ void grad_sums_kernel(size_t n, const float *g, int first, GradSum *sums) {
   GradSum s = {0, true};
   const int part = first + (int)(gridDim.x - 1 - blockIdx.x);

@@ -26,8 +26,8 @@ struct StemParams {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// y [n, p, q, k] from x [n, h, w, 8], of which four channels count. Grid (persistent blocks, groups of FILTERS); a block
-// takes every gridDim.x-th tile, a warpgroup ROWS of output pixels at a time.
+// y [n, p, q, k] from x [n, h, w, 8], of which four channels count. Grid (persistent blocks, groups of FILTERS); a
+// block takes every gridDim.x-th tile, a warpgroup ROWS of output pixels at a time.
 template <class T, int STRIDE>
 __global__ __launch_bounds__(StemBlock<T, STRIDE>::THREADS,
                              StemBlock<T, STRIDE>::BLOCKS) void stem_kernel(const __grid_constant__ StemParams p) {

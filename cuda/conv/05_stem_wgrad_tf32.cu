@@ -1,5 +1,5 @@
-// Rung 05, the stem's gradient by filter in TF32, for images of four channels at most. dwᵀ = im2col(x)ᵀ · dy: M are four
-// channels of each tap, N 64 filters, K the pixels of a row. wgmma takes floats K-major only: x is the operand in
+// Rung 05, the stem's gradient by filter in TF32, for images of four channels at most. dwᵀ = im2col(x)ᵀ · dy: M are
+// four channels of each tap, N 64 filters, K the pixels of a row. wgmma takes floats K-major only: x is the operand in
 // registers, for which plain loads find what lies under each tap in one patch (stem.cuh), and dy is transposed
 // (pixel_transposer.cuh), 32 pixels at a time. A block keeps the gradient of all taps in its accumulators, half of them
 // in each of its warpgroups, for all tiles that it takes: split-K, one slice for each block, or two where the taps are
@@ -164,8 +164,8 @@ __global__ __launch_bounds__(THREADS, 1) void stem_wgrad_tf32_kernel(const __gri
   }
 }
 
-// dw [k, r, s, c] from its slices, db [k] from its blocks'; a block of threads for 32 filters of a channel of a tap, one
-// more for db. A warp adds every eighth slice, and the first adds up the warps' sums in order.
+// dw [k, r, s, c] from its slices, db [k] from its blocks'; a block of threads for 32 filters of a channel of a tap,
+// one more for db. A warp adds every eighth slice, and the first adds up the warps' sums in order.
 __global__ void stem_sum_tf32_kernel(const float *slices_dw, const float *slices_db, int slices, int blocks, Tensor dw,
                                      float *db, const float *scale, bool accumulate) {
   __shared__ float part[SUM_LANES][32];

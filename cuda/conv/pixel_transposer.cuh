@@ -16,9 +16,10 @@ static constexpr int PANEL_FLOATS = TILE_K * SWIZZLE_ROW; // bytes
 // Where column k of a K-major tile comes from: wgmma's columns t and t + 4 of eight are pixels 2t and 2t + 1, since a
 // warp can then read A from different banks.
 //
-// x of a stage, panels [pixels, channels] that lie `apart`, to the tile `to` [channels, columns], by eight warps; `sums`:
-// by channel, of the thread's pixels. A warp has four columns of all panels: its lanes read 16 bytes of each of four
-// pixels, and store the four channels one by one, each lane beginning with another, so that all 32 meet different banks.
+// turn: x of a stage, panels [pixels, channels] that lie `apart`, to `tile` [channels, columns], by eight warps;
+// `sums`: by channel, of the thread's pixels. A warp has four columns of all panels: its lanes read 16 bytes of each
+// of four pixels, and store the four channels one by one, each lane beginning with another, so that all 32 meet
+// different banks.
 struct PixelTransposer {
   uint32_t from, to[4];
   bool odd, upper; // of the lane's pair of channels' chunks

@@ -41,13 +41,13 @@ static inline int resident_of(int slices, int withheld) {
   return resident_blocks[slices] / slices * granted / resident_blocks[1] * slices;
 }
 
-// Microseconds of a GEMM after it has started, fitted to an H200's times of the detector's layers and an H100's of those
-// of seven classifiers at 64 images (results/step-h100.txt, 21): there, the one that is cheapest here is on average
-// 2 % slower than the fastest of some twenty. The mainloop takes what the tensor cores take, L2 (16 MB a microsecond to
-// all blocks together, some of which read the same; 11 where other taps read the same pixels a few stages later; those
-// of a cluster read different pixels, and get 8) or memory (3.5 MB), whichever takes longest, and a share of the others
-// nevertheless. Then comes the epilogue: the split-K reduction through a cluster's distributed shared memory, through
-// the workspace and a second kernel, or, unsplit, straight to dw.
+// Microseconds of a GEMM after it has started, fitted to an H200's times of the detector's layers and to an H100's of
+// those of seven classifiers at 64 images (results/step-h100.txt, 21): there, the one that is cheapest here is on
+// average 2 % slower than the fastest of some twenty. The mainloop takes what the tensor cores take, L2 (16 MB a
+// microsecond to all blocks together, some of which read the same; 11 where other taps read the same pixels a few
+// stages later; those of a cluster read different pixels, and get 8) or memory (3.5 MB), whichever takes longest, and
+// a share of the others nevertheless. Then comes the epilogue: the split-K reduction through a cluster's distributed
+// shared memory, through the workspace and a second kernel, or, unsplit, straight to dw.
 static inline double wgrad_cost(const WgradShape &shape, const WgradTileCost &tile, const WgradConfig &config,
                                 int withheld) {
   double resident = resident_of(config.cluster ? config.slices : 1, withheld);
