@@ -1,19 +1,15 @@
 // Rung 05, the stem: forward implicit GEMM for images, of four channels at most, whose taps are too short for a stage.
-// M are 64 pixels of a row, N filters, and the K of one wgmma four taps side by side, of floats two (stem.cuh): wgmma
-// reads one patch under every tap by another matrix descriptor. Persistent: each block's warpgroups copy the next
-// tile's patch while the tensor cores are busy with this one's, and the few blocks of an SM, or of floats the two
-// warpgroups of a block, which share a filter of twice the size, fill each other's gaps.
+// M are 64 pixels of a row, N filters, and the K of one wgmma four taps side by side (stem.cuh): wgmma reads one patch
+// under every tap by another matrix descriptor. Persistent: each block's warpgroup copies the next tile's patch while
+// the tensor cores are busy with this one's, and the few blocks of an SM fill each other's gaps.
 #include "cuda/conv/ladder.h"
 #include "cuda/conv/stem_bank.cuh"
 
-// A block's warpgroups, and the filters and rows at once that leave room in shared memory for two patches.
-template <class T, int STRIDE> struct StemBlock {
-  static constexpr bool FLOATS = sizeof(T) == 4, LARGE = FLOATS && STRIDE == 4;
-  static constexpr int WARPGROUPS = FLOATS ? 2 : 1, THREADS = WARPGROUPS * WARPGROUP, WARPS = THREADS / 32;
-  static constexpr int FILTERS = LARGE ? STEM_FILTERS / 2 : STEM_FILTERS, ROWS = LARGE ? 1 : ROWS_AT_ONCE;
-  static constexpr int BLOCKS = 4 / WARPGROUPS; // of an SM: as many as registers allow
-  using Box = EpilogueTile<T, FILTERS>;
-  static constexpr int STAGING_BYTES = Box::BYTES, ALL_STAGING_BYTES = WARPS * ROWS * STAGING_BYTES;
+enum {
+  WARPS = WARPGROUP / 32,
+  STAGING_BYTES = WGMMA_WARP_M * SWIZZLE_ROW,
+  ALL_STAGING_BYTES = WARPS * ROWS_AT_ONCE * STAGING_BYTES,
+  MAX_BLOCKS = 4, // of an SM: as many as registers allow
 };
 
 struct StemParams {
@@ -26,49 +22,43 @@ struct StemParams {
 
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
-// y [n, p, q, k] from x [n, h, w, 8], of which four channels count. Grid (persistent blocks, groups of FILTERS); a
-// block takes every gridDim.x-th tile, a warpgroup ROWS of output pixels at a time.
+// y [n, p, q, k] from x [n, h, w, 8], of which four channels count. Grid (persistent blocks, groups of 64 filters); a
+// block takes every gridDim.x-th tile, two rows of output pixels at a time.
 template <class T, int STRIDE>
-__global__ __launch_bounds__(StemBlock<T, STRIDE>::THREADS,
-                             StemBlock<T, STRIDE>::BLOCKS) void stem_kernel(const __grid_constant__ StemParams p) {
+__global__ __launch_bounds__(WARPGROUP, MAX_BLOCKS) void stem_kernel(const __grid_constant__ StemParams p) {
   if constexpr (HAS_WGMMA) {
-    using Block = StemBlock<T, STRIDE>;
-    constexpr int WARPS = Block::WARPS, FILTERS = Block::FILTERS, ROWS = Block::ROWS;
-    constexpr int STAGING_BYTES = Block::STAGING_BYTES;
-    __shared__ alignas(8) float bias[FILTERS];
+    __shared__ alignas(8) float bias[STEM_FILTERS];
     uint32_t staging = (pinned_address(dynamic_shared()) + SWIZZLE_ATOM - 1) / SWIZZLE_ATOM * SWIZZLE_ATOM;
-    uint32_t bank = staging + Block::ALL_STAGING_BYTES, patch = bank + p.bank, next = patch + p.x.patch.bytes;
-    int warp = uniform(threadIdx.x / 32), column = blockIdx.y * FILTERS;
-    const int own = warp / (WARPGROUP / 32) * ROWS; // first row of the warpgroup
+    uint32_t bank = staging + ALL_STAGING_BYTES, patch = bank + p.bank, next = patch + p.x.patch.bytes;
+    int warp = uniform(threadIdx.x / 32), column = blockIdx.y * STEM_FILTERS;
     int tiles = stem_tiles(p.x), tile = blockIdx.x;
     if (tile >= tiles) return;
-    staging += warp * ROWS * STAGING_BYTES;
+    staging += warp * ROWS_AT_ONCE * STAGING_BYTES;
     StemTile t = stem_tile(p.x, tile);
     load_patch<T, STRIDE, WARPS>(p.x, t, patch);
-    load_bank<T, Block::THREADS, FILTERS>(p.filter, p.x.patch.groups, column, bank);
-    load_bias<FILTERS>(p.out, column, bias);
+    load_bank<T>(p.filter, p.x.patch.groups, column, bank);
+    load_bias<STEM_FILTERS>(p.out, column, bias);
     while (true) {
       cp_async_wait<0>();
-      if constexpr (sizeof(T) == 4) round_patch<STRIDE, WARPS>(p.x.patch, patch);
       shared_write_fence();
       __syncthreads(); // the patch is there, and the other one free: its wgmmas were waited for
       StemTile after = t;
       bool more = (tile += gridDim.x) < tiles;
 #pragma unroll 1
-      for (int first = own; first < p.x.patch.rows; first += Block::WARPGROUPS * ROWS) {
-        float acc[ROWS][FILTERS / 2];
+      for (int first = 0; first < p.x.patch.rows; first += ROWS_AT_ONCE) {
+        float acc[ROWS_AT_ONCE][STEM_FILTERS / 2];
         stem_multiply<T, STRIDE>(acc, p.x.patch, p.filter.h, first, patch, bank);
-        if (first == own && more) {
+        if (first == 0 && more) {
           after = stem_tile(p.x, tile);
           load_patch<T, STRIDE, WARPS>(p.x, after, next);
         }
         wgmma_wait<0>();
         epilogue_wait_read<0>();
 #pragma unroll
-        for (int j = 0; j < ROWS; j++) {
-          int y = t.y + first + j, x0 = t.x + warp % (WARPGROUP / 32) * WGMMA_WARP_M, x = x0 + epilogue_lane_row();
+        for (int j = 0; j < ROWS_AT_ONCE; j++) {
+          int y = t.y + first + j, x0 = t.x + warp * WGMMA_WARP_M, x = x0 + epilogue_lane_row();
           EpilogueRow row = epilogue_row(p.out, y < p.out.t.h && x < p.out.t.w, t.n, y, x);
-          typename Block::Box box{staging + j * STAGING_BYTES};
+          EpilogueTile<T, STEM_FILTERS> box{staging + j * STAGING_BYTES};
           epilogue_store_rows(p.out, acc[j], row, column, bias, box);
           if (threadIdx.x % 32 == 0)
             box.issue_stores(p.out.t.ldc - column,
@@ -88,31 +78,23 @@ __global__ __launch_bounds__(StemBlock<T, STRIDE>::THREADS,
 // ---- launcher -------------------------------------------------------------------------------------------------------
 
 static StemPatch forward_patch(const Conv *conv, const Tensor *w) {
-  const bool floats = w->dtype == F32;
-  const int rows = (w->h <= 7 ? 4 : 2) * (floats && conv->stride < 4 ? 2 : 1);
-  return stem_patch(conv->stride, w->h, blocks_for(w->w, GROUP), rows, floats);
-}
-template <class Block> static int block_shared(const Conv *conv, const Tensor *w) {
-  return SWIZZLE_ATOM + Block::ALL_STAGING_BYTES + stem_bank_bytes(w, Block::FILTERS) +
-         2 * forward_patch(conv, w).bytes;
+  return stem_patch(conv->stride, w->h, blocks_for(w->w, GROUP), w->h <= 7 ? 4 : 2);
 }
 static int forward_shared(const Conv *conv, const Tensor *w) {
-  if (w->dtype != F32) return block_shared<StemBlock<__half, 1>>(conv, w);
-  return conv->stride == 4 ? block_shared<StemBlock<float, 4>>(conv, w) : block_shared<StemBlock<float, 1>>(conv, w);
+  return SWIZZLE_ATOM + ALL_STAGING_BYTES + stem_bank_bytes(w) + 2 * forward_patch(conv, w).bytes;
 }
 
 bool stem_fits(const Conv *conv, const Tensor *x, const Tensor *w) {
+  if (w->dtype == F32) return stem_tf32_fits(conv, x, w);
   return stem_is(conv, x, w) && MAX(w->h, w->w) <= 16 && forward_shared(conv, w) <= MAX_SHARED - BLOCK_RESERVED;
 }
 
 template <class T, int STRIDE> static void launch_stride(Device *dev, const StemParams &p, int shared) {
   auto kernel = stem_kernel<T, STRIDE>;
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-  using Block = StemBlock<T, STRIDE>;
-  const int filters = blocks_for(p.filter.n, Block::FILTERS),
-            blocks = MIN(Block::BLOCKS, SM_SHARED / (shared + BLOCK_RESERVED));
+  int filters = blocks_for(p.filter.n, STEM_FILTERS), blocks = MIN(MAX_BLOCKS, SM_SHARED / (shared + BLOCK_RESERVED));
   dim3 grid(MIN(stem_capacity(p.x), blocks_for(dev->granted * blocks, filters)), filters);
-  kernel<<<grid, Block::THREADS, shared, stream_of(dev)>>>(p);
+  kernel<<<grid, WARPGROUP, shared, stream_of(dev)>>>(p);
   LAUNCH_CHECK();
 }
 template <class T> static void launch(Device *dev, int stride, const StemParams &p, int shared) {
@@ -126,15 +108,18 @@ template <class T> static void launch(Device *dev, int stride, const StemParams 
 
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y) {
   if (!x->n) return;
+  if (w->dtype == F32) return stem_tf32_forward(dev, conv, x, w, y);
   StemParams p = {};
   const Tensor *t = &y->t;
   CHECK(tensor_pixels(t) >> 31 == 0 && (!y->addend || tensor_pixels(y->addend) >> 31 == 0));
   p.result = map_tiled(t->data, t->dtype, {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
-                       {SWIZZLE_ROW / (int)dtype_size(t->dtype), WGMMA_WARP_M, 1, 1}, MAP_RESULT);
+                       {STEM_FILTERS, WGMMA_WARP_M, 1, 1}, MAP_RESULT);
   p.out = dest_args(y);
   p.x = stem_input(x, conv, t, forward_patch(conv, w));
   p.filter = *w;
-  p.bank = stem_bank_bytes(w, w->dtype == F32 && conv->stride == 4 ? StemBlock<float, 4>::FILTERS : STEM_FILTERS);
-  const int shared = forward_shared(conv, w);
-  WITH_TYPE(w->dtype, T, launch<T>(dev, conv->stride, p, shared))
+  p.bank = stem_bank_bytes(w);
+  if (w->dtype == BF16)
+    launch<__nv_bfloat16>(dev, conv->stride, p, forward_shared(conv, w));
+  else
+    launch<__half>(dev, conv->stride, p, forward_shared(conv, w));
 }

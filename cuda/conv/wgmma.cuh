@@ -340,6 +340,8 @@ Tensor filters_transpose(Device *dev, const Tensor *w);
 // Whether the stem's kernels compute a convolution of images, and the ops; pooling in 16 bits.
 bool stem_fits(const Conv *conv, const Tensor *x, const Tensor *w);
 void stem_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
+bool stem_tf32_fits(const Conv *conv, const Tensor *x, const Tensor *w);
+void stem_tf32_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 bool stem_pools(const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
 void stem_pool_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 bool bottleneck_fits(Device *dev, const Bottleneck *b, const Tensor *x);
