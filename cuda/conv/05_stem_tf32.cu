@@ -20,7 +20,7 @@ template <int STRIDE> struct StemTf32Block {
   static constexpr int STAGING_BYTES = CONSUMER_WARPS * ROWS * Box::BYTES;
 };
 
-struct StemTf32Params {
+struct StemTf32ForwardParams {
   CUtensorMap result; // [n, h, w, channels]
   DestArgs out;
   StemInput x;
@@ -33,7 +33,7 @@ struct StemTf32Params {
 
 // A tile's patch, by the producer warpgroup; zeros outside the image.
 template <int STRIDE>
-__device__ __forceinline__ void load_rounded_patch(const StemTf32Params &p, const StemTile &t, uint32_t patch) {
+__device__ __forceinline__ void load_rounded_patch(const StemTf32ForwardParams &p, const StemTile &t, uint32_t patch) {
   const StemPatch &s = p.x.patch;
   const int x0 = t.x * STRIDE - p.x.pad, y0 = t.y * STRIDE - p.x.pad, pixels = s.h * s.w;
 #pragma unroll 1
@@ -56,7 +56,7 @@ __device__ __forceinline__ void load_rounded_patch(const StemTf32Params &p, cons
 // y [n, p, q, k] from x [n, h, w, 8], of which four channels count. Grid (persistent blocks, groups of FILTERS); a
 // block takes every gridDim.x-th tile, a consumer warpgroup ROWS of output pixels at a time.
 template <int STRIDE>
-__global__ __launch_bounds__(THREADS, 1) void stem_tf32_kernel(const __grid_constant__ StemTf32Params p) {
+__global__ __launch_bounds__(THREADS, 1) void stem_tf32_kernel(const __grid_constant__ StemTf32ForwardParams p) {
   if constexpr (HAS_WGMMA) {
     using Block = StemTf32Block<STRIDE>;
     constexpr int FILTERS = Block::FILTERS, ROWS = Block::ROWS;
@@ -139,7 +139,7 @@ bool stem_tf32_fits(const Conv *conv, const Tensor *x, const Tensor *w) {
   return shared <= MAX_SHARED - BLOCK_RESERVED;
 }
 
-template <int STRIDE> static void launch(Device *dev, const Conv *conv, StemTf32Params &p) {
+template <int STRIDE> static void launch(Device *dev, const Conv *conv, StemTf32ForwardParams &p) {
   using Block = StemTf32Block<STRIDE>;
   auto kernel = stem_tf32_kernel<STRIDE>;
   const int shared = block_shared<STRIDE>(conv, &p.filter), filters = blocks_for(p.filter.n, Block::FILTERS);
@@ -152,7 +152,7 @@ template <int STRIDE> static void launch(Device *dev, const Conv *conv, StemTf32
 
 void stem_tf32_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y) {
   if (!x->n) return;
-  StemTf32Params p = {};
+  StemTf32ForwardParams p = {};
   const Tensor *t = &y->t;
   CHECK(tensor_pixels(t) >> 31 == 0 && (!y->addend || tensor_pixels(y->addend) >> 31 == 0));
   p.result = map_tiled(t->data, F32, {(size_t)t->ldc, (size_t)t->w, (size_t)t->h, (size_t)t->n},
