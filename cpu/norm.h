@@ -3,6 +3,7 @@
 #pragma once
 #include <string.h>
 #include "cpu/dest.h"
+#include "exact/pool_windows.h"
 
 enum {
   BLOCK = 64,  // pixels reduced as real, so that they are still in cache when their mean is subtracted; then as double
@@ -134,6 +135,52 @@ static inline void move_running(Moments m, double momentum, real *mean, real *va
 }
 static inline real *element_of(void *vector, int i) { return vector ? (real *)vector + i : NULL; }
 
+// Whether y of this shape can be the maxima of what is made of x, and has nothing else but a ReLU.
+static inline void check_pooled(const Tensor *x, const Dest *y) {
+  const Tensor *t = &y->t, *a = &y->argmax->x;
+  const Pool *p = y->pool;
+  CHECK(p->size == 3 && p->stride == 2 && p->pad <= 1 && pool_fits(p, x->h, t->h) && pool_fits(p, x->w, t->w));
+  CHECK(t->ldc == x->ldc && t->c == x->c && a->ldc == x->ldc && a->h == t->h && a->w == t->w);
+  CHECK(!y->addend && !y->mask && !y->accumulate);
+}
+
+// The elementwise pass by coef [mean, scale, shift], and of each window the maximum: the first in row-major order; NaN
+// counts as the largest, the last of several wins, as in max_pool_forward.
+static inline void normalise_pooled(const NormWork *norm, const Tensor *x, const Dest *y) {
+  const int ldc = norm->ldc, images = rows(x);
+  const Tensor *t = &y->t, *argmax = &y->argmax->x;
+  check_pooled(x, y);
+#pragma omp parallel for collapse(2) schedule(static)
+  for (int n = 0; n < images; n++)
+    for (int row = 0; row < t->h; row++) {
+      real v[RUN_ELEMENTS];
+      const PoolSpan ys = pool_window(y->pool, row, x->h);
+      for (RowRun r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
+        const real *restrict mean = norm->coef + r.lane, *restrict scale = mean + ldc, *restrict shift = scale + ldc;
+        for (int p = 0; p < r.pixels; p++) {
+          const PoolSpan xs = pool_window(y->pool, r.x + p, x->w);
+          const int left = (r.x + p) * y->pool->stride - y->pool->pad, top = row * y->pool->stride - y->pool->pad;
+          real *restrict max = v + p * r.lanes, *restrict from = at(argmax, n, row, r.x + p) + r.lane;
+          uint8_t *restrict tap = y->argmax->tap + (from - (real *)argmax->data);
+          for (int yy = ys.first; yy < ys.last; yy++)
+            for (int xx = xs.first; xx < xs.last; xx++) {
+              const real *restrict next = at(x, n, yy, xx) + r.lane;
+              const bool first = yy == ys.first && xx == xs.first;
+              for (int i = 0; i < r.lanes; i++) {
+                real value = (next[i] - mean[i]) * scale[i] + shift[i];
+                if (y->relu) value = value < 0 ? 0 : value;
+                if (!first && !((value > max[i]) | (value != value))) continue;
+                max[i] = value;
+                from[i] = next[i];
+                tap[i] = (uint8_t)((yy - top) * y->pool->size + xx - left);
+              }
+            }
+        }
+        dest_write(y, r, v);
+      }
+    }
+}
+
 // The elementwise pass: y = (x - mean) · (gamma / std) + beta; the mean is subtracted first, where it is exact.
 static inline void normalise(const NormWork *norm, const Tensor *x, const real *gamma, const real *beta,
                              const real *stats, const Dest *y) {
@@ -148,6 +195,10 @@ static inline void normalise(const NormWork *norm, const Tensor *x, const real *
       scale[i] = gamma[i] * s[1];
       shift[i] = beta[i];
     }
+  }
+  if (y->pool) {
+    normalise_pooled(norm, x, y);
+    return;
   }
   int images = rows(x);
 #pragma omp parallel for collapse(2) schedule(static)
@@ -171,6 +222,7 @@ static inline void check_like(const Tensor *x, const Tensor *t) {
 }
 static inline void check_dest(const Tensor *x, const Dest *d) {
   dest_check(d);
+  if (d->pool) return; // normalise_pooled checks
   check_like(x, &d->t);
   CHECK(!tensor_is_slice(&d->t) || (!d->addend && !d->mask));
 }

@@ -124,7 +124,7 @@ extern "C" void cuda_batch_norm_forward(Device *dev, float eps, float momentum, 
                                         const void *beta, void *running_mean, void *running_var, void *stats,
                                         const Dest *y) {
   ResidentTiling t;
-  if (!dev->wgmma || !resident_tiling(x, 1, &t)) {
+  if (!dev->wgmma || y->pool || !resident_tiling(x, 1, &t)) {
     norm_forward(dev, norm_tiling(x, x->c, false), eps, momentum, gamma, beta, running_mean, running_var, stats, y);
   } else if (!dev->measuring) {
     check_dest(x, y);

@@ -493,6 +493,7 @@ static inline void check_like(const Tensor *x, const Tensor *t) {
 }
 
 static inline void check_dest(const Tensor *x, const Dest *d) {
+  if (d->pool) return; // normalise_pooled checks
   check_like(x, &d->t);
   CHECK(d->t.ldc == x->ldc || (!d->addend && !d->mask));
 }
@@ -510,9 +511,13 @@ static inline void sum_moments(Device *dev, const NormTiling &m, float *partial)
   WITH_TYPE(m.x.dtype, T, launch_first_pass(dev, norm_moments_kernel<T>, m, partial))
 }
 
+// Of y with a pool (norm_pool.cu).
+void normalise_pooled(Device *dev, const NormTiling &m, const void *gamma, const void *beta, const void *stats,
+                      bool from_end, const Dest *y);
 // from_end: x was last passed, or written, from its beginning.
 static inline void normalise(Device *dev, const NormTiling &m, const void *gamma, const void *beta, const void *stats,
                              bool from_end, const Dest *y) {
+  if (y->pool) return normalise_pooled(dev, m, gamma, beta, stats, from_end, y);
   const DestArgs to = dest_args(y);
   WITH_TYPE(
       m.x.dtype, T,

@@ -320,6 +320,12 @@ static Node *writer_of(const Graph *g, const Value *x) {
       if (g->node[i]->out[j] == x) return g->node[i];
   return NULL;
 }
+static bool is_read(const Graph *g, const Value *x) {
+  for (int i = 0; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->ins; j++)
+      if (g->node[i]->in[j].v == x) return true;
+  return false;
+}
 // The convolution of one pair, and of nothing but that, whose output is x; NULL: none.
 static Node *plain_conv_of(const Graph *g, const Value *x) {
   Node *n = writer_of(g, x);
@@ -333,10 +339,7 @@ Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool)
   ConvAttr *a = NODE_ATTR(n, ConvAttr);
   const Value *in = n->in[0].v;
   const Node *before = writer_of(g, in);
-  if (g->dev->every_value || !a->relu || a->addend || (before && before->type->backward)) return NULL;
-  for (int i = 0; i < g->nodes; i++)
-    for (int j = 0; j < g->node[i]->ins; j++)
-      if (g->node[i]->in[j].v == x) return NULL;
+  if (g->dev->every_value || !a->relu || a->addend || (before && before->type->backward) || is_read(g, x)) return NULL;
   Tensor w = filter_of(n)->master;
   w.dtype = g->act;
   if (!g->dev->ops->conv_pools(g->dev, &a->conv, pool, &in->x, &w)) return NULL;
@@ -366,10 +369,13 @@ static Value *conv_moments(Graph *g, const Value *x) {
 enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // indices of its parameters; the last two are batch norm's
 
 enum { NORM_STATS, NORM_PARTS }; // indices of what it saves; the second is for batch norm over ranks
+enum { NORM_ARGMAX = 1, NORM_TAPS }; // or these for one that pools its output
+
+static PoolArgmax argmax_of(const Node *n) { return (PoolArgmax){n->save[NORM_ARGMAX]->x, n->save[NORM_TAPS]->x.data}; }
 
 // Batch norm over ranks. Each has three numbers of every channel for the others: they meet in the parts [world, 3, c],
 // where this rank's stand at its place.
-static bool over_ranks(const Node *n) { return n->saves > NORM_PARTS; }
+static bool over_ranks(const Node *n) { return n->saves > NORM_PARTS && !NODE_ATTR(n, NormLayer)->pool.size; }
 
 static void *own_part(const Graph *g, const Node *n) {
   const Tensor *parts = &n->save[NORM_PARTS]->x;
@@ -411,6 +417,12 @@ static void norm_forward(Graph *g, Node *n) {
   Dest y = value_dest(n->out[0]);
   y.relu = l->relu;
   y.addend = l->addend ? &n->in[1].v->x : NULL;
+  PoolArgmax argmax;
+  if (l->pool.size) {
+    argmax = argmax_of(n);
+    y.pool = &l->pool;
+    y.argmax = &argmax;
+  }
   if (over_ranks(n))
     forward_over_ranks(g, n, &y);
   else if (n->asides)
@@ -452,6 +464,22 @@ static const NodeType norm_node = {.name = "norm",
                                    .reads_in = true,
                                    .slices = true};
 
+static void norm_pool_backward(Graph *g, Node *n) {
+  const ParamUse *gamma = &n->use[NORM_GAMMA], *beta = &n->use[NORM_BETA];
+  const PoolArgmax argmax = argmax_of(n);
+  const Dest dx = node_dest(n, 0);
+  CHECK(gamma->accumulate == beta->accumulate);
+  g->dev->ops->batch_norm_pool_backward(g->dev, &NODE_ATTR(n, NormLayer)->pool, &n->in[0].v->x, &argmax,
+                                        &n->out[0]->dx, gamma->p->master.data, n->save[NORM_STATS]->x.data, &dx,
+                                        gamma->p->grad.data, beta->p->grad.data, gamma->accumulate);
+}
+
+static const NodeType norm_pool_node = {.name = "norm_pool",
+                                        .attr_size = sizeof(NormLayer),
+                                        .forward = norm_forward,
+                                        .backward = norm_pool_backward,
+                                        .reads_in = true};
+
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   Node *n = graph_node(g, &norm_node, name);
   Params *p = g->params;
@@ -479,4 +507,20 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   if (l->addend) node_in(n, l->addend, FLOW_IDENTITY);
   node_out(n, y);
   return y;
+}
+
+Value *layer_norm_pooled(Graph *g, const char *name, Value *x, const Pool *pool, int h, int w) {
+  Node *n = writer_of(g, x);
+  if (!n || n->type != &norm_node || pool->size != 3 || pool->stride != 2 || pool->pad > 1) return NULL;
+  NormLayer *l = NODE_ATTR(n, NormLayer);
+  const bool plain = l->batch && l->relu && !l->addend && !x->rows && !over_ranks(n);
+  if (g->dev->every_value || !g->training || !plain || is_read(g, x)) return NULL;
+  l->pool = *pool;
+  n->type = &norm_pool_node;
+  x->name = name;
+  x->x = x->dx = tensor(g->act, x->x.n, h, w, x->x.c); // a ReLU's maxima are a ReLU's
+  node_save(n, graph_value(g, graph_name(g, "argmax(%s)", name), x->x));
+  const Tensor taps = tensor(BF16, x->x.n, h, w, x->x.ldc / 2); // a byte for each element
+  node_save(n, graph_value(g, graph_name(g, "taps(%s)", name), taps));
+  return x;
 }

@@ -39,10 +39,13 @@ Value *layer_dense(Graph *g, const char *name, Value *x, const Dense *d);
 // The same weights over several inputs, as one node.
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
 
-// Where the device can, and no gradient has to flow back, a convolution with a ReLU pools its own output, so that the
-// values before pooling are in no memory: layer_conv_pooled, which then returns x with its new shape; else NULL.
+// Two nodes with a ReLU pool their own output, if nobody else reads it, so that the values before pooling are in no
+// memory: a convolution, where the device can and no gradient has to flow back (layer_conv_pooled), and batch norm in a
+// training graph by windows of 3 × 3 at stride 2 (layer_norm_pooled). Both then return x with its new shape, [h, w];
+// else NULL.
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool);
 Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool);
+Value *layer_norm_pooled(Graph *g, const char *name, Value *x, const Pool *pool, int h, int w);
 Value *layer_max_pool_ceil(Graph *g, const char *name, Value *x, Pool pool); // windows rounded up: torch's ceil_mode
 Value *layer_avg_pool(Graph *g, const char *name, Value *x, AvgPool pool, bool ceil);
 Value *layer_adaptive_avg_pool(Graph *g, const char *name, Value *x, int h, int w); // 1 × 1 is global
@@ -59,6 +62,7 @@ typedef struct NormLayer {
   float eps, momentum;
   bool relu, trainable;
   Value *addend;
+  Pool pool; // of its output, by the same op: layer_norm_pooled sets it; size 0: none
 } NormLayer;
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *n);
 

@@ -25,12 +25,18 @@ typedef struct Pool {
   int size, stride, pad;
 } Pool;
 
+// Where the maxima of windows were, for the gradient: the pixel of each.
+typedef struct PoolArgmax {
+  Tensor x;     // [n, p, q, c]: its value in the tensor that was normalised
+  uint8_t *tap; // [n, p, q, ldc of x]: its place in the window, in row-major order
+} PoolArgmax;
+
 // Destination of an activation or its gradient, and the epilogue that an op fuses into writing it, v being the
 // accumulator's value:
 //   t = keep · f(v + bias + addend + (accumulate ? t : 0)),  f = max(·, 0) if relu, keep = (mask > 0) if mask else 1.
 // Forward the addend is a residual; backward it is a gradient that reaches t unchanged, and the mask is the ReLU's.
 // Every op that takes a Dest writes every element of its valid rows, padding channels included (as zeros), and honours
-// all fields but bias, which only conv_forward and conv_dgrad take, moments and pool.
+// all fields but bias, which only conv_forward and conv_dgrad take, moments, pool and argmax.
 typedef struct Dest {
   Tensor t;
   bool accumulate;
@@ -41,7 +47,9 @@ typedef struct Dest {
                         // May be the tensor t itself only when accumulate is false and shapes are equal.
   const Tensor *mask;   // [n, h, w, c], the ReLU output whose gradient t is
   void *moments;        // of conv_forward where conv_moments says so, or NULL: also the moments of what is written
-  const Pool *pool;     // of conv_forward where conv_pools says so, or NULL: t has the maxima of windows of f(v + bias)
+  const Pool *pool;     // of conv_forward where conv_pools says so, of batch norm in training (below), or NULL: t has
+                        // the maxima of windows of f(v + bias)
+  const PoolArgmax *argmax; // of batch norm with a pool: also written
 } Dest;
 
 typedef struct Conv {
@@ -402,6 +410,13 @@ struct Ops {
                              const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y);
   void (*batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
                               const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
+  // batch_norm_forward and batch_norm_forward_merged can pool what they make (Dest.pool, Dest.argmax) by windows of
+  // 3 × 3 at stride 2, padding at most 1, to the bits of both ops, if y is no slice and has nothing else but a ReLU.
+  // This is then the gradient: dy [n, p, q, c] of the maxima, 0 where a ReLU's were 0; the rest as in
+  // batch_norm_backward.
+  void (*batch_norm_pool_backward)(Device *dev, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
+                                   const Tensor *dy, const void *gamma, const void *stats, const Dest *dx, void *dgamma,
+                                   void *dbeta, bool accumulate);
   // By statistics that are given: mean, var real [c]. For stats there is room as in batch_norm_forward.
   void (*batch_norm_inference)(Device *dev, float eps, const Tensor *x, const void *gamma, const void *beta,
                                const void *mean, const void *var, void *stats, const Dest *y);

@@ -33,9 +33,12 @@ static const NodeType max_pool_node = {.name = "max_pool",
                                        .window = max_pool_window};
 
 static Value *append_max_pool(Graph *g, const char *name, Value *x, Pool pool, bool ceil) {
+  const int h = pool_extent(&pool, x->x.h, ceil), w = pool_extent(&pool, x->x.w, ceil);
+  Value *pooled = layer_norm_pooled(g, name, x, &pool, h, w);
+  if (pooled) return pooled;
   Node *n = graph_node(g, &max_pool_node, name);
   *NODE_ATTR(n, Pool) = pool;
-  return append_pool(g, n, name, x, pool_extent(&pool, x->x.h, ceil), pool_extent(&pool, x->x.w, ceil));
+  return append_pool(g, n, name, x, h, w);
 }
 
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool) {
