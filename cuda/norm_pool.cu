@@ -162,8 +162,7 @@ template <class T> struct WindowGradient {
   uint2 tap;
 };
 // sum += dy where the window's maximum is at `tap`.
-template <class T>
-static __device__ __forceinline__ void gather(Eight &sum, const WindowGradient<T> &w, uint32_t tap) {
+template <class T> static __device__ __forceinline__ void gather(Eight &sum, const WindowGradient<T> &w, uint32_t tap) {
   const uint32_t taps[2] = {w.tap.x, w.tap.y};
   Raw8<T> kept = w.dy;
   uint32_t *word = (uint32_t *)&kept;
@@ -218,7 +217,9 @@ __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
   read_windows(above, first - 1);
   for (int oy = first; oy < end; oy++) {
     const int top = oy * STRIDE - pad, left = ox * STRIDE - pad;
-    auto there = [&](int k) { return top + k / 2 >= 0 && top + k / 2 < x.h && left + k % 2 >= 0 && left + k % 2 < x.w; };
+    auto there = [&](int k) {
+      return top + k / 2 >= 0 && top + k / 2 < x.h && left + k % 2 >= 0 && left + k % 2 < x.w;
+    };
     auto at = [&](int k) { return (((size_t)n * x.h + top + k / 2) * x.w + left + k % 2) * x.ldc + c; };
     read_windows(own, oy);
     Raw8<T> value[4];
@@ -236,8 +237,7 @@ __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
       if (!there(k)) continue;
       const Eight v = to_eight<T>(value[k]);
 #pragma unroll
-      for (int j = 0; j < 8; j++)
-        sum.v[j] = of_dy.v[j] * sum.v[j] + (of_x.v[j] * (v.v[j] - mean.v[j]) + constant.v[j]);
+      for (int j = 0; j < 8; j++) sum.v[j] = of_dy.v[j] * sum.v[j] + (of_x.v[j] * (v.v[j] - mean.v[j]) + constant.v[j]);
       if (dx.resized) add8(sum, dest_resized8<T>(dx, n, top + down, left + right, c));
       dest_write8<T>(dx, at(k), c, sum, dest_read8<T>(dx, at(k), {}));
     }

@@ -27,7 +27,7 @@ struct ResidentTiling {
 // Reads are whole sectors of 32 bytes at least. Wider slices are better coalesced, narrower ones make more
 // threadblocks. The shape alone decides, and with it the order of sums. False: it does not fit.
 static inline bool resident_tiling(const Tensor *x, int tensors, ResidentTiling *to) {
-  enum { SMS = 132, ENOUGH = 64 };
+  enum { SMS = 132, ENOUGH = 64, FEW = 48, FEW_BYTES = 128 << 10 }; // of fewer than FEW threadblocks, at most
   bool found = false;
   if (x->count || tensor_pixels(x) == 0 || tensor_bytes(x) * (size_t)tensors > RESIDENT_TOTAL) return false;
   for (int vectors = MAX_VECTORS; vectors >= 2; vectors /= 2) {
@@ -48,56 +48,121 @@ static inline bool resident_tiling(const Tensor *x, int tensors, ResidentTiling 
     found = true;
     if (t.slices * t.cluster >= ENOUGH) break;
   }
-  return found;
+  return found && (to->slices * to->cluster >= FEW || to->bytes <= FEW_BYTES);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-// What stands in shared memory before the slices.
+// What stands in shared memory before the slices: two numbers of each channel, by warps, blocks and the cluster, and what
+// a thread a channel makes of the last, for all.
 struct ResidentSums {
-  float of_warp[2][RESIDENT_WARPS][MAX_CHANNELS];
-  double of_block[2][2][MAX_CHANNELS]; // [round]: a round's is read by others while the next one's is written
-  double total[2][MAX_CHANNELS];
-  float made[3][MAX_CHANNELS]; // what a thread a channel makes of them, for all
+  float of_warp[2][RESIDENT_WARPS][MAX_CHANNELS], warp_pixels[RESIDENT_WARPS];
+  double of_block[2][MAX_CHANNELS];
+  float made[3][MAX_CHANNELS];
+};
+struct ResidentPair {
+  double a, b;
 };
 
-// Sums of the cluster, two for each channel of the slice, to s.total: lanes of a warp by butterflies, warps and blocks
-// in order, in double. Every thread of the cluster calls it, once a round. Thread i < 8 · vectors may then read the
-// totals of channel i.
-static __device__ __forceinline__ void cluster_sums(ResidentSums &s, int round, int vectors, int sums, const Eight &a,
-                                                    const Eight &b) {
+static __device__ __forceinline__ void share_warp(ResidentSums &s, int vectors, const Eight &a, const Eight &b) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  if (lane >= vectors) return;
+  store8(&s.of_warp[0][warp][8 * lane], a);
+  store8(&s.of_warp[1][warp][8 * lane], b);
+}
+
+// f(warp) of all, added up by fours.
+template <class F> static __device__ __forceinline__ double over_warps(F f) {
+  double v[4];
+#pragma unroll
+  for (int w = 0; w < RESIDENT_WARPS; w++) v[w % 4] = w < 4 ? f(w) : v[w % 4] + f(w);
+  return v[0] + v[1] + (v[2] + v[3]);
+}
+
+// Of a thread's channel, what each block of the cluster has of it, zeros of those that are not there. Every thread of
+// the cluster calls it once, and ends_with_cluster before it ends.
+static __device__ __forceinline__ void of_cluster(ResidentSums &s, bool own, ResidentPair *part) {
   namespace cg = cooperative_groups;
   cg::cluster_group cluster = cg::this_cluster();
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channels = 8 * vectors, blocks = gridDim.x;
+  const int blocks = gridDim.x, channel = threadIdx.x;
+  cluster.sync();
+  if (own)
 #pragma unroll
-  for (int which = 0; which < 2; which++) {
-    if (which >= sums) break;
+    for (int r = 0; r < MAX_CLUSTER; r++) {
+      part[r].a = r < blocks ? *cluster.map_shared_rank(&s.of_block[0][channel], r) : 0;
+      part[r].b = r < blocks ? *cluster.map_shared_rank(&s.of_block[1][channel], r) : 0;
+    }
+}
+static __device__ __forceinline__ void ends_with_cluster() { cooperative_groups::this_cluster().sync(); }
+
+// Sums of the cluster, two for each channel of the slice: lanes of a warp by butterflies, warps and blocks in order, in
+// double. Of thread i < 8 · vectors those of channel i.
+static __device__ __forceinline__ ResidentPair cluster_sums(ResidentSums &s, int vectors, Eight a, Eight b) {
+  for (int offset = 16; offset >= vectors; offset /= 2)
 #pragma unroll
     for (int k = 0; k < 8; k++) {
-      float v = which ? b.v[k] : a.v[k];
-      for (int offset = 16; offset >= vectors; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
-      if (lane < vectors) s.of_warp[which][warp][8 * lane + k] = v;
+      a.v[k] += __shfl_xor_sync(~0u, a.v[k], offset);
+      b.v[k] += __shfl_xor_sync(~0u, b.v[k], offset);
+    }
+  share_warp(s, vectors, a, b);
+  __syncthreads();
+  const bool own = threadIdx.x < 8 * vectors;
+  const int channel = threadIdx.x;
+  if (own)
+    for (int which = 0; which < 2; which++)
+      s.of_block[which][channel] = over_warps([&](int w) { return (double)s.of_warp[which][w][channel]; });
+  ResidentPair part[MAX_CLUSTER], all = {};
+  of_cluster(s, own, part);
+  if (own)
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) {
+      all.a += part[r].a;
+      all.b += part[r].b;
+    }
+  return all;
+}
+
+// Likewise from a thread's moments the slice's, n excepted, by merging (Chan et al. as in norm_passes.cuh).
+static __device__ __forceinline__ ResidentPair cluster_moments(ResidentSums &s, const ResidentTiling &t,
+                                                               EightMoments m) {
+  const int vectors = t.vectors, channel = threadIdx.x;
+  for (int offset = 16; offset >= vectors; offset /= 2) {
+    EightMoments other;
+    other.n = __shfl_xor_sync(~0u, m.n, offset);
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      other.mean.v[k] = __shfl_xor_sync(~0u, m.mean.v[k], offset);
+      other.m2.v[k] = __shfl_xor_sync(~0u, m.m2.v[k], offset);
+    }
+    merge_moments(m, other.n, other.mean, other.m2);
+  }
+  share_warp(s, vectors, m.mean, m.m2);
+  if (threadIdx.x % 32 == 0) s.warp_pixels[threadIdx.x / 32] = m.n; // the same of all its vectors
+  __syncthreads();
+  const bool own = threadIdx.x < 8 * vectors;
+  auto pixels_of_block = [&](int r) { return (double)min(max(t.pixels - r * t.per_block, 0), t.per_block); };
+  if (own) {
+    const double n = pixels_of_block(blockIdx.x);
+    const double mean =
+        over_warps([&](int w) { return (double)s.warp_pixels[w] * s.of_warp[0][w][channel]; }) / max(n, 1.);
+    s.of_block[0][channel] = mean;
+    s.of_block[1][channel] = over_warps([&](int w) {
+      const double d = s.of_warp[0][w][channel] - mean;
+      return s.of_warp[1][w][channel] + s.warp_pixels[w] * d * d;
+    });
+  }
+  ResidentPair part[MAX_CLUSTER], all = {};
+  of_cluster(s, own, part);
+  if (own) {
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) all.a += pixels_of_block(r) * part[r].a;
+    all.a /= t.pixels;
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) {
+      const double d = part[r].a - all.a;
+      all.b += part[r].b + pixels_of_block(r) * d * d;
     }
   }
-  __syncthreads();
-  const int which = threadIdx.x / channels, channel = threadIdx.x % channels;
-  if (which < sums) {
-    double v = 0;
-#pragma unroll
-    for (int w = 0; w < RESIDENT_WARPS; w++) v += s.of_warp[which][w][channel];
-    s.of_block[round][which][channel] = v;
-  }
-  cluster.sync();
-  if (which < sums) {
-    double v = 0;
-    double part[MAX_CLUSTER];
-#pragma unroll
-    for (int r = 0; r < MAX_CLUSTER; r++) // all reads are in flight before the first is added
-      part[r] = r < blocks ? *cluster.map_shared_rank(&s.of_block[round][which][channel], r) : 0;
-#pragma unroll
-    for (int r = 0; r < MAX_CLUSTER; r++) v += part[r];
-    s.total[which][channel] = v;
-  }
-  __syncthreads();
+  return all;
 }
 static __device__ __forceinline__ Eight made8(const ResidentSums &s, int which, int vector) {
   return load8(&s.made[which][8 * vector]);
@@ -168,7 +233,7 @@ static __device__ __forceinline__ void store_slice(const ResidentTiling &t, cons
 
 #endif
 
-// The mean from a first sum, the variance from the squares about it.
+// Each thread's moments about its first value, merged; then the elementwise pass.
 template <class T>
 __global__ void __launch_bounds__(RESIDENT_THREADS)
     resident_forward_kernel(ResidentTiling t, Tensor x, float eps, float momentum, const float *gamma,
@@ -178,45 +243,65 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   __shared__ ResidentSums s;
   Raw8<T> *kept = (Raw8<T> *)shared;
   const ResidentPosition at = position_in(t, x);
-  const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
-  const double n = t.pixels;
+  const int channel = blockIdx.y * t.vectors * 8 + threadIdx.x; // of a thread a channel
+  const bool own = threadIdx.x < 8 * t.vectors, writes = own && blockIdx.x == 0 && channel < x.c;
   grid_wait_prerequisite();
   fetch_slice<T>(t, at, x, kept);
   grid_launch_dependents();
+  // Loaded before they are needed. Padding channels take anything: they are stored as zero.
+  float of_gamma = 0, of_beta = 0, old_mean = 0, old_var = 0;
+  if (own) {
+    of_gamma = gamma[min(channel, x.c - 1)];
+    of_beta = beta[min(channel, x.c - 1)];
+    if (writes && running_mean) old_mean = running_mean[channel];
+    if (writes && running_var) old_var = running_var[channel];
+  }
   fetched();
-  Eight sum = {}, mean, scale, shift;
-  if (!at.idle)
-    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) add8(sum, kept8<T>(kept, i));
-  cluster_sums(s, 0, t.vectors, 1, sum, sum);
-  if (own < 8 * t.vectors) s.made[0][own] = (float)(s.total[0][own] / n);
-  __syncthreads();
-  mean = made8(s, 0, at.vector);
-  sum = {};
-  if (!at.idle)
-    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) {
+  EightMoments m = {};
+  if (!at.idle && at.first + at.lane < at.last) {
+    const Eight pivot = kept8<T>(kept, 0);
+    int i = 1;
+    for (int p = at.first + at.lane + t.lanes; p < at.last; p += t.lanes, i++) {
       const Eight v = kept8<T>(kept, i);
 #pragma unroll
-      for (int k = 0; k < 8; k++) sum.v[k] += (v.v[k] - mean.v[k]) * (v.v[k] - mean.v[k]);
+      for (int k = 0; k < 8; k++) {
+        const float d = v.v[k] - pivot.v[k];
+        m.mean.v[k] += d; // their sum
+        m.m2.v[k] += d * d;
+      }
     }
-  cluster_sums(s, 1, t.vectors, 1, sum, sum);
-  if (own < 8 * t.vectors) {
-    const NormMoments v = {n, s.made[0][own], s.total[0][own]};
-    const float inv_std = (float)(1 / sqrt(v.m2 / n + eps));
-    s.made[1][own] = gamma[min(channel, x.c - 1)] * inv_std; // padding channels take anything: they are stored as zero
-    s.made[2][own] = beta[min(channel, x.c - 1)];
-    if (blockIdx.x == 0 && channel < x.c)
-      write_stats(v, eps, momentum, channel, running_mean, running_var, stats + 2 * (size_t)channel);
+    m.n = i;
+    const float share = 1.f / m.n;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      m.m2.v[k] -= m.mean.v[k] * m.mean.v[k] * share;
+      m.mean.v[k] = pivot.v[k] + m.mean.v[k] * share;
+    }
+  }
+  const ResidentPair all = cluster_moments(s, t, m);
+  if (own) {
+    const NormMoments v = {(double)t.pixels, all.a, fmax(all.b, 0.)};
+    float made[2];
+    write_stats(v, eps, momentum, 0, &old_mean, &old_var, made);
+    s.made[0][threadIdx.x] = made[0];
+    s.made[1][threadIdx.x] = of_gamma * made[1];
+    s.made[2][threadIdx.x] = of_beta;
+    if (writes) {
+      stats[2 * (size_t)channel] = made[0];
+      stats[2 * (size_t)channel + 1] = made[1];
+      if (running_mean) running_mean[channel] = old_mean;
+      if (running_var) running_var[channel] = old_var;
+    }
   }
   __syncthreads();
-  scale = made8(s, 1, at.vector);
-  shift = made8(s, 2, at.vector);
+  const Eight mean = made8(s, 0, at.vector), scale = made8(s, 1, at.vector), shift = made8(s, 2, at.vector);
   store_slice<T>(t, at, x, y, [&](int turn) {
     Eight v = kept8<T>(kept, turn);
 #pragma unroll
     for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
     return v;
   });
-  cooperative_groups::this_cluster().sync(); // others have read this block's sums
+  ends_with_cluster(); // others have read this block's sums
 #endif
 }
 
@@ -230,11 +315,17 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   __shared__ ResidentSums s;
   Raw8<T> *kept = (Raw8<T> *)shared, *kept_dy = kept + t.turns * RESIDENT_THREADS;
   const ResidentPosition at = position_in(t, x);
-  const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
+  const int channel = blockIdx.y * t.vectors * 8 + threadIdx.x; // of a thread a channel
+  const bool own = threadIdx.x < 8 * t.vectors;
   grid_wait_prerequisite();
   fetch_slice<T>(t, at, x, kept);
   fetch_slice<T>(t, at, dy, kept_dy);
   grid_launch_dependents();
+  float g = 0, inv_std = 0; // loaded before they are needed
+  if (own) {
+    g = gamma[min(channel, x.c - 1)];
+    inv_std = stats[2 * (size_t)min(channel, x.c - 1) + 1];
+  }
   Eight mean, sum = {}, dot = {};
 #pragma unroll
   for (int k = 0; k < 8; k++) mean.v[k] = stats[2 * (size_t)min(at.c + k, x.c - 1)];
@@ -248,16 +339,14 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
         dot.v[k] += g.v[k] * (v.v[k] - mean.v[k]);
       }
     }
-  cluster_sums(s, 0, t.vectors, 2, sum, dot);
-  if (own < 8 * t.vectors) {
-    const float g = gamma[min(channel, x.c - 1)];
-    const double inv_std = stats[2 * (size_t)min(channel, x.c - 1) + 1];
-    const GradientSums total = {s.total[0][own], s.total[1][own] * inv_std};
+  const ResidentPair all = cluster_sums(s, t.vectors, sum, dot);
+  if (own) {
+    const GradientSums total = {all.a, all.b * inv_std};
     float slopes[2];
     write_slopes({g * total.sum, g * total.dot}, t.pixels, inv_std, slopes);
-    s.made[0][own] = (float)(g * inv_std);
-    s.made[1][own] = slopes[0];
-    s.made[2][own] = slopes[1];
+    s.made[0][threadIdx.x] = g * inv_std;
+    s.made[1][threadIdx.x] = slopes[0];
+    s.made[2][threadIdx.x] = slopes[1];
     if (blockIdx.x == 0 && channel < x.c) write_parameter_gradients(total, channel, accumulate, dgamma, dbeta);
   }
   __syncthreads();
@@ -268,7 +357,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
     for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
     return v;
   });
-  cooperative_groups::this_cluster().sync();
+  ends_with_cluster();
 #endif
 }
 

@@ -368,7 +368,7 @@ static Value *conv_moments(Graph *g, const Value *x) {
 // Inputs: x, then the addend, if there is one.
 enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // indices of its parameters; the last two are batch norm's
 
-enum { NORM_STATS, NORM_PARTS }; // indices of what it saves; the second is for batch norm over ranks
+enum { NORM_STATS, NORM_PARTS };     // indices of what it saves; the second is for batch norm over ranks
 enum { NORM_ARGMAX = 1, NORM_TAPS }; // or these for one that pools its output
 
 static PoolArgmax argmax_of(const Node *n) { return (PoolArgmax){n->save[NORM_ARGMAX]->x, n->save[NORM_TAPS]->x.data}; }
@@ -469,9 +469,9 @@ static void norm_pool_backward(Graph *g, Node *n) {
   const PoolArgmax argmax = argmax_of(n);
   const Dest dx = node_dest(n, 0);
   CHECK(gamma->accumulate == beta->accumulate);
-  g->dev->ops->batch_norm_pool_backward(g->dev, &NODE_ATTR(n, NormLayer)->pool, &n->in[0].v->x, &argmax,
-                                        &n->out[0]->dx, gamma->p->master.data, n->save[NORM_STATS]->x.data, &dx,
-                                        gamma->p->grad.data, beta->p->grad.data, gamma->accumulate);
+  g->dev->ops->batch_norm_pool_backward(g->dev, &NODE_ATTR(n, NormLayer)->pool, &n->in[0].v->x, &argmax, &n->out[0]->dx,
+                                        gamma->p->master.data, n->save[NORM_STATS]->x.data, &dx, gamma->p->grad.data,
+                                        beta->p->grad.data, gamma->accumulate);
 }
 
 static const NodeType norm_pool_node = {.name = "norm_pool",
