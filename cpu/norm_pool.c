@@ -1,6 +1,6 @@
 // The gradient of BatchNorm whose output was pooled: each pixel gathers the gradients of the windows whose maximum it
-// was, as kept by the forward pass (PoolArgmax), and batch norm's gradient follows. What its sums are of is 0 elsewhere,
-// so that they are taken over the windows.
+// was, as kept by the forward pass (PoolArgmax), and batch norm's gradient follows. Elsewhere dy is 0, so that its sums
+// are taken over the windows.
 #include "cpu/norm.h"
 
 // The sum of dy of the windows that cover pixel (n, y, x) and have their maximum there, in row-major order.

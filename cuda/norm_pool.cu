@@ -1,8 +1,8 @@
 // BatchNorm that pools what it makes by windows of 3 × 3 at stride 2: what is normalised, four times as large as the
-// maxima, is in no memory. Forward reads x once more than its statistics do, and keeps of each maximum the x that it was
-// made of and its tap (PoolArgmax): the sums of the gradient are taken over these. dx then gathers: the pixels of a 2 × 2
-// block lie in at most 2 × 2 windows. A thread has eight channels of a column of windows, or of blocks, and goes down a
-// band of rows with what the next one needs, too. Bound by memory.
+// maxima, is in no memory. Forward reads x once more than its statistics do, and keeps of each maximum the x that it
+// was made of and its tap (PoolArgmax): the sums of the gradient are taken over these. dx then gathers: the pixels of a
+// 2 × 2 block lie in at most 2 × 2 windows. A thread has eight channels of a column of windows, or of blocks, and goes
+// down a band of rows with what the next one needs, too. Bound by memory.
 #include "cuda/norm_passes.cuh"
 
 enum {
@@ -133,7 +133,7 @@ void normalise_pooled(Device *dev, const NormTiling &m, const void *gamma, const
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-// Sums of the maxima's gradients to slopes [c, 2], dgamma and dbeta: what is not a maximum has none. A warp per channel.
+// Sums of the maxima's gradients to slopes [c, 2], dgamma and dbeta: what is not a maximum has none. A warp a channel.
 __global__ void norm_pool_totals_kernel(NormTiling m, Tensor x, const float *partial, const float *gamma,
                                         const float *stats, float *slopes, bool accumulate, float *dgamma,
                                         float *dbeta) {

@@ -52,8 +52,8 @@ static inline bool resident_tiling(const Tensor *x, int tensors, ResidentTiling 
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-// What stands in shared memory before the slices: two numbers of each channel, by warps, blocks and the cluster, and what
-// a thread a channel makes of the last, for all.
+// What stands in shared memory before the slices: two numbers of each channel, by warps and of the block, and what a
+// thread a channel makes of the cluster's, for all.
 struct ResidentSums {
   float of_warp[2][RESIDENT_WARPS][MAX_CHANNELS], warp_pixels[RESIDENT_WARPS];
   double of_block[2][MAX_CHANNELS];

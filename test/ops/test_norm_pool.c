@@ -1,5 +1,5 @@
-// Catches batch norm that pools its own output to other bits than both ops give, keeps another pixel than the maximum's,
-// or sends its gradient elsewhere.
+// Catches batch norm that pools its own output to other bits than both ops give, keeps another pixel than the
+// maximum's, or sends its gradient elsewhere.
 #include "test/harness/norm_args.h"
 
 typedef struct NormPoolCase {
