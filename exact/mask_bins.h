@@ -108,10 +108,9 @@ static inline HD RoiAxis target_axis(const MaskTarget *p, real low, real high) {
   return roi_axis(low, high, 1, p->size, 0, p->source != MASK_SOFT);
 }
 
-// A bin of the target from the sum of its samples. !(< 0.5) would turn the NaN of a box without samples into
-// foreground.
+// A bin of the target from the sum of its samples; an empty box has none, and is background.
 static inline HD real target_value(const MaskTarget *p, RoiAxis ys, RoiAxis xs, real sum) {
-  real value = sum / (real)(ys.samples * xs.samples);
+  real value = sum / (real)MAX(ys.samples * xs.samples, 1);
   return p->source <= MASK_ALIGNED ? value : value >= (real)0.5;
 }
 

@@ -86,6 +86,26 @@ TEST_OP(mask_target_by_hand) {
   }
 }
 
+// RoIAlign at pixel centres takes no samples in a box without height or width: its mean is 0, not 0 / 0.
+TEST_OP(mask_target_of_an_empty_box_is_background) {
+  for (int source = MASK_SOFT; source <= MASK_BITMAP; source++)
+    for (int empty = 0; empty < 2; empty++) {
+      uint32_t *bits = fixture_copy(f, 2 * sizeof *bits, (const uint32_t[]){0, 0});
+      Bitmap *bitmap = fixture_copy(f, sizeof *bitmap, &(const Bitmap){.w = 4, .h = 2});
+      ImageInfo *image = fixture_copy(f, sizeof *image, &(const ImageInfo){.h = 2, .w = 4, .rh = 4, .rw = 8});
+      Truth truth = {.images = 1, .capacity = 1, .bitmap = bitmap, .bits = bits};
+      RoiTargets targets = {.objects = fixture_rois(f, 1), .object_truth = fixture_ints(f, 1)};
+      *targets.objects.count = 1;
+      targets.objects.image[0] = targets.object_truth[0] = 0;
+      set_box(&targets.objects.box, 0, 1, 1, empty ? 1 : 3, empty ? 3 : 1);
+      Tensor target = fixture_single(f, 1, 3, 3);
+      MaskTarget p = {.size = 3, .source = (MaskSource)source};
+      RUN(f, mask_target, &p, image, &truth, &targets, &target);
+      for (int k = 0; k < 9; k++) EXPECT_NEAR(get_at(&target, pixel(&target, 0, k / 3, k % 3)), 0, 0);
+      fixture_clear(f);
+    }
+}
+
 // ---- polygons -------------------------------------------------------------------------------------------------------
 
 static int64_t add_part(uint32_t *words, int64_t at, int points, const float *xy) {
