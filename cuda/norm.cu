@@ -3,7 +3,7 @@
 // of its own. Each direction is a two-pass reduction (thread, threadblock, workspace, statistics, always in the same
 // order) and an elementwise pass with the epilogue fused in. The floor is memory traffic: inputs are read twice, the
 // result is written once.
-#include "cuda/norm_resident.cuh"
+#include "cuda/norm_images.cuh"
 
 // Second pass: stats [sets, groups, 2]. Grid (groups, sets), a threadblock per group.
 __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps, float momentum, float *running_mean,
@@ -117,7 +117,13 @@ static void norm_backward(Device *dev, const NormTiling &m, const Tensor *dy, co
 
 extern "C" void cuda_group_norm_forward(Device *dev, int groups, float eps, const Tensor *x, const void *gamma,
                                         const void *beta, void *stats, const Dest *y) {
-  norm_forward(dev, norm_tiling(x, groups, true), eps, 0, gamma, beta, NULL, NULL, stats, y);
+  ImageTiling t;
+  if (!dev->wgmma || !image_tiling(x, groups, 1, &t)) {
+    norm_forward(dev, norm_tiling(x, groups, true), eps, 0, gamma, beta, NULL, NULL, stats, y);
+  } else if (!dev->measuring) {
+    check_dest(x, y);
+    image_forward(dev, t, x, eps, 0, gamma, beta, NULL, NULL, stats, y);
+  }
 }
 
 extern "C" void cuda_batch_norm_forward(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,
@@ -145,7 +151,19 @@ extern "C" void cuda_batch_norm_inference(Device *dev, float eps, const Tensor *
 extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,
                                          const void *stats, const Dest *dx, void *dgamma, void *dbeta,
                                          bool accumulate) {
-  norm_backward(dev, norm_tiling(x, groups, true), dy, gamma, stats, dx, dgamma, dbeta, accumulate);
+  const NormTiling m = norm_tiling(x, groups, true);
+  ImageTiling t;
+  if (!dev->wgmma || !image_tiling(x, groups, 2, &t)) {
+    norm_backward(dev, m, dy, gamma, stats, dx, dgamma, dbeta, accumulate);
+    return;
+  }
+  double *totals = (double *)device_workspace(dev, (size_t)m.sets * 2 * x->c * sizeof(double));
+  if (!totals) return;
+  check_like(x, dy);
+  check_dest(x, dx);
+  image_backward(dev, t, x, dy, gamma, stats, dx, totals, dgamma, dbeta, accumulate);
+  launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(x->c, THREADS / 32), THREADS, m, totals, accumulate,
+                   (float *)dgamma, (float *)dbeta);
 }
 
 extern "C" void cuda_batch_norm_backward(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma,

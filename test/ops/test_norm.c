@@ -63,6 +63,19 @@ static void fill_stats(const NormArgs *a, const SampleStats *s) {
   }
 }
 
+static void check_gradients(Fixture *f, const NormArgs *a, const Tensor *dx, const Tensor *old_dgamma,
+                            const Tensor *old_dbeta) {
+  const NormGradients want = norm_define_backward(f, a);
+  norm_check(a, dx, &want.dx);
+  const double off = (f->dev->gpu ? NORM_STEPS : 70) * unit_roundoff(f->type);
+  for (int c = 0; c < a->k->c; c++) {
+    double dgamma = a->accumulate ? get(old_dgamma, 0, 0, 0, c) : 0;
+    double dbeta = a->accumulate ? get(old_dbeta, 0, 0, 0, c) : 0;
+    EXPECT_NEAR(get(&a->dgamma, 0, 0, 0, c), dgamma + want.dgamma[c], off * (fabs(dgamma) + want.of_dgamma[c]));
+    EXPECT_NEAR(get(&a->dbeta, 0, 0, 0, c), dbeta + want.dbeta[c], off * (fabs(dbeta) + want.of_dbeta[c]));
+  }
+}
+
 static void check_backward(Fixture *f, const NormCase *k, bool accumulate, uint64_t key) {
   if (f->dev->gpu && k->rows == 0) return; // what no element contributes to is not computed there
   NormArgs a = norm_args(f, k, key);
@@ -71,15 +84,8 @@ static void check_backward(Fixture *f, const NormCase *k, bool accumulate, uint6
   Tensor old_dgamma = norm_copy(f, &a.dgamma), old_dbeta = norm_copy(f, &a.dbeta), stats = norm_copy(f, &a.stats);
   Dest dx = {.t = fixture_tensor(f, a.x)};
   run_op(f->dev, norm_backward, &a, &dx);
-  const NormGradients want = norm_define_backward(f, &a);
-  norm_check(&a, &dx.t, &want.dx);
+  check_gradients(f, &a, &dx.t, &old_dgamma, &old_dbeta);
   EXPECT(!memcmp(a.stats.data, stats.data, tensor_bytes(&stats)));
-  const double off = (f->dev->gpu ? NORM_STEPS : 70) * unit_roundoff(f->type);
-  for (int c = 0; c < k->c; c++) {
-    double dgamma = accumulate ? get(&old_dgamma, 0, 0, 0, c) : 0, dbeta = accumulate ? get(&old_dbeta, 0, 0, 0, c) : 0;
-    EXPECT_NEAR(get(&a.dgamma, 0, 0, 0, c), dgamma + want.dgamma[c], off * (fabs(dgamma) + want.of_dgamma[c]));
-    EXPECT_NEAR(get(&a.dbeta, 0, 0, 0, c), dbeta + want.dbeta[c], off * (fabs(dbeta) + want.of_dbeta[c]));
-  }
   fixture_clear(f);
 }
 
@@ -213,5 +219,80 @@ TEST_GPU_TYPES(cuda_norm_of_resident_tensors) {
   for (int i = 0; i < COUNT(cases); i++) {
     check_forward(f, &cases[i], (uint64_t)i);
     check_backward(f, &cases[i], i % 2, (uint64_t)i);
+  }
+}
+
+// Group norm of images whose slices stay in shared memory: of one pixel and of many, whose last threadblock has few;
+// more slices than run at once, of which the last is nearly empty; groups from a channel to a slice's; and such as no
+// slice holds, which do not stay.
+static const NormCase resident[] = {
+    {1, 1, 1, 2048, 32, 1, 0},  {2, 25, 38, 2048, 32, 2, 0}, {3, 31, 67, 72, 9, 3, 0},      {2, 67, 129, 264, 33, 2, 0},
+    {150, 2, 3, 16, 2, 150, 0}, {7, 9, 11, 520, 520, 7, 0},  {1, 129, 131, 36, 2, 1, 1000}, {2, 61, 67, 40, 1, 2, 0},
+    {2, 5, 7, 160, 32, 2, 0},   {2, 13, 17, 1024, 8, 2, 0},  {64, 7, 7, 40, 5, 64, 1000},
+};
+TEST_GPU_TYPES(cuda_group_norm_of_resident_images) {
+  for (int i = 0; i < COUNT(resident); i++) {
+    check_forward(f, &resident[i], (uint64_t)i);
+    check_backward(f, &resident[i], i % 2, (uint64_t)i);
+  }
+}
+
+// Images of more pixels than stay.
+TEST_GPU_TIER(cuda_group_norm_of_large_images, 1) {
+  const NormCase large[] = {{2, 100, 152, 128, 32, 2, 0}, {1, 200, 304, 64, 32, 1, 0}};
+  f->type = BF16;
+  for (int i = 0; i < COUNT(large); i++) {
+    check_forward(f, &large[i], 1);
+    check_backward(f, &large[i], true, 1);
+  }
+}
+
+enum { RUN_OUTPUTS = 5 };
+typedef struct NormRun {
+  Tensor out[RUN_OUTPUTS];
+} NormRun;
+static NormRun run_both(Fixture *f, NormArgs *a) {
+  Dest y = {.t = fixture_tensor(f, a->x), .relu = true}, dx = {.t = fixture_tensor(f, a->x)};
+  run_op(f->dev, norm_forward, a, &y);
+  run_op(f->dev, norm_backward, a, &dx);
+  NormRun r = {{y.t, dx.t, norm_copy(f, &a->stats), norm_copy(f, &a->dgamma), norm_copy(f, &a->dbeta)}};
+  return r;
+}
+
+// Also for any number of multiprocessors granted.
+TEST_GPU_TYPES(cuda_group_norm_of_resident_images_same_bits) {
+  const NormCase k = {5, 61, 67, 136, 17, 5, 0};
+  NormArgs a = norm_args(f, &k, 1);
+  const NormRun first = run_both(f, &a);
+  const int granted[] = {f->dev->multiprocessors, 1, 24, 108};
+  for (int i = 0; i < COUNT(granted); i++) {
+    f->dev->granted = granted[i];
+    const NormRun again = run_both(f, &a);
+    for (int j = 0; j < RUN_OUTPUTS; j++) EXPECT(same_bits(&again.out[j], &first.out[j]));
+  }
+  f->dev->granted = f->dev->multiprocessors;
+}
+
+// A value that is not finite makes its group of its image NaN, and nothing else.
+TEST_GPU_TYPES(cuda_group_norm_of_resident_images_keeps_nan_in_its_group) {
+  const NormCase k = {3, 21, 67, 72, 9, 3, 0};
+  NormArgs without = norm_inputs(f, &k, 1), a = norm_inputs(f, &k, 1);
+  put(&a.x, 1, 20, 66, 70, (double)NAN);
+  put(&a.x, 2, 0, 0, 3, (double)INFINITY);
+  fixture_freeze(f);
+  norm_outputs(f, &without, 1);
+  norm_outputs(f, &a, 1);
+  const NormRun clean = run_both(f, &without);
+  Dest y = {.t = fixture_tensor(f, a.x)}, dx = {.t = fixture_tensor(f, a.x)};
+  run_op(f->dev, norm_forward, &a, &y);
+  run_op(f->dev, norm_backward, &a, &dx);
+  for (NormElement e = norm_first; norm_next(&a, &e);) {
+    const bool lost = (e.n == 1 && e.c / 8 == 8) || (e.n == 2 && e.c / 8 == 0);
+    const double of_y = norm_get(&y.t, &e), of_dx = norm_get(&dx.t, &e);
+    if (lost) {
+      if (!EXPECT(isnan(of_y) && isnan(of_dx))) break;
+    } else if (!EXPECT(fmax(of_y, 0) == norm_get(&clean.out[0], &e) && of_dx == norm_get(&clean.out[1], &e))) {
+      break;
+    }
   }
 }

@@ -1,0 +1,343 @@
+// Group norm whose images stay in shared memory between its two passes: one kernel a direction, each input read once.
+// A cluster takes a slice of an image, of whole groups, as norm_resident.cuh takes one of the batch; a multiprocessor has
+// two threadblocks, of which one loads while the other writes. sm_90.
+#pragma once
+#include "cuda/norm_resident.cuh"
+
+enum { IMAGE_BYTES = 96 << 10 }; // of a threadblock's slice, at most
+
+// The grid is (cluster, slices, images), the cluster a row of it; a thread takes pixels lane, lane + lanes, … of its
+// block's.
+struct ImageTiling {
+  int sets, groups, group_size; // as NormTiling's
+  int pixels, per_block;        // of an image; of a threadblock
+  int vectors, lanes;           // a slice's vectors of eight channels; lanes · vectors = RESIDENT_THREADS
+  int cluster, slices;
+  int turns;    // pixels of a thread at most
+  size_t bytes; // of one threadblock's slice of all tensors that are kept
+};
+
+// Rows of 128 bytes are read fastest; of 64 only so that a slice fits. False: it does not, or is not of 16 bits.
+static inline bool image_tiling(const Tensor *x, int groups, int tensors, ImageTiling *to) {
+  enum { ENOUGH = 128 };
+  if (x->count || dtype_size(x->dtype) != 2 || tensor_pixels(x) == 0 || x->c % 8 || x->n > UINT16_MAX) return false;
+  for (int vectors = MAX_VECTORS; vectors >= MAX_VECTORS / 2; vectors /= 2) {
+    ImageTiling t = {x->n, groups, x->c / groups};
+    if (8 * vectors % t.group_size) continue;
+    t.vectors = vectors;
+    t.lanes = RESIDENT_THREADS / vectors;
+    t.pixels = x->h * x->w;
+    t.slices = blocks_for(x->c / 8, vectors);
+    for (t.cluster = 1;; t.cluster *= 2) {
+      t.per_block = blocks_for(t.pixels, t.cluster);
+      t.turns = blocks_for(t.per_block, t.lanes);
+      t.bytes = (size_t)t.turns * RESIDENT_THREADS * 16 * (size_t)tensors;
+      if (t.cluster == MAX_CLUSTER || (t.bytes <= IMAGE_BYTES && t.slices * t.sets * t.cluster >= ENOUGH)) break;
+    }
+    if (t.bytes > IMAGE_BYTES) continue;
+    *to = t;
+    return true;
+  }
+  return false;
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+// What stands in shared memory before the slices.
+struct ImageSums {
+  float of_warp[2][RESIDENT_WARPS][MAX_CHANNELS];
+  double of_block[2][2][MAX_CHANNELS]; // [round]: a round's is read by others while the next one's is written
+  double total[2][MAX_CHANNELS], of_group[MAX_CHANNELS];
+  float made[3][MAX_CHANNELS]; // what a thread a channel makes of them, for all
+};
+
+// Sums of the cluster, two for each channel of the slice, to s.total: lanes of a warp by butterflies, warps and blocks
+// in order, in double. Every thread of the cluster calls it, once a round. Thread i < 8 · vectors may then read the
+// totals of channel i.
+static __device__ __forceinline__ void image_sums(ImageSums &s, int round, int vectors, int sums, const Eight &a,
+                                                  const Eight &b) {
+  namespace cg = cooperative_groups;
+  cg::cluster_group cluster = cg::this_cluster();
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channels = 8 * vectors, blocks = gridDim.x;
+#pragma unroll
+  for (int which = 0; which < 2; which++) {
+    if (which >= sums) break;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      float v = which ? b.v[k] : a.v[k];
+      for (int offset = 16; offset >= vectors; offset /= 2) v += __shfl_xor_sync(~0u, v, offset);
+      if (lane < vectors) s.of_warp[which][warp][8 * lane + k] = v;
+    }
+  }
+  __syncthreads();
+  const int which = threadIdx.x / channels, channel = threadIdx.x % channels;
+  if (which < sums) {
+    double v = 0;
+#pragma unroll
+    for (int w = 0; w < RESIDENT_WARPS; w++) v += s.of_warp[which][w][channel];
+    s.of_block[round][which][channel] = v;
+  }
+  cluster.sync();
+  if (which < sums) {
+    double v = 0;
+    double part[MAX_CLUSTER];
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) // all reads are in flight before the first is added
+      part[r] = r < blocks ? *cluster.map_shared_rank(&s.of_block[round][which][channel], r) : 0;
+#pragma unroll
+    for (int r = 0; r < MAX_CLUSTER; r++) v += part[r];
+    s.total[which][channel] = v;
+  }
+  __syncthreads();
+}
+static __device__ __forceinline__ Eight made8(const ImageSums &s, int which, int vector) {
+  return load8(&s.made[which][8 * vector]);
+}
+
+// Of thread i, for which it is the slice's channel i: the sum over its group of what each thread has.
+static __device__ __forceinline__ double group_sum(const ImageTiling &t, double (&of_channel)[MAX_CHANNELS], int i,
+                                                   double v) {
+  if (t.group_size == 1) return v;
+  __syncthreads();
+  if (i < 8 * t.vectors) of_channel[i] = v;
+  __syncthreads();
+  if (i >= 8 * t.vectors) return 0;
+  const double *group = of_channel + i / t.group_size * t.group_size;
+  double even = 0, odd = 0;
+  for (int k = 0; k + 1 < t.group_size; k += 2) {
+    even += group[k];
+    odd += group[k + 1];
+  }
+  return even + odd + (t.group_size % 2 ? group[t.group_size - 1] : 0);
+}
+
+// Where a thread works.
+struct ImagePosition {
+  int vector, lane, c; // c: the first of its channels
+  int first, last;     // pixels of its block, of all sets
+  bool idle;           // past the last channel
+};
+static __device__ __forceinline__ ImagePosition position_in(const ImageTiling &t, const Tensor &x) {
+  ImagePosition p;
+  p.vector = threadIdx.x % t.vectors;
+  p.lane = threadIdx.x / t.vectors;
+  p.c = (blockIdx.y * t.vectors + p.vector) * 8;
+  p.first = blockIdx.z * t.pixels + min((int)blockIdx.x * t.per_block, t.pixels);
+  p.last = min(p.first + t.per_block, (int)(blockIdx.z + 1) * t.pixels);
+  p.idle = p.c >= x.ldc;
+  return p;
+}
+
+// Starts the thread's copies of channels c … c+7 of its pixels (cp.async): pixel `lane` + turn · lanes to place `turn`
+// of `kept`, where it alone reads it.
+template <class T>
+static __device__ __forceinline__ void fetch_slice(const ImageTiling &t, const ImagePosition &at, const Tensor &x,
+                                                   Raw8<T> *kept) {
+  if (at.idle) return;
+  int turn = 0;
+  for (int p = at.first + at.lane; p < at.last; p += t.lanes, turn++) {
+    const char *from = (const char *)((const T *)x.data + (size_t)p * x.ldc + at.c);
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(&kept[turn * RESIDENT_THREADS + threadIdx.x]);
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(Raw8<T>); i += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i) : "memory");
+  }
+}
+// Stores value(turn) of each of the thread's pixels through the epilogue, whose reads of several pixels are in flight
+// before the first store.
+template <class T, class F>
+static __device__ __forceinline__ void store_slice(const ImageTiling &t, const ImagePosition &at, const Tensor &x,
+                                                   const DestArgs &d, F value) {
+  constexpr int N = PIXELS_AHEAD<T>;
+  if (at.idle) return;
+  for (int p = at.first + at.lane, turn = 0; p < at.last; p += N * t.lanes, turn += N) {
+    DestReads<T> reads[N];
+#pragma unroll
+    for (int u = 0; u < N; u++)
+      if (p + u * t.lanes < at.last) reads[u] = dest_read8<T>(d, (size_t)(p + u * t.lanes) * d.t.ldc + at.c);
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+      const int pixel = p + u * t.lanes;
+      if (pixel >= at.last) break;
+      Eight v = value(turn + u);
+      if (d.resized) {
+        const int row = pixel / x.w, n = row / x.h;
+        add8(v, dest_resized8<T>(d, n, row - n * x.h, pixel - row * x.w, at.c));
+      }
+      dest_write8<T>(d, (size_t)pixel * d.t.ldc + at.c, at.c, v, reads[u]);
+    }
+  }
+}
+
+#endif
+
+// Of a thread a channel: where its group's statistics are.
+static __device__ __forceinline__ size_t image_group(const ImageTiling &t, const Tensor &x, int channel) {
+  const int c = min(channel, x.c - 1);
+  return (size_t)blockIdx.z * t.groups + (t.group_size == 1 ? c : c / t.group_size); // as group_of
+}
+static constexpr int image_blocks_per_sm(DestInputs inputs) { return inputs == ANY_INPUT ? 1 : 2; }
+
+// The mean from a first sum, the variance from the squares about it.
+template <class T, DestInputs INPUTS>
+__global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
+    image_forward_kernel(ImageTiling t, Tensor x, float eps, float momentum, const float *gamma, const float *beta,
+                         float *running_mean, float *running_var, float *stats, DestArgs dest) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(16) char shared[];
+  __shared__ ImageSums s;
+  Raw8<T> *kept = (Raw8<T> *)shared;
+  const DestArgs y = with_inputs<INPUTS>(dest);
+  const ImagePosition at = position_in(t, x);
+  const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
+  const double n = (double)t.pixels * t.group_size;
+  grid_wait_prerequisite();
+  fetch_slice<T>(t, at, x, kept);
+  grid_launch_dependents();
+  fetched();
+  Eight sum = {}, mean, scale, shift;
+  if (!at.idle)
+    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) add8(sum, kept8<T>(kept, i));
+  image_sums(s, 0, t.vectors, 1, sum, sum);
+  double total = group_sum(t, s.of_group, own, own < 8 * t.vectors ? s.total[0][own] : 0);
+  if (own < 8 * t.vectors) s.made[0][own] = (float)(total / n);
+  __syncthreads();
+  mean = made8(s, 0, at.vector);
+  sum = {};
+  if (!at.idle)
+    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) {
+      const Eight v = kept8<T>(kept, i);
+#pragma unroll
+      for (int k = 0; k < 8; k++) sum.v[k] += (v.v[k] - mean.v[k]) * (v.v[k] - mean.v[k]);
+    }
+  image_sums(s, 1, t.vectors, 1, sum, sum);
+  total = group_sum(t, s.of_group, own, own < 8 * t.vectors ? s.total[0][own] : 0);
+  if (own < 8 * t.vectors) {
+    const NormMoments v = {n, s.made[0][own], total};
+    const float inv_std = (float)(1 / sqrt(v.m2 / n + eps));
+    s.made[1][own] = gamma[min(channel, x.c - 1)] * inv_std; // padding channels take anything: they are stored as zero
+    s.made[2][own] = beta[min(channel, x.c - 1)];
+    if (blockIdx.x == 0 && channel < x.c && channel % t.group_size == 0)
+      write_stats(v, eps, momentum, channel, running_mean, running_var, stats + 2 * image_group(t, x, channel));
+  }
+  __syncthreads();
+  scale = made8(s, 1, at.vector);
+  shift = made8(s, 2, at.vector);
+  store_slice<T>(t, at, x, y, [&](int turn) {
+    Eight v = kept8<T>(kept, turn);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
+    return v;
+  });
+  cooperative_groups::this_cluster().sync(); // others have read this block's sums
+#endif
+}
+
+// dx, and dgamma and dbeta where they are wanted, as the kernels of norm_passes.cuh define them. Of several sets, the
+// totals [sets, 2, c] of norm_parameter_gradients_kernel instead of the latter.
+template <class T, DestInputs INPUTS>
+__global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
+    image_backward_kernel(ImageTiling t, Tensor x, Tensor dy, const float *gamma, const float *stats, DestArgs dest,
+                          double *totals, float *dgamma, float *dbeta, bool accumulate) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(16) char shared[];
+  __shared__ ImageSums s;
+  Raw8<T> *kept = (Raw8<T> *)shared, *kept_dy = kept + t.turns * RESIDENT_THREADS;
+  const DestArgs dx = with_inputs<INPUTS>(dest);
+  const ImagePosition at = position_in(t, x);
+  const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
+  grid_wait_prerequisite();
+  fetch_slice<T>(t, at, x, kept);
+  fetch_slice<T>(t, at, dy, kept_dy);
+  grid_launch_dependents();
+  Eight mean, sum = {}, dot = {};
+#pragma unroll
+  for (int k = 0; k < 8; k++) mean.v[k] = stats[2 * image_group(t, x, at.c + k)];
+  fetched();
+  if (!at.idle)
+    for (int p = at.first + at.lane, i = 0; p < at.last; p += t.lanes, i++) {
+      const Eight v = kept8<T>(kept, i), g = kept8<T>(kept_dy, i);
+#pragma unroll
+      for (int k = 0; k < 8; k++) {
+        sum.v[k] += g.v[k];
+        dot.v[k] += g.v[k] * (v.v[k] - mean.v[k]);
+      }
+    }
+  image_sums(s, 0, t.vectors, 2, sum, dot);
+  GradientSums total = {}, weighted = {};
+  float g = 0;
+  double inv_std = 0;
+  if (own < 8 * t.vectors) {
+    g = gamma[min(channel, x.c - 1)];
+    inv_std = stats[2 * image_group(t, x, channel) + 1];
+    total = {s.total[0][own], s.total[1][own] * inv_std};
+    weighted = {g * total.sum, g * total.dot};
+  }
+  weighted.sum = group_sum(t, s.of_group, own, weighted.sum);
+  weighted.dot = group_sum(t, s.of_group, own, weighted.dot);
+  if (own < 8 * t.vectors) {
+    float slopes[2];
+    write_slopes(weighted, (double)t.pixels * t.group_size, inv_std, slopes);
+    s.made[0][own] = (float)(g * inv_std);
+    s.made[1][own] = slopes[0];
+    s.made[2][own] = slopes[1];
+    if (blockIdx.x == 0 && channel < x.c) {
+      if (totals) {
+        totals[(size_t)blockIdx.z * 2 * x.c + channel] = total.sum;
+        totals[((size_t)blockIdx.z * 2 + 1) * x.c + channel] = total.dot;
+      } else {
+        write_parameter_gradients(total, channel, accumulate, dgamma, dbeta);
+      }
+    }
+  }
+  __syncthreads();
+  const Eight of_dy = made8(s, 0, at.vector), of_x = made8(s, 1, at.vector), constant = made8(s, 2, at.vector);
+  store_slice<T>(t, at, x, dx, [&](int turn) {
+    Eight v = kept8<T>(kept, turn), g = kept8<T>(kept_dy, turn);
+#pragma unroll
+    for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
+    return v;
+  });
+  cooperative_groups::this_cluster().sync();
+#endif
+}
+
+// ---- launchers ------------------------------------------------------------------------------------------------------
+
+template <class... Formal, class... Actual>
+static void launch_image(Device *dev, const ImageTiling &t, void (*kernel)(Formal...), Actual... args) {
+  allow_shared(kernel, t.bytes + sizeof(float));
+  cudaLaunchAttribute attribute[2] = {};
+  attribute[0].id = cudaLaunchAttributeClusterDimension;
+  attribute[0].val.clusterDim.x = (unsigned)t.cluster;
+  attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
+  attribute[1] = dependent_launch_attribute();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(t.cluster, t.slices, t.sets);
+  config.blockDim = dim3(RESIDENT_THREADS);
+  config.dynamicSmemBytes = t.bytes;
+  config.stream = stream_of(dev);
+  config.attrs = attribute;
+  config.numAttrs = COUNT(attribute);
+  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, args...));
+}
+
+static void image_forward(Device *dev, const ImageTiling &t, const Tensor *x, float eps, float momentum,
+                          const void *gamma, const void *beta, void *running_mean, void *running_var, void *stats,
+                          const Dest *y) {
+  const DestArgs to = dest_args(y);
+  WITH_TYPE(
+      x->dtype, T,
+      {WITH_INPUTS(inputs_of(to), INPUTS,
+                   launch_image(dev, t, image_forward_kernel<T, INPUTS>, t, *x, eps, momentum, (const float *)gamma,
+                                (const float *)beta, (float *)running_mean, (float *)running_var, (float *)stats, to))})
+}
+
+static void image_backward(Device *dev, const ImageTiling &t, const Tensor *x, const Tensor *dy, const void *gamma,
+                           const void *stats, const Dest *dx, double *totals, void *dgamma, void *dbeta,
+                           bool accumulate) {
+  const DestArgs to = dest_args(dx);
+  WITH_TYPE(x->dtype, T,
+            {WITH_INPUTS(inputs_of(to), INPUTS,
+                         launch_image(dev, t, image_backward_kernel<T, INPUTS>, t, *x, *dy, (const float *)gamma,
+                                      (const float *)stats, to, totals, (float *)dgamma, (float *)dbeta, accumulate))})
+}
