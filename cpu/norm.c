@@ -22,6 +22,30 @@ void OP(group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x,
   normalise(&norm, x, gamma, beta, stats, y);
 }
 
+void OP(group_norm_forward_merged)(Device *dev, int groups, float eps, const void *moments, const Tensor *x,
+                                   const void *gamma, const void *beta, void *stats, const Dest *y) {
+  NormWork norm;
+  if (!norm_begin(dev, x, groups, true, &norm)) return;
+  CHECK(!x->count);
+  check_dest(x, y);
+  for (int set = 0; set < norm.sets; set++)
+    for (int group = 0; group < groups; group++) {
+      const size_t first = set * norm.pixels, last = first + norm.pixels;
+      Moments m = {0};
+      for (size_t p = first; p < last;) {
+        const bool whole = p % CONV_MOMENTS_PIXELS == 0 && p + CONV_MOMENTS_PIXELS <= last;
+        const real *told = (const real *)moments + p / CONV_MOMENTS_PIXELS * 3 * (size_t)x->c;
+        const real *value = (const real *)x->data + p * (size_t)x->ldc;
+        for (int i = group * norm.group_size; i < (group + 1) * norm.group_size; i++)
+          m = moments_merge(m, whole ? (Moments){CONV_MOMENTS_PIXELS, told[x->c + i], told[2 * x->c + i]}
+                                     : (Moments){1, value[i], 0});
+        p += whole ? CONV_MOMENTS_PIXELS : 1;
+      }
+      write_stat(m, eps, (real *)stats + ((size_t)set * groups + group) * 2);
+    }
+  normalise(&norm, x, gamma, beta, stats, y);
+}
+
 void OP(batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,
                             const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y) {
   NormWork norm;

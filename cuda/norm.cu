@@ -17,6 +17,56 @@ __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps,
   write_stats(v, eps, momentum, group, running_mean, running_var, stats + ((size_t)set * m.groups + group) * 2);
 }
 
+// The second pass where a convolution has told moments [parts, 3, c] of x. Pixels of a part that is not of this image
+// alone are read. Grid (groups, images). The sums are of floats in double about one of them, as in
+// norm_merge_moments_kernel.
+enum { MERGE_THREADS = 512 };
+template <class T>
+__global__ void __launch_bounds__(MERGE_THREADS)
+    norm_merge_groups_kernel(NormTiling m, const float *moments, float eps, float *stats) {
+  constexpr int N = 8, PART = CONV_MOMENTS_PIXELS; // N: whose loads are in flight at once
+  grid_launch_dependents();
+  grid_wait_prerequisite();
+  const int size = m.group_size, c = blockIdx.x * size, first = blockIdx.y * m.pixels, last = first + m.pixels;
+  const int part = (first + PART - 1) / PART, parts = max(last / PART - part, 0); // whole ones
+  const int head = min(part * PART, last), tail = min((part + parts) * PART, last);
+  auto value = [&](int p, int i) { return to_float(((const T *)m.x.data)[(size_t)p * m.x.ldc + c + i]); };
+  const float *told = moments + (size_t)part * 3 * m.x.c + c;
+  const double pivot = parts ? told[m.x.c] : value(first, 0);
+  double sum = 0, squares = 0;
+  for (int j = threadIdx.x; j < parts * size; j += N * MERGE_THREADS) {
+    float mean[N], m2[N];
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+      const int k = j + u * MERGE_THREADS;
+      if (k >= parts * size) continue;
+      const float *from = told + (size_t)(k / size) * 3 * m.x.c + k % size;
+      mean[u] = from[m.x.c];
+      m2[u] = from[2 * m.x.c];
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+      if (j + u * MERGE_THREADS < parts * size) {
+        const double d = mean[u] - pivot;
+        sum += PART * d;
+        squares += m2[u] + PART * d * d;
+      }
+  }
+  const int before = head - first, beside = before + last - tail;
+  for (int j = threadIdx.x; j < beside * size; j += MERGE_THREADS) {
+    const int k = j / size;
+    const double d = value(k < before ? first + k : tail + k - before, j % size) - pivot;
+    sum += d;
+    squares += d * d;
+  }
+  sum = block_sum(sum);
+  squares = block_sum(squares);
+  if (threadIdx.x) return;
+  const double n = (double)m.pixels * size, mean = sum / n, m2 = squares - sum * mean;
+  write_stats({n, pivot + mean, m2 < 0 ? 0 : m2}, eps, 0, 0, NULL, NULL,
+              stats + 2 * ((size_t)blockIdx.y * m.groups + blockIdx.x));
+}
+
 // Second pass: totals [sets, 2, c] = Σ dy, Σ dy · x̂ of each channel, and from them slopes [sets, groups, 2], the
 // coefficients of x - mean and of 1 in dx. Grid (groups, sets); a warp per channel of the group in turn. Of a single
 // set the totals are dgamma and dbeta.
@@ -124,6 +174,22 @@ extern "C" void cuda_group_norm_forward(Device *dev, int groups, float eps, cons
     check_dest(x, y);
     image_forward(dev, t, x, eps, 0, gamma, beta, NULL, NULL, stats, y);
   }
+}
+
+static void merge_groups(Device *dev, const NormTiling &m, const void *moments, float eps, void *stats) {
+  CHECK(!m.x.count);
+  WITH_TYPE(m.x.dtype, T,
+            launch_dependent(dev, norm_merge_groups_kernel<T>, dim3(m.groups, m.sets), MERGE_THREADS, m,
+                             (const float *)moments, eps, (float *)stats))
+}
+
+extern "C" void cuda_group_norm_forward_merged(Device *dev, int groups, float eps, const void *moments, const Tensor *x,
+                                               const void *gamma, const void *beta, void *stats, const Dest *y) {
+  if (dev->measuring || !tensor_elements(x)) return;
+  check_dest(x, y);
+  const NormTiling m = norm_tiling(x, groups, true);
+  merge_groups(dev, m, moments, eps, stats);
+  normalise(dev, m, gamma, beta, stats, true, y);
 }
 
 extern "C" void cuda_batch_norm_forward(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,

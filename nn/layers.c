@@ -349,9 +349,7 @@ Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool)
   return x;
 }
 
-// The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
-// device cannot.
-static Value *conv_moments(Graph *g, const Value *x) {
+Value *layer_conv_moments(Graph *g, const Value *x) {
   Node *n = plain_conv_of(g, x);
   if (!n) return NULL;
   Tensor w = filter_of(n)->master;
@@ -425,6 +423,8 @@ static void norm_forward(Graph *g, Node *n) {
   }
   if (over_ranks(n))
     forward_over_ranks(g, n, &y);
+  else if (n->asides && !l->batch)
+    g->dev->ops->group_norm_forward_merged(g->dev, l->groups, l->eps, n->aside[0]->x.data, x, gamma, beta, stats, &y);
   else if (n->asides)
     g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, n->aside[0]->x.n, n->aside[0]->x.data, x, gamma,
                                            beta, n->use[NORM_MEAN].p->master.data, n->use[NORM_VAR].p->master.data,
@@ -480,14 +480,20 @@ static const NodeType norm_pool_node = {.name = "norm_pool",
                                         .backward = norm_pool_backward,
                                         .reads_in = true};
 
+void layer_norm_params(Graph *g, const char *name, int c, bool trainable, Param *p[2]) {
+  p[NORM_GAMMA] =
+      param_vector(g->params, graph_name(g, "%s.weight", name), PARAM_NORM_SCALE, c, trainable, INIT_ONE, 0);
+  p[NORM_BETA] = param_vector(g->params, graph_name(g, "%s.bias", name), PARAM_NORM_SHIFT, c, trainable, INIT_ZERO, 0);
+}
+
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   Node *n = graph_node(g, &norm_node, name);
+  Param *affine[2];
   Params *p = g->params;
   *NODE_ATTR(n, NormLayer) = *l;
   int c = x->x.c;
-  bool trainable = l->trainable && g->training;
-  node_use(n, param_vector(p, graph_name(g, "%s.weight", name), PARAM_NORM_SCALE, c, trainable, INIT_ONE, 0));
-  node_use(n, param_vector(p, graph_name(g, "%s.bias", name), PARAM_NORM_SHIFT, c, trainable, INIT_ZERO, 0));
+  layer_norm_params(g, name, c, l->trainable && g->training, affine);
+  for (int i = NORM_GAMMA; i <= NORM_BETA; i++) node_use(n, affine[i]);
   if (l->batch) {
     node_use(n, param_buffer(p, graph_name(g, "%s.running_mean", name), c, INIT_ZERO));
     node_use(n, param_buffer(p, graph_name(g, "%s.running_var", name), c, INIT_ONE));
@@ -499,7 +505,7 @@ Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
     Tensor parts = tensor_packed(g->dev->real, group_world(g->ranks), 3 * c);
     node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
   }
-  Value *moments = l->batch && g->training && !over_ranks(n) ? conv_moments(g, x) : NULL;
+  Value *moments = g->training && !over_ranks(n) ? layer_conv_moments(g, x) : NULL;
   if (moments) node_aside(n, moments);
   Value *y = graph_value(g, name, x->x);
   y->relu = l->relu;

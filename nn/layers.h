@@ -65,6 +65,11 @@ typedef struct NormLayer {
   Pool pool; // of its output, by the same op: layer_norm_pooled sets it; size 0: none
 } NormLayer;
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *n);
+// Its parameters, gamma and beta, for one that is appended later: their order is that in which they are first named.
+void layer_norm_params(Graph *g, const char *name, int c, bool trainable, Param *p[2]);
+// The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
+// device cannot.
+Value *layer_conv_moments(Graph *g, const Value *x);
 
 // Dropout in a training graph, by the graph's seed, the layer's name and the step's number: x itself elsewhere, and for
 // p = 0.

@@ -16,6 +16,7 @@ typedef struct Device Device; // where an op runs; nn/device.h
 typedef struct Ops Ops;
 
 enum { MAX_LEVELS = 5, MAX_CELL_ANCHORS = 15, MAX_CONCAT = 8 };
+enum { CONV_MOMENTS_PIXELS = 64 };
 
 // ---- dense ----------------------------------------------------------------------------------------------------------
 
@@ -347,9 +348,10 @@ struct Ops {
   // p = (h + 2·pad - r) / stride + 1. Rows past x's count are skipped: in the result there is anything at all in
   // them. A fully connected layer has r × s = h × w, pad 0.
   void (*conv_forward)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *w, const Dest *y);
-  // How many parts conv_forward of one pair tells the moments of to Dest.moments, which saves batch norm a pass over y:
-  // real [parts, 3, c] as batch_norm_moments gives them, for batch_norm_forward_merged; each pixel of y is in one part.
-  // 0: it cannot, or would gain nothing. Shapes alone decide.
+  // How many parts conv_forward of one pair tells the moments of to Dest.moments, so that a norm need not read y first:
+  // real [parts, 3, c], as batch_norm_moments', for batch_norm_forward_merged and group_norm_forward_merged. Part i has
+  // CONV_MOMENTS_PIXELS pixels of y, counted over the batch, from i · CONV_MOMENTS_PIXELS on; the last has what is
+  // left. 0: it cannot, or would gain nothing. Shapes alone decide.
   int (*conv_moments)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y);
   // Whether conv_forward of one pair can pool what it makes, a ReLU's output (Dest.pool), to the bits of both ops.
   bool (*conv_pools)(Device *dev, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w);
@@ -400,6 +402,10 @@ struct Ops {
   // Wu, He, "Group Normalization", 2018. gamma, beta real [c]; stats real [n, groups, 2]: mean, 1 / √(var + eps).
   void (*group_norm_forward)(Device *dev, int groups, float eps, const Tensor *x, const void *gamma, const void *beta,
                              void *stats, const Dest *y);
+  // The same by the moments that conv_forward told of x, whose rows are all valid. Parts that two images share, or that
+  // are not whole, are not looked at: their pixels of x are.
+  void (*group_norm_forward_merged)(Device *dev, int groups, float eps, const void *moments, const Tensor *x,
+                                    const void *gamma, const void *beta, void *stats, const Dest *y);
   // dgamma, dbeta real [c] (+)=, NULL = not wanted; dx through its Dest. dy is the gradient of the normalised value
   // (y's mask already applied).
   void (*group_norm_backward)(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,

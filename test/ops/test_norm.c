@@ -199,6 +199,67 @@ TEST_TYPES(norm_leaves_out_what_is_not_wanted) {
   for (int i = 0; i < COUNT(untouched); i++) EXPECT(same_bits(untouched[i], &before[i]));
 }
 
+// ---- by a convolution's moments -------------------------------------------------------------------------------------
+
+typedef struct ToldNorm {
+  NormArgs a;
+  Tensor moments; // [parts, 3, c]
+} ToldNorm;
+static void forward_told(Device *dev, void *context, const Dest *y) {
+  const ToldNorm *t = context;
+  dev->ops->group_norm_forward_merged(dev, t->a.groups, eps, t->moments.data, &t->a.x, t->a.gamma.data, t->a.beta.data,
+                                      t->a.stats.data, y);
+}
+
+// Of x, in double.
+static void fill_moments(const Tensor *x, const Tensor *moments) {
+  const int pixels = (int)tensor_pixels(x);
+  for (int part = 0; part < moments->n; part++)
+    for (int c = 0; c < x->c; c++) {
+      const int first = part * CONV_MOMENTS_PIXELS, last = MIN(first + CONV_MOMENTS_PIXELS, pixels);
+      double sum = 0, squares = 0;
+      for (int p = first; p < last; p++) sum += get(x, p / (x->h * x->w), p / x->w % x->h, p % x->w, c);
+      for (int p = first; p < last; p++) {
+        const double d = get(x, p / (x->h * x->w), p / x->w % x->h, p % x->w, c) - sum / (last - first);
+        squares += d * d;
+      }
+      put(moments, part, 0, 0, c, last - first);
+      put(moments, part, 0, 0, x->c + c, sum / (last - first));
+      put(moments, part, 0, 0, 2 * x->c + c, squares);
+    }
+}
+
+// The moments are those of another tensor, so that it shows which of them are looked at: x is normalised by statistics
+// of the other's pixels where a part is whole and of one image, and of its own elsewhere.
+TEST_TYPES(group_norm_takes_a_convolutions_moments) {
+  const NormCase cases[] = {{1, 1, 1, 8, 4, 1, 0},   {2, 9, 11, 64, 32, 2, 0}, {3, 8, 8, 16, 4, 3, 0},
+                            {5, 3, 3, 6, 2, 5, 0},   {2, 16, 20, 24, 3, 2, 0}, {3, 25, 19, 72, 9, 3, 1000},
+                            {2, 13, 17, 6, 1, 2, 0}, {1, 16, 8, 128, 2, 1, 0}, {2, 21, 67, 256, 32, 2, 0}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    const NormCase *k = &cases[i];
+    const int image = k->h * k->w, parts = (k->n * image + CONV_MOMENTS_PIXELS - 1) / CONV_MOMENTS_PIXELS;
+    ToldNorm t = {norm_args(f, k, (uint64_t)i), fixture_packed(f, parts, 3 * k->c)};
+    NormArgs other = t.a;
+    other.x = norm_copy(f, &t.a.x);
+    for (int p = 0; p < k->n * image; p++) {
+      const int n = p / image, part = p / CONV_MOMENTS_PIXELS * CONV_MOMENTS_PIXELS;
+      if (part < n * image || part + CONV_MOMENTS_PIXELS > (n + 1) * image) continue;
+      for (int c = 0; c < k->c; c++)
+        put(&other.x, n, p / k->w % k->h, p % k->w, c, get(&other.x, n, p / k->w % k->h, p % k->w, c) + 1);
+    }
+    fill_moments(&other.x, &t.moments);
+    t.a.largest += 2;
+    Dest y = {.t = fixture_tensor(f, t.a.x)};
+    run_op(f->dev, forward_told, &t, &y);
+    const SampleStats *s = norm_stats(f, &other);
+    const NormExpected of_y = norm_define_forward(f, &t.a, s, false);
+    check_stats(f, &t.a, s);
+    norm_check(&t.a, &y.t, &of_y);
+    if (i < 4) check_dests_within(f->dev, forward_told, &t, &t.a.x, f->dev->gpu ? &of_y.bound : NULL, (uint64_t)i);
+    fixture_clear(f);
+  }
+}
+
 // ---- shapes of a GPU's threads --------------------------------------------------------------------------------------
 
 // Enough that a thread gets more than its least number of pixels, and statistics more than a block's worth of chunks.

@@ -1,7 +1,7 @@
 // Catches moments for batch norm that are not those of the values the convolution wrote.
 //
 // Compares the moments that a convolution reports for its output (Dest.moments) with those computed on the host from
-// the tensor that it wrote: every pixel in one part, and the parts' moments after merging.
+// the tensor that it wrote: the pixels of each part, and the parts' moments after merging.
 #include <math.h>
 #include "test/harness/gpu_conv.h"
 
@@ -23,14 +23,15 @@ static Merged merge(const float *moments, int parts, int channels, int c) {
   return all;
 }
 
-static Merged moments_of(const Tensor *y, const float *values, int c, double *largest) {
-  Merged m = {.n = (double)tensor_pixels(y)};
+// Of pixels first … last - 1.
+static Merged moments_of(const Tensor *y, const float *values, size_t first, size_t last, int c, double *largest) {
+  Merged m = {.n = (double)(last - first)};
   *largest = 0;
-  for (size_t i = 0; i < tensor_pixels(y); i++) {
+  for (size_t i = first; i < last; i++) {
     m.mean += values[i * (size_t)y->ldc + (size_t)c] / m.n;
     *largest = fmax(*largest, fabs(values[i * (size_t)y->ldc + (size_t)c]));
   }
-  for (size_t i = 0; i < tensor_pixels(y); i++) {
+  for (size_t i = first; i < last; i++) {
     const double d = values[i * (size_t)y->ldc + (size_t)c] - m.mean;
     m.m2 += d * d;
   }
@@ -40,15 +41,26 @@ static Merged moments_of(const Tensor *y, const float *values, int c, double *la
 // In float a part sums distances of at most 2 · largest to a pixel of its own, 64 of them at most and each sum of a few
 // roundings: their mean is off by 2^-18 of the largest value at most, their squares, and Σ² / n with them, by 2^-17 of
 // (2 · largest)² a value. Merging in double adds nothing to speak of. The largest is not 0: noise of 1 where it is.
-static bool check_channel(const Tensor *y, const float *values, const float *moments, int parts, int c) {
+static bool check_values(const Tensor *y, const float *values, size_t first, size_t last, Merged got, int c) {
   double largest;
-  const Merged want = moments_of(y, values, c, &largest), got = merge(moments, parts, y->c, c);
+  const Merged want = moments_of(y, values, first, last, c, &largest);
   const double mean = 0x1p-18 * largest, m2 = 0x1p-17 * 4 * largest * largest * want.n;
   const bool ok = got.n == want.n && fabs(got.mean - want.mean) <= mean && fabs(got.m2 - want.m2) <= m2;
   if (!ok)
     printf("  channel %d: %g values, mean %.9g, squares %.9g; expected %g, %.9g, %.9g\n", c, got.n, got.mean, got.m2,
            want.n, want.mean, want.m2);
   return ok;
+}
+
+static bool check_channel(const Tensor *y, const float *values, const float *moments, int parts, int c) {
+  const size_t pixels = tensor_pixels(y), part = CONV_MOMENTS_PIXELS;
+  for (int i = 0; i < parts; i++) {
+    const size_t first = (size_t)i * part;
+    if (!check_values(y, values, first, MIN(first + part, pixels),
+                      merge(moments + first / part * 3 * (size_t)y->c, 1, y->c, c), c))
+      return false;
+  }
+  return check_values(y, values, 0, pixels, merge(moments, parts, y->c, c), c);
 }
 
 // Whether the rung computes the problem and tells its moments.
