@@ -4,6 +4,7 @@
 // order) and an elementwise pass with the epilogue fused in. The floor is memory traffic: inputs are read twice, the
 // result is written once.
 #include "cuda/norm_images.cuh"
+#include "cuda/norm_pair.cuh"
 
 // Second pass: stats [sets, groups, 2]. Grid (groups, sets), a threadblock per group.
 __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps, float momentum, float *running_mean,
@@ -230,6 +231,68 @@ extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *
   image_backward(dev, t, x, dy, gamma, stats, dx, totals, dgamma, dbeta, accumulate);
   launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(x->c, THREADS / 32), THREADS, m, totals, accumulate,
                    (float *)dgamma, (float *)dbeta);
+}
+
+static bool is_pairable(int groups, const Tensor *x) { return x->c / groups % 8 == 0 && !x->count; }
+
+extern "C" bool cuda_group_norm_pairs(Device *dev, int groups, const Tensor *x) {
+  ImageTiling t;
+  return is_pairable(groups, x) && !(dev->wgmma && image_tiling(x, groups, 2, &t));
+}
+
+static PairArgs pair_args(const PairedNorm &n, const float *slopes) {
+  return {n.x.data, (const float *)n.gamma, (const float *)n.beta, (const float *)n.stats, slopes};
+}
+
+extern "C" void cuda_group_norm_pair_forward(Device *dev, int groups, float eps, const PairedNorm in[2],
+                                             const Tensor *y) {
+  NormTiling m[2] = {norm_tiling(&in[0].x, groups, true), norm_tiling(&in[1].x, groups, true)};
+  float *partial = (float *)device_workspace(dev, partial_elements(&m[0]) * sizeof(float));
+  if (!partial || !tensor_elements(y)) return;
+  CHECK(is_pairable(groups, y));
+  check_like(y, &in[0].x);
+  check_like(y, &in[1].x);
+  for (int i = 1; i >= 0; i--)
+    if (in[i].moments) {
+      merge_groups(dev, m[i], in[i].moments, eps, in[i].stats);
+    } else {
+      sum_moments(dev, m[i], partial);
+      launch_dependent(dev, norm_stats_kernel, dim3(groups, m[i].sets), STATS_THREADS, m[i], partial, eps, 0, NULL,
+                       NULL, (float *)in[i].stats);
+    }
+  WITH_TYPE(y->dtype, T,
+            launch_dependent(dev, norm_pair_normalise_kernel<T>, m[0].grid, m[0].block, m[0], pair_args(in[0], NULL),
+                             pair_args(in[1], NULL), in[0].moments != NULL, *y))
+}
+
+extern "C" void cuda_group_norm_pair_backward(Device *dev, int groups, const PairedNorm in[2], const Tensor *dy,
+                                              const PairedNormGrad to[2]) {
+  const Tensor *x = &in[0].x;
+  const NormTiling m = norm_tiling(x, groups, true);
+  const size_t total = (size_t)m.sets * 2 * x->c, slope = (size_t)m.sets * groups * 2, part = partial_elements(&m);
+  double *totals = (double *)device_workspace(dev, total * sizeof(double) + 2 * (slope + part) * sizeof(float));
+  if (!totals || !tensor_elements(x)) return;
+  float *slopes = (float *)(totals + total), *partial = slopes + 2 * slope;
+  CHECK(is_pairable(groups, x));
+  check_like(x, &in[1].x);
+  check_like(x, dy);
+  for (int i = 0; i < 2; i++) check_dest(x, &to[i].dx);
+  const PairArgs a = pair_args(in[0], slopes), b = pair_args(in[1], slopes + slope);
+  WITH_TYPE(x->dtype, T, launch_first_pass(dev, norm_pair_sums_kernel<T>, m, a, b, *dy, partial, partial + part))
+  for (int i = 0; i < 2; i++) {
+    launch_dependent(dev, norm_totals_kernel, dim3(groups, m.sets), STATS_THREADS, m, partial + i * part,
+                     (const float *)in[i].gamma, (const float *)in[i].stats, totals, slopes + i * slope,
+                     to[i].accumulate, (float *)to[i].dgamma, (float *)to[i].dbeta);
+    if (m.sets > 1)
+      launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(x->c, THREADS / 32), THREADS, m, totals,
+                       to[i].accumulate, (float *)to[i].dgamma, (float *)to[i].dbeta);
+  }
+  const DestArgs dx_a = dest_args(&to[0].dx), dx_b = dest_args(&to[1].dx);
+  const bool plain = inputs_of(dx_a) == NO_INPUT && inputs_of(dx_b) == NO_INPUT;
+  WITH_TYPE(x->dtype, T,
+            launch_dependent(dev,
+                             plain ? norm_pair_backward_kernel<T, NO_INPUT> : norm_pair_backward_kernel<T, ANY_INPUT>,
+                             m.grid, m.block, m, a, b, *dy, dx_a, dx_b))
 }
 
 extern "C" void cuda_batch_norm_backward(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma,

@@ -1,6 +1,6 @@
 // Group norm whose images stay in shared memory between its two passes: one kernel a direction, each input read once.
-// A cluster takes a slice of an image, of whole groups, as norm_resident.cuh takes one of the batch; a multiprocessor has
-// two threadblocks, of which one loads while the other writes. sm_90.
+// A cluster takes a slice of an image, of whole groups, as norm_resident.cuh takes one of the batch. A multiprocessor
+// has two threadblocks, of which one loads while the other writes. sm_90.
 #pragma once
 #include "cuda/norm_resident.cuh"
 

@@ -42,7 +42,24 @@ Value *conv_norm(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u) {
   norm.relu = u->relu;
   norm.trainable = u->trainable;
   norm.addend = u->addend;
-  return layer_norm(g, u->norm, layer_conv(g, u->conv, x, &conv), &norm);
+  Value *y = layer_conv(g, u->conv, x, &conv);
+  return u->addend_norm ? layer_norm_pair(g, u->norm, y, u->addend_norm, &norm) : layer_norm(g, u->norm, y, &norm);
+}
+
+Value *conv_norm_shortcut(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u, const char **norm) {
+  *norm = NULL;
+  if (c->norm != NORM_GN || x->rows || g->dev->every_value) return conv_norm(g, c, x, u);
+  const ConvLayer conv = conv_of(u);
+  Value *y = layer_conv(g, u->conv, x, &conv);
+  Param *params[2];
+  layer_norm_params(g, u->norm, y->x.c, u->trainable && g->training, params);
+  if (g->dev->ops->group_norm_pairs(g->dev, c->norm_groups, &y->x)) {
+    *norm = u->norm;
+    return y;
+  }
+  NormLayer layer = norm_of(c);
+  layer.trainable = u->trainable;
+  return layer_norm(g, u->norm, y, &layer);
 }
 
 Value *norm_node(Graph *g, const ModelConfig *c, const char *name, Value *x) {

@@ -57,8 +57,8 @@ static Value *fused(const Resnet *r, Value *x, const char *name, const ResnetBlo
 static Value *append_block(const Resnet *r, Value *x, const char *name, ResnetBlock *b) {
   Value *whole = fused(r, x, name, b);
   if (whole) return whole;
-  Value *shortcut = b->unit[0].conv ? conv_norm(r->g, r->c, x, &b->unit[0]) : x;
-  b->unit[b->convs - 1].addend = shortcut;
+  ConvNorm *last = &b->unit[b->convs - 1];
+  last->addend = b->unit[0].conv ? conv_norm_shortcut(r->g, r->c, x, &b->unit[0], &last->addend_norm) : x;
   for (int i = 1; i < b->convs; i++) x = conv_norm(r->g, r->c, x, &b->unit[i]);
   return x;
 }

@@ -135,7 +135,7 @@ typedef struct NodeType {
                    // (rematerialisation) where that is a small share of a step
 } NodeType;
 
-enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 3, MAX_USES = 8, MAX_COPIES = 2, MAX_ASIDES = 1 };
+enum { MAX_IN = 2 * MAX_LEVELS + 2, MAX_OUT = MAX_LEVELS, MAX_SAVED = 3, MAX_USES = 8, MAX_COPIES = 2, MAX_ASIDES = 2 };
 
 struct Node {
   const NodeType *type;

@@ -70,6 +70,8 @@ void layer_norm_params(Graph *g, const char *name, int c, bool trainable, Param 
 // The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
 // device cannot.
 Value *layer_conv_moments(Graph *g, const Value *x);
+// y = relu(norm(x) + norm(addend)), both group norm, as one node; `addend_name`: of the second norm's parameters.
+Value *layer_norm_pair(Graph *g, const char *name, Value *x, const char *addend_name, const NormLayer *n);
 
 // Dropout in a training graph, by the graph's seed, the layer's name and the step's number: x itself elsewhere, and for
 // p = 0.

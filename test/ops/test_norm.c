@@ -260,6 +260,86 @@ TEST_TYPES(group_norm_takes_a_convolutions_moments) {
   }
 }
 
+// ---- pairs ----------------------------------------------------------------------------------------------------------
+
+typedef struct NormPair {
+  NormArgs of[2];
+  Tensor y, dx[2], moments; // moments: of the second, or none
+} NormPair;
+static PairedNorm paired(const NormPair *p, int i) {
+  const NormArgs *a = &p->of[i];
+  return (PairedNorm){a->x, a->gamma.data, a->beta.data, a->stats.data, i ? p->moments.data : NULL};
+}
+static void pair_forward(Device *dev, void *context, const Dest *none) {
+  const NormPair *p = context;
+  const PairedNorm in[2] = {paired(p, 0), paired(p, 1)};
+  (void)none;
+  dev->ops->group_norm_pair_forward(dev, p->of[0].groups, eps, in, &p->y);
+}
+static void pair_backward(Device *dev, void *context, const Dest *first) {
+  const NormPair *p = context;
+  const PairedNorm in[2] = {paired(p, 0), paired(p, 1)};
+  PairedNormGrad to[2];
+  for (int i = 0; i < 2; i++)
+    to[i] = (PairedNormGrad){.dx = i ? (Dest){.t = p->dx[1]} : *first,
+                             .dgamma = p->of[i].no_gradients ? NULL : p->of[i].dgamma.data,
+                             .dbeta = p->of[i].no_gradients ? NULL : p->of[i].dbeta.data,
+                             .accumulate = p->of[i].accumulate};
+  dev->ops->group_norm_pair_backward(dev, p->of[0].groups, in, &p->of[0].dy, to);
+}
+
+// Both norms by their definitions; one read of dy for both. The second's statistics come by moments in turn.
+TEST_TYPES(group_norm_pair_equals_definition) {
+  const NormCase cases[] = {{2, 9, 11, 64, 8, 2, 0},
+                            {3, 5, 7, 256, 32, 3, 0},
+                            {1, 1, 1, 2048, 32, 1, 0},
+                            {2, 31, 33, 72, 3, 2, 0},
+                            {2, 8, 8, 48, 6, 2, 1000}};
+  for (int i = 0; i < COUNT(cases); i++) {
+    const NormCase *k = &cases[i];
+    const int parts = (k->n * k->h * k->w + CONV_MOMENTS_PIXELS - 1) / CONV_MOMENTS_PIXELS;
+    NormPair p = {.of = {norm_inputs(f, k, (uint64_t)i), norm_inputs(f, k, (uint64_t)i + 50)}};
+    p.of[1].dy = p.of[0].dy;
+    fixture_freeze(f);
+    for (int j = 0; j < 2; j++) norm_outputs(f, &p.of[j], (uint64_t)i + 50 * (uint64_t)j);
+    if (i % 2) {
+      p.moments = fixture_packed(f, parts, 3 * k->c);
+      fill_moments(&p.of[1].x, &p.moments);
+    }
+    p.y = fixture_tensor(f, p.of[0].x);
+    run_op(f->dev, pair_forward, &p, NULL);
+    NormExpected of_y[2];
+    for (int j = 0; j < 2; j++) {
+      const SampleStats *s = norm_stats(f, &p.of[j]);
+      of_y[j] = norm_define_forward(f, &p.of[j], s, false);
+      check_stats(f, &p.of[j], s);
+      fill_stats(&p.of[j], s);
+    }
+    for (NormElement e = norm_first; norm_next(&p.of[0], &e);) {
+      const double sum = norm_get(&of_y[0].want, &e) + norm_get(&of_y[1].want, &e);
+      const double off = norm_get(&of_y[0].bound, &e) + norm_get(&of_y[1].bound, &e);
+      put(&of_y[0].want, e.n, e.y, e.x, e.c, fmax(sum, 0));
+      put(&of_y[0].bound, e.n, e.y, e.x, e.c, off + stored_rounding(f->type, sum));
+    }
+    norm_check(&p.of[0], &p.y, &of_y[0]);
+
+    Tensor old_dgamma[2], old_dbeta[2];
+    for (int j = 0; j < 2; j++) {
+      p.of[j].accumulate = (i + j) % 2;
+      old_dgamma[j] = norm_copy(f, &p.of[j].dgamma);
+      old_dbeta[j] = norm_copy(f, &p.of[j].dbeta);
+      p.dx[j] = fixture_tensor(f, p.of[j].x);
+    }
+    const Dest first = {.t = p.dx[0]};
+    run_op(f->dev, pair_backward, &p, &first);
+    for (int j = 0; j < 2; j++) check_gradients(f, &p.of[j], &p.dx[j], &old_dgamma[j], &old_dbeta[j]);
+    const NormGradients g = norm_define_backward(f, &p.of[0]);
+    p.of[0].no_gradients = p.of[1].no_gradients = true;
+    if (i == 4) check_dests_within(f->dev, pair_backward, &p, &p.of[0].x, f->dev->gpu ? &g.dx.bound : NULL, 1);
+    fixture_clear(f);
+  }
+}
+
 // ---- shapes of a GPU's threads --------------------------------------------------------------------------------------
 
 // Enough that a thread gets more than its least number of pixels, and statistics more than a block's worth of chunks.
