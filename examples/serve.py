@@ -5,7 +5,6 @@ import collections, contextlib, io, json, queue, re, socket, sys, threading, tim
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import maskrcnn
-
 BATCH, WAITING, CONNECTIONS, MAX_BYTES, SECONDS = 4, 256, 512, 32 << 20, 20
 jobs, counts, lock = queue.Queue(WAITING), collections.Counter(), threading.Lock()
 
@@ -55,6 +54,7 @@ class Timed(io.RawIOBase):
 
 class Handler(BaseHTTPRequestHandler):
     log_message, protocol_version = lambda *_: None, "HTTP/1.1"  # no line per request; curl waits for 100 Continue
+    do_HEAD = lambda self: self.do_GET()
     def setup(self):
         super().setup()
         self.rfile = io.BufferedReader(Timed(self.connection))
@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         for h in (("Content-Type", kind), ("Content-Length", length), ("Connection", "close")): self.send_header(*h)
         self.end_headers()
         self.connection.settimeout(SECONDS)
-        if self.command != "HEAD": self.wfile.write(body)
+        self.command == "HEAD" or self.wfile.write(body)
     def finish(self):  # reads what the client still sends: it would be reset, and might not see the reply
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
@@ -76,7 +76,6 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, "".join("maskrcnn_%s %s\n" % m for m in dict(counts, waiting=jobs.qsize()).items()))
         healthy = self.path == "/health" and not self.server.failed
         self.reply(200 if healthy else 503 if self.server.failed else 404, {"ok": healthy})
-    do_HEAD = do_GET
     def do_POST(self):
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,9}", length) or int(length) > MAX_BYTES:
