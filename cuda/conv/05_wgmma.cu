@@ -515,7 +515,7 @@ static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in,
 }
 
 // A part is what a warpgroup has of a tile.
-static_assert(WGMMA_M == CONV_MOMENTS_PIXELS);
+static_assert((int)WGMMA_M == (int)CONV_MOMENTS_PIXELS);
 static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w, const Tensor *y) {
   return stem_fits(conv, x, w) ? 0 : blocks_for(tensor_pixels(y), WGMMA_M);
 }
