@@ -5,7 +5,8 @@
 static int pixels_of(const Tensor *t) { return t->h * t->w; }
 
 void OP(own_logits)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w, const void *bias,
-                    const Tensor *logits) {
+                    const Tensor *logits, void *signs) {
+  CHECK(!signs);
   if (dev->measuring) return;
   CHECK(w->h * w->w == 1 && w->c == x->c && logits->n == x->n && pixels_of(logits) == pixels_of(x) && logits->ldc == 1);
 #pragma omp parallel for schedule(static)
@@ -55,4 +56,39 @@ void OP(own_logits_backward)(Device *dev, const RoiTargets *targets, const Tenso
   for (int r = 0; r < rows(x); r++) write_dx(w, dlogits, dx, r, targets->object_label[r]);
 #pragma omp parallel for schedule(dynamic)
   for (int class = 0; class < w->n; class ++) write_gradient(targets, x, dlogits, out, class);
+}
+
+// ---- with the layer before it: layer by layer on a CPU --------------------------------------------------------------
+
+bool OP(own_predictors)(Device *dev, const Tensor *x, const Tensor *filter, const Tensor *w) {
+  (void)dev;
+  (void)x;
+  (void)filter;
+  (void)w;
+  return false;
+}
+
+void OP(own_predictor_dgrad)(Device *dev, const RoiTargets *targets, const Tensor *filter, const Tensor *w,
+                             const Tensor *dlogits, const void *signs, const Dest *dx) {
+  (void)dev;
+  (void)targets;
+  (void)filter;
+  (void)w;
+  (void)dlogits;
+  (void)signs;
+  (void)dx;
+  die_unforeseen("a CPU computes mask predictors layer by layer");
+}
+
+void OP(own_predictor_wgrad)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *hidden,
+                             const Tensor *w, const Tensor *dlogits, const void *signs, const FilterGrad out[2]) {
+  (void)dev;
+  (void)targets;
+  (void)x;
+  (void)hidden;
+  (void)w;
+  (void)dlogits;
+  (void)signs;
+  (void)out;
+  die_unforeseen("a CPU computes mask predictors layer by layer");
 }

@@ -4,16 +4,17 @@
 //
 // A warp has a pixel, a lane eight of its channels at a time. Sums of a filter's gradient are of an object's pixels in
 // parts first, then of a class's objects, in an order that shapes decide.
-#include "cuda/common.cuh"
+#include "cuda/own_logits.cuh"
 
 enum {
   THREADS = 256,
   WARPS = THREADS / 32,
-  AT_ONCE = 4,             // pixels of a warp, whose loads are under way together
-  LANES_CHANNELS = 32 * 8, // of a warp's load
-  BLOCKS = 4096,           // about as many as work is cut into
-  SUM_CHANNELS = 32,       // of a block of the second pass, …
-  SUM_ROWS = 32,           // … each of which so many threads sum objects of
+  AT_ONCE = 4,                          // pixels of a warp, whose loads are under way together
+  LANES_CHANNELS = 32 * 8,              // of a warp's load
+  BLOCKS = 4096,                        // about as many as work is cut into
+  SUM_CHANNELS = 32,                    // of a block of the second pass, …
+  SUM_ROWS = 32,                        // … each of which so many threads sum objects of
+  SUM_LABELS = SUM_CHANNELS * SUM_ROWS, // that it looks at together
 };
 
 struct OwnLogits {
@@ -22,8 +23,8 @@ struct OwnLogits {
 };
 __device__ __forceinline__ int objects_of(const OwnLogits &p) { return min(*p.count, p.x.n); }
 
-// logits [objects, h, w, 1] real. Grid (objects, parts of their pixels).
-template <class T> __global__ void own_logits_kernel(OwnLogits p, const float *bias, float *logits) {
+// logits [objects, h, w, 1] real, and signs of x where they are asked for. Grid (objects, parts of their pixels).
+template <class T> __global__ void own_logits_kernel(OwnLogits p, const float *bias, float *logits, uint8_t *signs) {
   const int n = blockIdx.x, lane = threadIdx.x % 32, pixels = p.x.h * p.x.w;
   if (n >= objects_of(p)) return;
   const int label = p.label[n];
@@ -41,6 +42,11 @@ template <class T> __global__ void own_logits_kernel(OwnLogits p, const float *b
         const Eight v = to_eight<T>(raw[k]);
 #pragma unroll
         for (int j = 0; j < 8; j++) sum[k] += v.v[j] * filter.v[j];
+        if (!signs || i + k >= pixels) continue;
+        int bits = 0;
+#pragma unroll
+        for (int j = 0; j < 8; j++) bits |= (v.v[j] > 0.f) << j;
+        signs[(((size_t)n * pixels + i + k) * p.x.ldc + c) / 8] = (uint8_t)bits;
       }
     }
 #pragma unroll
@@ -51,9 +57,12 @@ template <class T> __global__ void own_logits_kernel(OwnLogits p, const float *b
   }
 }
 
+enum { PART_PAD = 4 }; // floats of a part that begin with the bias' sum
+
 // dx [objects, h, w, c] = dlogits · w of the object's class; of what dw is, parts [objects, gridDim.y, row]: Σ dlogits
-// · x, and behind these Σ dlogits. Grid (objects, parts of their pixels, of their channels).
-template <class T>
+// · x, and behind these Σ dlogits. SUMS: instead of dx, Σ dx where x > 0, behind the others. Grid (objects, parts of
+// their pixels, of their channels).
+template <class T, bool SUMS>
 __global__ void own_logits_backward_kernel(OwnLogits p, const float *dlogits, DestArgs dx, bool masked_by_x,
                                            float *parts, int row) {
   __shared__ float sums[WARPS][LANES_CHANNELS + 1];
@@ -65,7 +74,7 @@ __global__ void own_logits_backward_kernel(OwnLogits p, const float *dlogits, De
   const Eight filter = load8(pixel<T>(p.w, p.label[n], 0, 0) + (inside ? c : 0));
   DestArgs other = dx; // what dx is read for besides x
   if (masked_by_x) other.mask.data = NULL;
-  Eight dw = {};
+  Eight dw = {}, dx_sum = {};
   float db = 0;
   const int first = (blockIdx.y * WARPS + warp) * AT_ONCE;
   for (int i = first; i < pixels; i += gridDim.y * WARPS * AT_ONCE) {
@@ -77,6 +86,7 @@ __global__ void own_logits_backward_kernel(OwnLogits p, const float *dlogits, De
       const int at = min(i + k, pixels - 1);
       own[k] = i + k < pixels ? dlogits[(size_t)n * pixels + at] : 0.f;
       raw[k] = read8((const T *)p.x.data + from + (size_t)at * p.x.ldc);
+      if (SUMS) continue;
       reads[k] = dest_read8<T>(other, from + (size_t)at * p.x.ldc, {});
       if (masked_by_x) reads[k].mask = raw[k];
     }
@@ -88,9 +98,10 @@ __global__ void own_logits_backward_kernel(OwnLogits p, const float *dlogits, De
       for (int j = 0; j < 8; j++) {
         dw.v[j] += own[k] * x.v[j];
         v.v[j] = own[k] * filter.v[j];
+        if (SUMS) dx_sum.v[j] += x.v[j] > 0.f ? to_float(from_float<T>(v.v[j])) : 0.f;
       }
       db += own[k];
-      if (inside && i + k < pixels) dest_write8<T>(dx, from + (size_t)(i + k) * p.x.ldc, c, v, reads[k]);
+      if (!SUMS && inside && i + k < pixels) dest_write8<T>(dx, from + (size_t)(i + k) * p.x.ldc, c, v, reads[k]);
     }
   }
 #pragma unroll
@@ -105,26 +116,51 @@ __global__ void own_logits_backward_kernel(OwnLogits p, const float *dlogits, De
     if (k < LANES_CHANNELS && first_c + k < p.x.ldc) part[first_c + k] = sum;
     if (k == LANES_CHANNELS && blockIdx.z == 0) part[p.x.ldc] = sum;
   }
-}
-
-// dw [classes, c] and db [classes]: the parts of a class's objects. Grid (classes, channels with the bias behind them),
-// block (SUM_CHANNELS, SUM_ROWS).
-__global__ void own_logits_sum_kernel(OwnLogits p, const float *parts, int parts_each, int row, Tensor dw, float *db,
-                                      bool accumulate) {
-  __shared__ float sums[SUM_ROWS][SUM_CHANNELS + 1];
-  const int label = blockIdx.x, c = blockIdx.y * SUM_CHANNELS + threadIdx.x, objects = objects_of(p);
+  if (!SUMS) return;
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < 8; j++) sums[warp][lane * 8 + j] = dx_sum.v[j];
+  __syncthreads();
   float sum = 0;
-  for (int n = threadIdx.y; n < objects; n += SUM_ROWS) {
-    if (p.label[n] != label || c > p.x.ldc) continue;
-#pragma unroll 4
-    for (int i = 0; i < parts_each; i++) sum += parts[((size_t)n * parts_each + i) * row + c];
+#pragma unroll
+  for (int j = 0; j < WARPS; j++) sum += sums[j][threadIdx.x];
+  if (first_c + threadIdx.x < p.x.ldc) part[p.x.ldc + PART_PAD + first_c + threadIdx.x] = sum;
+}
+static_assert(LANES_CHANNELS == THREADS, "a thread for each sum");
+
+// dw [classes, c] and db [classes]: the parts of a class's objects; db_x [c], as of one more class: of all objects.
+// Grid (classes, channels with the bias behind them), block (SUM_CHANNELS, SUM_ROWS).
+__global__ void own_logits_sum_kernel(OwnLogits p, const float *parts, int parts_each, int row, Tensor dw, float *db,
+                                      bool accumulate, float *db_x, bool accumulate_x) {
+  __shared__ float sums[SUM_ROWS][SUM_CHANNELS + 1];
+  __shared__ int labels[SUM_LABELS];
+  const int label = blockIdx.x, c = blockIdx.y * SUM_CHANNELS + threadIdx.x, objects = objects_of(p);
+  const bool of_x = label == p.w.n;
+  const float *from = parts + (of_x ? p.x.ldc + PART_PAD : 0);
+  float sum = 0;
+  if (of_x) {
+    const int all = c < p.x.ldc ? objects * parts_each : 0;
+#pragma unroll 16
+    for (int i = threadIdx.y; i < all; i += SUM_ROWS) sum += from[(size_t)i * row + c];
+  }
+  for (int first = 0; first < objects && !of_x; first += SUM_LABELS) {
+    const int thread = threadIdx.y * SUM_CHANNELS + threadIdx.x, end = min(objects - first, (int)SUM_LABELS);
+    __syncthreads();
+    if (thread < end) labels[thread] = p.label[first + thread];
+    __syncthreads();
+    for (int n = threadIdx.y; n < end; n += SUM_ROWS) {
+      if (labels[n] != label || c > p.x.ldc) continue;
+#pragma unroll 8
+      for (int i = 0; i < parts_each; i++) sum += from[((size_t)(first + n) * parts_each + i) * row + c];
+    }
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y || c > p.x.ldc) return;
   for (int i = 1; i < SUM_ROWS; i++) sum += sums[i][threadIdx.x];
   float *to = c < p.x.ldc ? pixel<float>(dw, label, 0, 0) + c : db ? db + label : NULL;
-  if (to) *to = accumulate ? *to + sum : sum;
+  if (of_x) to = c < p.x.c ? db_x + c : NULL;
+  if (to) *to = (of_x ? accumulate_x : accumulate) ? *to + sum : sum;
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -140,34 +176,46 @@ static int parts_of(const Tensor *x) {
 }
 
 extern "C" void cuda_own_logits(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w,
-                                const void *bias, const Tensor *logits) {
+                                const void *bias, const Tensor *logits, void *signs) {
   if (dev->measuring || !x->n) return;
   const OwnLogits p = own_logits_args(targets, x, w, logits);
   WITH_TYPE(x->dtype, T, {
-    own_logits_kernel<T>
-        <<<dim3(x->n, parts_of(x)), THREADS, 0, stream_of(dev)>>>(p, (const float *)bias, (float *)logits->data);
+    own_logits_kernel<T><<<dim3(x->n, parts_of(x)), THREADS, 0, stream_of(dev)>>>(
+        p, (const float *)bias, (float *)logits->data, (uint8_t *)signs);
     LAUNCH_CHECK();
   })
 }
 
-extern "C" void cuda_own_logits_backward(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w,
-                                         const Tensor *dlogits, const Dest *dx, const FilterGrad *out) {
-  const int parts = parts_of(x), row = x->ldc + 4; // the bias' sum behind the channels'
+// dx NULL: sums of what it would be instead.
+static void backward(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w, const Tensor *dlogits,
+                     const Dest *dx, const FilterGrad *out, float *db_x, bool accumulate_x) {
+  const int parts = parts_of(x), row = x->ldc + PART_PAD + (dx ? 0 : x->ldc);
   float *sums = (float *)device_workspace(dev, (size_t)x->n * parts * row * sizeof *sums);
   if (!sums) return;
   const OwnLogits p = own_logits_args(targets, x, w, dlogits);
-  const DestArgs d = dest_args(dx);
+  const DestArgs d = dx ? dest_args(dx) : DestArgs{};
   CHECK(!d.bias && !d.resized && !out->scale && out->dw.n == w->n && out->dw.ldc == x->ldc && out->dw.dtype == F32);
   const bool masked_by_x = d.mask.data == x->data;
+  const dim3 blocks(x->n, parts, blocks_for(x->ldc, LANES_CHANNELS));
   WITH_TYPE(x->dtype, T, {
     if (x->n)
-      own_logits_backward_kernel<T>
-          <<<dim3(x->n, parts, blocks_for(x->ldc, LANES_CHANNELS)), THREADS, 0, stream_of(dev)>>>(
-              p, (const float *)dlogits->data, d, masked_by_x, sums, row);
+      (dx ? own_logits_backward_kernel<T, false>
+          : own_logits_backward_kernel<T, true>)<<<blocks, THREADS, 0, stream_of(dev)>>>(
+          p, (const float *)dlogits->data, d, masked_by_x, sums, row);
     LAUNCH_CHECK();
   })
-  const dim3 grid(w->n, blocks_for(x->ldc + 1, SUM_CHANNELS));
-  own_logits_sum_kernel<<<grid, dim3(SUM_CHANNELS, SUM_ROWS), 0, stream_of(dev)>>>(p, sums, parts, row, out->dw,
-                                                                                   (float *)out->db, out->accumulate);
+  const dim3 grid(w->n + (dx ? 0 : 1), blocks_for(x->ldc + 1, SUM_CHANNELS));
+  own_logits_sum_kernel<<<grid, dim3(SUM_CHANNELS, SUM_ROWS), 0, stream_of(dev)>>>(
+      p, sums, parts, row, out->dw, (float *)out->db, out->accumulate, db_x, accumulate_x);
   LAUNCH_CHECK();
+}
+
+extern "C" void cuda_own_logits_backward(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w,
+                                         const Tensor *dlogits, const Dest *dx, const FilterGrad *out) {
+  backward(dev, targets, x, w, dlogits, dx, out, NULL, false);
+}
+
+void own_logits_sums(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w, const Tensor *dlogits,
+                     const FilterGrad *out, float *db_x, bool accumulate_x) {
+  backward(dev, targets, x, w, dlogits, NULL, out, db_x, accumulate_x);
 }

@@ -46,7 +46,7 @@ enum { OWN_FILTER, OWN_BIAS }; // indices of its parameters
 static void own_logits_forward(Graph *g, Node *n) {
   const RoiTargets t = roi_targets(NULL, NULL, n->in[1].v, n->in[2].v);
   g->dev->ops->own_logits(g->dev, &t, &n->in[0].v->x, &n->use[OWN_FILTER].p->shadow, n->use[OWN_BIAS].p->master.data,
-                          &n->out[0]->x);
+                          &n->out[0]->x, NULL);
 }
 
 static void own_logits_backward(Graph *g, Node *n) {
@@ -69,11 +69,89 @@ static const NodeType own_logits_node = {.name = "own_logits",
                                          .reads_in = true,
                                          .flops = own_logits_flops};
 
+// ---- the same with the layer before it ------------------------------------------------------------------------------
+
+enum { HIDDEN_FILTER, HIDDEN_BIAS, LOGITS_FILTER, LOGITS_BIAS }; // indices of parameters
+enum { SAVED_HIDDEN, SAVED_SIGNS };
+
+// Inputs: x, objects, their targets.
+static RoiTargets own_targets(const Node *n) { return roi_targets(NULL, NULL, n->in[1].v, n->in[2].v); }
+
+static void own_predictor_forward(Graph *g, Node *n) {
+  const Ops *ops = g->dev->ops;
+  const RoiTargets t = own_targets(n);
+  const Conv conv = {.stride = 2};
+  const Tensor *hidden = &n->save[SAVED_HIDDEN]->x;
+  const Dest to = {.t = *hidden, .relu = true, .bias = n->use[HIDDEN_BIAS].p->master.data};
+  ops->conv_dgrad(g->dev, &conv, 1, &n->in[0].v->x, &n->use[HIDDEN_FILTER].p->shadow, &to);
+  ops->own_logits(g->dev, &t, hidden, &n->use[LOGITS_FILTER].p->shadow, n->use[LOGITS_BIAS].p->master.data,
+                  &n->out[0]->x, n->save[SAVED_SIGNS]->x.data);
+}
+
+static void own_predictor_backward(Graph *g, Node *n) {
+  const RoiTargets t = own_targets(n);
+  if (!n->in[0].wanted) return;
+  const Dest dx = node_dest(n, 0);
+  g->dev->ops->own_predictor_dgrad(g->dev, &t, &n->use[HIDDEN_FILTER].p->shadow, &n->use[LOGITS_FILTER].p->shadow,
+                                   &n->out[0]->dx, n->save[SAVED_SIGNS]->x.data, &dx);
+}
+
+static FilterGrad own_grad(const Node *n, int filter) {
+  const ParamUse *w = &n->use[filter], *bias = w + 1;
+  CHECK(bias->accumulate == w->accumulate);
+  return (FilterGrad){.dw = w->p->grad, .db = bias->p->grad.data, .accumulate = w->accumulate};
+}
+
+static void own_predictor_gradients(Graph *g, Node *n) {
+  const RoiTargets t = own_targets(n);
+  const FilterGrad out[2] = {own_grad(n, HIDDEN_FILTER), own_grad(n, LOGITS_FILTER)};
+  g->dev->ops->own_predictor_wgrad(g->dev, &t, &n->in[0].v->x, &n->save[SAVED_HIDDEN]->x,
+                                   &n->use[LOGITS_FILTER].p->shadow, &n->out[0]->dx, n->save[SAVED_SIGNS]->x.data, out);
+}
+
+static double own_predictor_flops(const Node *n, Pass pass) {
+  const Tensor *hidden = &n->save[SAVED_HIDDEN]->x;
+  const double filter = (double)tensor_pixels(&n->in[0].v->x) * (double)param_elements(n->use[HIDDEN_FILTER].p);
+  return (pass == PASS_BACKWARD ? 4.0 : 2.0) * (filter + (double)tensor_pixels(hidden) * hidden->c);
+}
+
+static const NodeType own_predictor_node = {.name = "own_predictor",
+                                            .forward = own_predictor_forward,
+                                            .backward = own_predictor_backward,
+                                            .gradients = own_predictor_gradients,
+                                            .reads_in = true,
+                                            .flops = own_predictor_flops};
+
+static bool append_own_predictor(Network *network, Value *x) {
+  Graph *g = &network->graph;
+  Rcnn *m = rcnn_of(network);
+  const MaskLayers l = mask_layers(&network->config);
+  const Tensor filter = tensor(g->act, x->x.c, l.hidden.r, l.hidden.s, l.hidden.k),
+               w = tensor(g->act, l.logits.k, 1, 1, l.hidden.k);
+  if (!g->dev->ops->own_predictors(g->dev, &x->x, &filter, &w)) return false;
+  Node *n = graph_node(g, &own_predictor_node, "roi_heads.mask_predictor");
+  layer_conv_params(g, n, l.hidden_name, x->x.c, &l.hidden);
+  layer_conv_params(g, n, l.logits_name, l.hidden.k, &l.logits);
+  const Tensor shape = tensor(g->act, x->x.n, 2 * x->x.h, 2 * x->x.w, l.hidden.k);
+  Value *hidden = graph_value(g, l.hidden_name, shape),
+        *signs = graph_value(g, "mask_signs", tensor(F32, shape.n, shape.h, shape.w, shape.c / 32)); // a bit each
+  hidden->rows = x->rows;
+  m->mask_logits = mask_value(g, l.logits_name, x, 2);
+  node_in(n, x, FLOW_DENSE);
+  node_in(n, m->objects, FLOW_NONE);
+  node_in(n, m->object_targets, FLOW_NONE);
+  node_save(n, hidden);
+  node_save(n, signs);
+  node_out(n, m->mask_logits);
+  return true;
+}
+
 void append_object_logits(Network *network, Value *x) {
   Graph *g = &network->graph;
   Rcnn *m = rcnn_of(network);
   const MaskLayers l = mask_layers(&network->config);
   if (g->dev->every_value) return append_mask_logits(network, x);
+  if (append_own_predictor(network, x)) return;
   x = layer_conv(g, l.hidden_name, x, &l.hidden);
   Node *n = graph_node(g, &own_logits_node, l.logits_name);
   layer_conv_params(g, n, l.logits_name, x->x.c, &l.logits);

@@ -12,8 +12,9 @@
   X(batch_norm_moments) X(batch_norm_forward_merged) X(batch_norm_sums) X(batch_norm_backward_merged)                  \
   X(preprocess) X(rpn_select) X(nms) X(boxes_merge) X(boxes_cut) X(rois_compact) X(rpn_match) X(roi_sample)            \
   X(rpn_patches) X(rpn_patches_backward) X(rpn_loss) X(rpn_loss_backward) X(roi_align_forward) X(roi_align_backward)   \
-  X(box_loss) X(box_loss_backward) X(mask_target) X(own_logits) X(own_logits_backward) X(mask_loss)                    \
-  X(mask_loss_backward) X(class_loss) X(class_loss_backward) X(class_probs)                                            \
+  X(box_loss) X(box_loss_backward) X(mask_target) X(own_logits) X(own_logits_backward)                                 \
+  X(own_predictors) X(own_predictor_dgrad) X(own_predictor_wgrad)                                                      \
+  X(mask_loss) X(mask_loss_backward) X(class_loss) X(class_loss_backward) X(class_probs)                               \
   X(detect_select) X(mask_select) X(mask_predict) X(mask_paste) X(mask_runs) X(detections_write)                       \
   X(grad_sums) X(grad_stats) X(sgd) X(adam) X(ema) X(loss_scale_update) X(cast) X(preprocess_affine)
 // clang-format on

@@ -535,12 +535,24 @@ struct Ops {
   void (*mask_target)(Device *dev, const MaskTarget *p, const ImageInfo *images, const Truth *truth,
                       const RoiTargets *targets, const Tensor *target);
   // Of a 1 × 1 convolution over objects, x [objects, h, w, c] and w [classes, 1, 1, c], the output channel of each
-  // object's own class, which is all that the mask loss reads: logits [objects, h, w, 1] real, ldc 1.
+  // object's own class, which is all that the mask loss reads: logits [objects, h, w, 1] real, ldc 1. signs
+  // [objects, h, w, c / 8] bytes, or NULL: bit i of byte j says whether channel 8j + i of x is above 0; only where
+  // own_predictors.
   void (*own_logits)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w, const void *bias,
-                     const Tensor *logits);
+                     const Tensor *logits, void *signs);
   // Its gradients, of every element of dx and of all classes' filters and biases.
   void (*own_logits_backward)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *w,
                               const Tensor *dlogits, const Dest *dx, const FilterGrad *out);
+  // Whether the two ops below compute a mask predictor of these shapes: a transposed convolution of x [objects, h, w,
+  // c], 2 × 2 with stride 2, filter [c, 2, 2, hidden], its ReLU, and own_logits of that with w [classes, 1, 1, hidden].
+  bool (*own_predictors)(Device *dev, const Tensor *x, const Tensor *filter, const Tensor *w);
+  // dx of x, from dlogits [objects, 2h, 2w, 1] and the signs of the hidden layer, whose gradient is in no memory: the
+  // bits of own_logits_backward followed by conv_forward.
+  void (*own_predictor_dgrad)(Device *dev, const RoiTargets *targets, const Tensor *filter, const Tensor *w,
+                              const Tensor *dlogits, const void *signs, const Dest *dx);
+  // Gradients of both layers' filters and biases: out[0] of the transposed convolution, out[1] of the logits.
+  void (*own_predictor_wgrad)(Device *dev, const RoiTargets *targets, const Tensor *x, const Tensor *hidden,
+                              const Tensor *w, const Tensor *dlogits, const void *signs, const FilterGrad out[2]);
   // logits [objects, m, m, classes], or [objects, m, m, 1] as own_logits gives them; target [objects, m, m, 1]. loss
   // [1]: mean binary cross-entropy over the objects' own class channel, of objects whose target is not negative; 0
   // without any.

@@ -97,7 +97,7 @@ template <class Tile> struct WgmmaShared {
 };
 
 // Mainloop iterations of a problem: taps times tiles of so many channels. A phase that no tap meets has one, of zeros.
-static int k_tiles_of(const Im2colView &view, int tile_k) {
+static inline int k_tiles_of(const Im2colView &view, int tile_k) {
   int taps = im2col_taps(&view.im2col);
   return taps ? taps * blocks_for(view.in.ldc, tile_k) : 1;
 }
@@ -106,7 +106,7 @@ template <class Tile> __host__ __device__ __forceinline__ int tiles_m_of(int row
   return (rows + Tile::CLUSTER_M - 1) / Tile::CLUSTER_M;
 }
 
-static int bits_of(int count) {
+static inline int bits_of(int count) {
   int bits = 0;
   while (1 << bits < count) bits++;
   return bits;
@@ -115,7 +115,7 @@ static int bits_of(int count) {
 // L2, and lines are whole again before they are written back: a fifth of the time where both are large. Unless K is the
 // same for all, each block has to have some waves of tiles, with another problem in each; and phases that only write
 // zeros are faster by themselves.
-static Interleave interleave_of(const WgmmaParams &p, int blocks) {
+static inline Interleave interleave_of(const WgmmaParams &p, int blocks) {
   const Im2colView &first = p.mapped[0].problem.view;
   bool equal = true, interleave = p.problems > 1;
   for (int i = 0; i < p.problems; i++) {

@@ -40,7 +40,7 @@ static double sum_bound(const Fixture *f, int n, double magnitude) {
 
 static void check_logits(Fixture *f, const Args *a, const Case *k) {
   Tensor logits = fixture_single(f, k->capacity, k->h, k->w);
-  RUN(f, own_logits, &a->targets, &a->x, &a->w, a->bias.data, &logits);
+  RUN(f, own_logits, &a->targets, &a->x, &a->w, a->bias.data, &logits, NULL);
   for (int n = 0; n < k->count; n++)
     for (int y = 0; y < k->h; y++)
       for (int x = 0; x < k->w; x++) {
