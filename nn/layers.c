@@ -92,6 +92,17 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
   return wanted;
 }
 
+// Multiprocessors of a GPU with wgmma for wgrad, while dgrad takes the others: in 1 × 1 convolutions, both of which
+// read dy, memory bounds both, and side by side what one has read the other finds in L2. 0: each takes all. Not where
+// a norm follows, whose passes a wgrad that takes all runs beside.
+static int lent_to_wgrad(const Graph *g, const Node *n) {
+  const ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  const Tensor *x = &n->in[0].v->x, *w = &filter_of(n)->master;
+  const bool pointwise = w->h * w->w == 1 && a->conv.stride == 1 && a->pairs == 1 && x->h * x->w > 1;
+  const bool both = n->in[0].wanted && filter_of(n)->trainable && conv_bias(n);
+  return g->dev->wgmma && pointwise && both && x->dtype != F32 ? g->dev->granted * 4 / 11 : 0;
+}
+
 static void conv_node_gradients(Graph *g, Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
   Tensor x[MAX_LEVELS], dy[MAX_LEVELS];
@@ -99,7 +110,10 @@ static void conv_node_gradients(Graph *g, Node *n) {
   const FilterGrad out = filter_grad(n);
   conv_inputs(n, x);
   conv_output_grads(n, dy);
+  const int granted = g->dev->granted, lent = lent_to_wgrad(g, n);
+  if (lent) g->dev->granted = lent; // in one queue, too, for the same bits
   g->dev->ops->conv_wgrad(g->dev, &a->conv, a->pairs, x, dy, &out);
+  g->dev->granted = granted;
 }
 
 static void conv_node_backward(Graph *g, Node *n) {
@@ -108,7 +122,10 @@ static void conv_node_backward(Graph *g, Node *n) {
   Dest dx[MAX_LEVELS];
   int wanted = wanted_pairs(n, dy, dx);
   const Tensor w = conv_filter(n);
+  const int lent = g->dev->lent;
+  if (g->dev->contended) g->dev->lent = MAX(lent, lent_to_wgrad(g, n));
   if (wanted) g->dev->ops->conv_dgrad(g->dev, &a->conv, wanted, dy, &w, dx);
+  g->dev->lent = lent;
 }
 
 // Of a convolution's output, before it is pooled.
