@@ -110,14 +110,8 @@ static __device__ __forceinline__ double group_sum(const ImageTiling &t, double 
   return even + odd + (t.group_size % 2 ? group[t.group_size - 1] : 0);
 }
 
-// Where a thread works.
-struct ImagePosition {
-  int vector, lane, c; // c: the first of its channels
-  int first, last;     // pixels of its block, of all sets
-  bool idle;           // past the last channel
-};
-static __device__ __forceinline__ ImagePosition position_in(const ImageTiling &t, const Tensor &x) {
-  ImagePosition p;
+static __device__ __forceinline__ SlicePosition position_in(const ImageTiling &t, const Tensor &x) {
+  SlicePosition p;
   p.vector = threadIdx.x % t.vectors;
   p.lane = threadIdx.x / t.vectors;
   p.c = (blockIdx.y * t.vectors + p.vector) * 8;
@@ -125,47 +119,6 @@ static __device__ __forceinline__ ImagePosition position_in(const ImageTiling &t
   p.last = min(p.first + t.per_block, (int)(blockIdx.z + 1) * t.pixels);
   p.idle = p.c >= x.ldc;
   return p;
-}
-
-// Starts the thread's copies of channels c … c+7 of its pixels (cp.async): pixel `lane` + turn · lanes to place `turn`
-// of `kept`, where it alone reads it.
-template <class T>
-static __device__ __forceinline__ void fetch_slice(const ImageTiling &t, const ImagePosition &at, const Tensor &x,
-                                                   Raw8<T> *kept) {
-  if (at.idle) return;
-  int turn = 0;
-  for (int p = at.first + at.lane; p < at.last; p += t.lanes, turn++) {
-    const char *from = (const char *)((const T *)x.data + (size_t)p * x.ldc + at.c);
-    const uint32_t to = (uint32_t)__cvta_generic_to_shared(&kept[turn * RESIDENT_THREADS + threadIdx.x]);
-#pragma unroll
-    for (int i = 0; i < (int)sizeof(Raw8<T>); i += 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i) : "memory");
-  }
-}
-// Stores value(turn) of each of the thread's pixels through the epilogue, whose reads of several pixels are in flight
-// before the first store.
-template <class T, class F>
-static __device__ __forceinline__ void store_slice(const ImageTiling &t, const ImagePosition &at, const Tensor &x,
-                                                   const DestArgs &d, F value) {
-  constexpr int N = PIXELS_AHEAD<T>;
-  if (at.idle) return;
-  for (int p = at.first + at.lane, turn = 0; p < at.last; p += N * t.lanes, turn += N) {
-    DestReads<T> reads[N];
-#pragma unroll
-    for (int u = 0; u < N; u++)
-      if (p + u * t.lanes < at.last) reads[u] = dest_read8<T>(d, (size_t)(p + u * t.lanes) * d.t.ldc + at.c);
-#pragma unroll
-    for (int u = 0; u < N; u++) {
-      const int pixel = p + u * t.lanes;
-      if (pixel >= at.last) break;
-      Eight v = value(turn + u);
-      if (d.resized) {
-        const int row = pixel / x.w, n = row / x.h;
-        add8(v, dest_resized8<T>(d, n, row - n * x.h, pixel - row * x.w, at.c));
-      }
-      dest_write8<T>(d, (size_t)pixel * d.t.ldc + at.c, at.c, v, reads[u]);
-    }
-  }
 }
 
 #endif
@@ -187,11 +140,11 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
   __shared__ ImageSums s;
   Raw8<T> *kept = (Raw8<T> *)shared;
   const DestArgs y = with_inputs<INPUTS>(dest);
-  const ImagePosition at = position_in(t, x);
+  const SlicePosition at = position_in(t, x);
   const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
   const double n = (double)t.pixels * t.group_size;
   grid_wait_prerequisite();
-  fetch_slice<T>(t, at, x, kept);
+  fetch_slice<T>(t.lanes, at, x, kept);
   grid_launch_dependents();
   fetched();
   Eight sum = {}, mean, scale, shift;
@@ -222,13 +175,13 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
   __syncthreads();
   scale = made8(s, 1, at.vector);
   shift = made8(s, 2, at.vector);
-  store_slice<T>(t, at, x, y, [&](int turn) {
+  store_slice<T>(t.lanes, at, x, y, [&](int turn) {
     Eight v = kept8<T>(kept, turn);
 #pragma unroll
     for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
     return v;
   });
-  cooperative_groups::this_cluster().sync(); // others have read this block's sums
+  ends_with_cluster(); // others have read this block's sums
 #endif
 }
 
@@ -243,11 +196,11 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
   __shared__ ImageSums s;
   Raw8<T> *kept = (Raw8<T> *)shared, *kept_dy = kept + t.turns * RESIDENT_THREADS;
   const DestArgs dx = with_inputs<INPUTS>(dest);
-  const ImagePosition at = position_in(t, x);
+  const SlicePosition at = position_in(t, x);
   const int own = threadIdx.x, channel = blockIdx.y * t.vectors * 8 + own; // of a thread a channel
   grid_wait_prerequisite();
-  fetch_slice<T>(t, at, x, kept);
-  fetch_slice<T>(t, at, dy, kept_dy);
+  fetch_slice<T>(t.lanes, at, x, kept);
+  fetch_slice<T>(t.lanes, at, dy, kept_dy);
   grid_launch_dependents();
   Eight mean, sum = {}, dot = {};
 #pragma unroll
@@ -291,35 +244,17 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
   }
   __syncthreads();
   const Eight of_dy = made8(s, 0, at.vector), of_x = made8(s, 1, at.vector), constant = made8(s, 2, at.vector);
-  store_slice<T>(t, at, x, dx, [&](int turn) {
+  store_slice<T>(t.lanes, at, x, dx, [&](int turn) {
     Eight v = kept8<T>(kept, turn), g = kept8<T>(kept_dy, turn);
 #pragma unroll
     for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
     return v;
   });
-  cooperative_groups::this_cluster().sync();
+  ends_with_cluster();
 #endif
 }
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
-
-template <class... Formal, class... Actual>
-static void launch_image(Device *dev, const ImageTiling &t, void (*kernel)(Formal...), Actual... args) {
-  allow_shared(kernel, t.bytes + sizeof(float));
-  cudaLaunchAttribute attribute[2] = {};
-  attribute[0].id = cudaLaunchAttributeClusterDimension;
-  attribute[0].val.clusterDim.x = (unsigned)t.cluster;
-  attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
-  attribute[1] = dependent_launch_attribute();
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(t.cluster, t.slices, t.sets);
-  config.blockDim = dim3(RESIDENT_THREADS);
-  config.dynamicSmemBytes = t.bytes;
-  config.stream = stream_of(dev);
-  config.attrs = attribute;
-  config.numAttrs = COUNT(attribute);
-  CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, args...));
-}
 
 static void image_forward(Device *dev, const ImageTiling &t, const Tensor *x, float eps, float momentum,
                           const void *gamma, const void *beta, void *running_mean, void *running_var, void *stats,
@@ -328,16 +263,19 @@ static void image_forward(Device *dev, const ImageTiling &t, const Tensor *x, fl
   WITH_TYPE(
       x->dtype, T,
       {WITH_INPUTS(inputs_of(to), INPUTS,
-                   launch_image(dev, t, image_forward_kernel<T, INPUTS>, t, *x, eps, momentum, (const float *)gamma,
-                                (const float *)beta, (float *)running_mean, (float *)running_var, (float *)stats, to))})
+                   launch_clusters(dev, dim3(t.cluster, t.slices, t.sets), t.bytes, image_forward_kernel<T, INPUTS>, t,
+                                   *x, eps, momentum, (const float *)gamma, (const float *)beta, (float *)running_mean,
+                                   (float *)running_var, (float *)stats, to))})
 }
 
 static void image_backward(Device *dev, const ImageTiling &t, const Tensor *x, const Tensor *dy, const void *gamma,
                            const void *stats, const Dest *dx, double *totals, void *dgamma, void *dbeta,
                            bool accumulate) {
   const DestArgs to = dest_args(dx);
-  WITH_TYPE(x->dtype, T,
-            {WITH_INPUTS(inputs_of(to), INPUTS,
-                         launch_image(dev, t, image_backward_kernel<T, INPUTS>, t, *x, *dy, (const float *)gamma,
-                                      (const float *)stats, to, totals, (float *)dgamma, (float *)dbeta, accumulate))})
+  WITH_TYPE(
+      x->dtype, T,
+      {WITH_INPUTS(inputs_of(to), INPUTS,
+                   launch_clusters(dev, dim3(t.cluster, t.slices, t.sets), t.bytes, image_backward_kernel<T, INPUTS>, t,
+                                   *x, *dy, (const float *)gamma, (const float *)stats, to, totals, (float *)dgamma,
+                                   (float *)dbeta, accumulate))})
 }

@@ -169,13 +169,13 @@ static __device__ __forceinline__ Eight made8(const ResidentSums &s, int which, 
 }
 
 // Where a thread works.
-struct ResidentPosition {
+struct SlicePosition {
   int vector, lane, c; // c: the first of its channels
   int first, last;     // pixels of its block
   bool idle;           // past the last channel
 };
-static __device__ __forceinline__ ResidentPosition position_in(const ResidentTiling &t, const Tensor &x) {
-  ResidentPosition p;
+static __device__ __forceinline__ SlicePosition position_in(const ResidentTiling &t, const Tensor &x) {
+  SlicePosition p;
   p.vector = threadIdx.x % t.vectors;
   p.lane = threadIdx.x / t.vectors;
   p.c = (blockIdx.y * t.vectors + p.vector) * 8;
@@ -188,11 +188,10 @@ static __device__ __forceinline__ ResidentPosition position_in(const ResidentTil
 // Starts the thread's copies of channels c … c+7 of its pixels (cp.async): pixel `lane` + turn · lanes to place `turn`
 // of `kept`, where it alone reads it.
 template <class T>
-static __device__ __forceinline__ void fetch_slice(const ResidentTiling &t, const ResidentPosition &at, const Tensor &x,
-                                                   Raw8<T> *kept) {
+static __device__ __forceinline__ void fetch_slice(int lanes, const SlicePosition &at, const Tensor &x, Raw8<T> *kept) {
   if (at.idle) return;
   int turn = 0;
-  for (int p = at.first + at.lane; p < at.last; p += t.lanes, turn++) {
+  for (int p = at.first + at.lane; p < at.last; p += lanes, turn++) {
     const char *from = (const char *)((const T *)x.data + (size_t)p * x.ldc + at.c);
     const uint32_t to = (uint32_t)__cvta_generic_to_shared(&kept[turn * RESIDENT_THREADS + threadIdx.x]);
 #pragma unroll
@@ -208,18 +207,18 @@ template <class T> static __device__ __forceinline__ Eight kept8(const Raw8<T> *
 // Stores value(turn) of each of the thread's pixels through the epilogue, whose reads of several pixels are in flight
 // before the first store.
 template <class T, class F>
-static __device__ __forceinline__ void store_slice(const ResidentTiling &t, const ResidentPosition &at, const Tensor &x,
+static __device__ __forceinline__ void store_slice(int lanes, const SlicePosition &at, const Tensor &x,
                                                    const DestArgs &d, F value) {
   constexpr int N = PIXELS_AHEAD<T>;
   if (at.idle) return;
-  for (int p = at.first + at.lane, turn = 0; p < at.last; p += N * t.lanes, turn += N) {
+  for (int p = at.first + at.lane, turn = 0; p < at.last; p += N * lanes, turn += N) {
     DestReads<T> reads[N];
 #pragma unroll
     for (int u = 0; u < N; u++)
-      if (p + u * t.lanes < at.last) reads[u] = dest_read8<T>(d, (size_t)(p + u * t.lanes) * d.t.ldc + at.c);
+      if (p + u * lanes < at.last) reads[u] = dest_read8<T>(d, (size_t)(p + u * lanes) * d.t.ldc + at.c);
 #pragma unroll
     for (int u = 0; u < N; u++) {
-      const int pixel = p + u * t.lanes;
+      const int pixel = p + u * lanes;
       if (pixel >= at.last) break;
       Eight v = value(turn + u);
       if (d.resized) {
@@ -242,11 +241,11 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   extern __shared__ __align__(16) char shared[];
   __shared__ ResidentSums s;
   Raw8<T> *kept = (Raw8<T> *)shared;
-  const ResidentPosition at = position_in(t, x);
+  const SlicePosition at = position_in(t, x);
   const int channel = blockIdx.y * t.vectors * 8 + threadIdx.x; // of a thread a channel
   const bool own = threadIdx.x < 8 * t.vectors, writes = own && blockIdx.x == 0 && channel < x.c;
   grid_wait_prerequisite();
-  fetch_slice<T>(t, at, x, kept);
+  fetch_slice<T>(t.lanes, at, x, kept);
   grid_launch_dependents();
   // Loaded before they are needed. Padding channels take anything: they are stored as zero.
   float of_gamma = 0, of_beta = 0, old_mean = 0, old_var = 0;
@@ -295,7 +294,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   }
   __syncthreads();
   const Eight mean = made8(s, 0, at.vector), scale = made8(s, 1, at.vector), shift = made8(s, 2, at.vector);
-  store_slice<T>(t, at, x, y, [&](int turn) {
+  store_slice<T>(t.lanes, at, x, y, [&](int turn) {
     Eight v = kept8<T>(kept, turn);
 #pragma unroll
     for (int k = 0; k < 8; k++) v.v[k] = (v.v[k] - mean.v[k]) * scale.v[k] + shift.v[k];
@@ -314,12 +313,12 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   extern __shared__ __align__(16) char shared[];
   __shared__ ResidentSums s;
   Raw8<T> *kept = (Raw8<T> *)shared, *kept_dy = kept + t.turns * RESIDENT_THREADS;
-  const ResidentPosition at = position_in(t, x);
+  const SlicePosition at = position_in(t, x);
   const int channel = blockIdx.y * t.vectors * 8 + threadIdx.x; // of a thread a channel
   const bool own = threadIdx.x < 8 * t.vectors;
   grid_wait_prerequisite();
-  fetch_slice<T>(t, at, x, kept);
-  fetch_slice<T>(t, at, dy, kept_dy);
+  fetch_slice<T>(t.lanes, at, x, kept);
+  fetch_slice<T>(t.lanes, at, dy, kept_dy);
   grid_launch_dependents();
   float g = 0, inv_std = 0; // loaded before they are needed
   if (own) {
@@ -351,7 +350,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
   }
   __syncthreads();
   const Eight of_dy = made8(s, 0, at.vector), of_x = made8(s, 1, at.vector), constant = made8(s, 2, at.vector);
-  store_slice<T>(t, at, x, dx, [&](int turn) {
+  store_slice<T>(t.lanes, at, x, dx, [&](int turn) {
     Eight v = kept8<T>(kept, turn), g = kept8<T>(kept_dy, turn);
 #pragma unroll
     for (int k = 0; k < 8; k++) v.v[k] = of_dy.v[k] * g.v[k] + (of_x.v[k] * (v.v[k] - mean.v[k]) + constant.v[k]);
@@ -363,18 +362,19 @@ __global__ void __launch_bounds__(RESIDENT_THREADS)
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
+// The grid's rows are clusters; `bytes` of a threadblock's shared memory are for what it keeps.
 template <class... Formal, class... Actual>
-static void launch_resident(Device *dev, const ResidentTiling &t, void (*kernel)(Formal...), Actual... args) {
-  allow_shared(kernel, t.bytes + sizeof(float));
+static void launch_clusters(Device *dev, dim3 grid, size_t bytes, void (*kernel)(Formal...), Actual... args) {
+  allow_shared(kernel, bytes + sizeof(float));
   cudaLaunchAttribute attribute[2] = {};
   attribute[0].id = cudaLaunchAttributeClusterDimension;
-  attribute[0].val.clusterDim.x = (unsigned)t.cluster;
+  attribute[0].val.clusterDim.x = grid.x;
   attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
   attribute[1] = dependent_launch_attribute();
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(t.cluster, t.slices);
+  config.gridDim = grid;
   config.blockDim = dim3(RESIDENT_THREADS);
-  config.dynamicSmemBytes = t.bytes;
+  config.dynamicSmemBytes = bytes;
   config.stream = stream_of(dev);
   config.attrs = attribute;
   config.numAttrs = COUNT(attribute);
@@ -385,15 +385,16 @@ static void resident_forward(Device *dev, const ResidentTiling &t, const Tensor 
                              const void *gamma, const void *beta, void *running_mean, void *running_var, void *stats,
                              const Dest *y) {
   WITH_TYPE(x->dtype, T,
-            launch_resident(dev, t, resident_forward_kernel<T>, t, *x, eps, momentum, (const float *)gamma,
-                            (const float *)beta, (float *)running_mean, (float *)running_var, (float *)stats,
-                            dest_args(y)))
+            launch_clusters(dev, dim3(t.cluster, t.slices), t.bytes, resident_forward_kernel<T>, t, *x, eps, momentum,
+                            (const float *)gamma, (const float *)beta, (float *)running_mean, (float *)running_var,
+                            (float *)stats, dest_args(y)))
 }
 
 static void resident_backward(Device *dev, const ResidentTiling &t, const Tensor *x, const Tensor *dy,
                               const void *gamma, const void *stats, const Dest *dx, void *dgamma, void *dbeta,
                               bool accumulate) {
   WITH_TYPE(x->dtype, T,
-            launch_resident(dev, t, resident_backward_kernel<T>, t, *x, *dy, (const float *)gamma, (const float *)stats,
-                            dest_args(dx), (float *)dgamma, (float *)dbeta, accumulate))
+            launch_clusters(dev, dim3(t.cluster, t.slices), t.bytes, resident_backward_kernel<T>, t, *x, *dy,
+                            (const float *)gamma, (const float *)stats, dest_args(dx), (float *)dgamma, (float *)dbeta,
+                            accumulate))
 }
