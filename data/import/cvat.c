@@ -222,6 +222,13 @@ static bool is_in(const Cvat *c, const char *name) {
   return c->depth > 0 && c->depth <= DEEPEST && !strcmp(c->path[c->depth - 1], name);
 }
 
+static void end_track(Cvat *c) {
+  free(c->track_label);
+  free(c->track_group);
+  free(c->track_subset);
+  c->track_label = c->track_group = c->track_subset = NULL;
+}
+
 static void begin(void *of, const char *name, const char **a) {
   Cvat *c = of;
   const bool track = is_in(c, "track");
@@ -231,6 +238,7 @@ static void begin(void *of, const char *name, const char **a) {
     const char *label = xml_attribute(a, "label"), *group = xml_attribute(a, "group_id"),
                *subset = xml_attribute(a, "subset");
     c->video = true;
+    end_track(c); // one that the file lets end within another
     c->track_label = label ? xstrdup(label) : NULL;
     c->track_group = group ? xstrdup(group) : NULL;
     c->track_subset = subset ? xstrdup(subset) : NULL;
@@ -278,10 +286,7 @@ static void end(void *of, const char *name) {
   } else if (!strcmp(name, "start_frame") && (is_in(c, "task") || is_in(c, "job"))) {
     c->start = atol(c->text);
   } else if (!strcmp(name, "track")) {
-    free(c->track_label);
-    free(c->track_group);
-    free(c->track_subset);
-    c->track_label = c->track_group = c->track_subset = NULL;
+    end_track(c);
   } else if (!strcmp(name, "image")) {
     c->image = -1;
   }
@@ -324,9 +329,7 @@ static void read_cvat(ImportSet *s) {
     free(c.folder);
     free(c.text);
     free(c.label);
-    free(c.track_label);
-    free(c.track_group);
-    free(c.track_subset);
+    end_track(&c);
     text_table_free(&c.missing);
   }
 }

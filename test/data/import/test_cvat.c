@@ -107,3 +107,25 @@ TEST(cvat_projects_and_jobs) {
   coco_free(&c);
   imported_free(&i);
 }
+
+// The memory of the outer track's label was lost (found by fuzz_import).
+TEST(cvat_track_within_a_track) {
+  const char *said;
+  if (!xml_is_built) {
+    test_skip("this build has no expat");
+    return;
+  }
+  EXPECT_INT(command(&said,
+                     "cd %s && mkdir in && cp $OLDPWD/test/exports/cvat-xml-masks/images/p1.png in && printf '%%s' '"
+                     "<annotations><meta><task><size>1</size></task></meta><track label=\"a\" group_id=\"1\">"
+                     "<track label=\"b\"><box frame=\"0\" outside=\"0\" xtl=\"10\" ytl=\"20\" xbr=\"30\" ybr=\"30\"/>"
+                     "</track></track></annotations>' >in/annotations.xml",
+                     test_tmp()),
+             0);
+  Imported i = import_folder(in_tmp("in"), NULL, (ImportOptions){0});
+  Coco c = imported_split("train");
+  EXPECT_INT(c.num_anns, 1);
+  expect_object(&c, "p1.png", "b", BOX(10, 20, 20, 10), 200, 0, false);
+  coco_free(&c);
+  imported_free(&i);
+}
