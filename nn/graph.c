@@ -55,6 +55,20 @@ Value *graph_value(Graph *g, const char *name, Tensor shape) {
   return v;
 }
 
+Node *graph_writer(const Graph *g, const Value *v) {
+  for (int i = g->nodes - 1; i >= 0; i--)
+    for (int j = 0; j < g->node[i]->outs; j++)
+      if (g->node[i]->out[j] == v) return g->node[i];
+  return NULL;
+}
+
+int graph_readers(const Graph *g, const Value *v) {
+  int n = 0;
+  for (int i = 0; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->ins; j++) n += g->node[i]->in[j].v == v;
+  return n;
+}
+
 static void add_array(Graph *g, const Value *v, size_t bytes, void *owner) {
   g->array = xrealloc(g->array, (size_t)(g->arrays + 1) * sizeof *g->array);
   g->array[g->arrays++] = (RecordArray){.v = v, .bytes = bytes, .owner = owner, .block = -1};

@@ -220,6 +220,8 @@ void graph_free(Graph *g);
 
 const char *graph_name(Graph *g, const char *fmt, ...) PRINTF_LIKE(2, 3); // owned by the graph
 Value *graph_value(Graph *g, const char *name, Tensor shape);
+Node *graph_writer(const Graph *g, const Value *v); // the node that writes it; NULL: none
+int graph_readers(const Graph *g, const Value *v);  // how many inputs of nodes it is
 // Records whose arrays the plan places. Capacities as in nn/ops.h.
 Value *graph_boxes(Graph *g, const char *name, int groups, int capacity);
 Value *graph_rois(Graph *g, const char *name, int capacity);

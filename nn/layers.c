@@ -1,3 +1,4 @@
+// Convolutions and dense layers as nodes.
 #include "nn/layers.h"
 
 // ---- convolution ------------------------------------------------------------------------------------------------
@@ -330,22 +331,9 @@ void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value *
   append_conv(g, name, pairs, x, y, c);
 }
 
-// The node that writes a value; NULL: none.
-static Node *writer_of(const Graph *g, const Value *x) {
-  for (int i = g->nodes - 1; i >= 0; i--)
-    for (int j = 0; j < g->node[i]->outs; j++)
-      if (g->node[i]->out[j] == x) return g->node[i];
-  return NULL;
-}
-static bool is_read(const Graph *g, const Value *x) {
-  for (int i = 0; i < g->nodes; i++)
-    for (int j = 0; j < g->node[i]->ins; j++)
-      if (g->node[i]->in[j].v == x) return true;
-  return false;
-}
 // The convolution of one pair, and of nothing but that, whose output is x; NULL: none.
 static Node *plain_conv_of(const Graph *g, const Value *x) {
-  Node *n = writer_of(g, x);
+  Node *n = graph_writer(g, x);
   if (!n || n->type != &conv_node || x->rows || NODE_ATTR(n, ConvAttr)->pairs > 1 || n->asides) return NULL;
   return n->uses > CONV_SIBLING || NODE_ATTR(n, ConvAttr)->pool.size ? NULL : n;
 }
@@ -355,8 +343,9 @@ Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool)
   if (!n || filter_of(n)->trainable || (bias_of(n) && bias_of(n)->trainable)) return NULL;
   ConvAttr *a = NODE_ATTR(n, ConvAttr);
   const Value *in = n->in[0].v;
-  const Node *before = writer_of(g, in);
-  if (g->dev->every_value || !a->relu || a->addend || (before && before->type->backward) || is_read(g, x)) return NULL;
+  const Node *before = graph_writer(g, in);
+  if (g->dev->every_value || !a->relu || a->addend || (before && before->type->backward) || graph_readers(g, x))
+    return NULL;
   Tensor w = filter_of(n)->master;
   w.dtype = g->act;
   if (!g->dev->ops->conv_pools(g->dev, &a->conv, pool, &in->x, &w)) return NULL;
@@ -376,174 +365,4 @@ Value *layer_conv_moments(Graph *g, const Value *x) {
   Value *v = graph_value(g, graph_name(g, "moments(%s)", x->name), tensor_packed(g->dev->real, parts, 3 * x->x.c));
   node_aside(n, v);
   return v;
-}
-
-// ---- normalisation ----------------------------------------------------------------------------------------------
-
-// Inputs: x, then the addend, if there is one.
-enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // indices of its parameters; the last two are batch norm's
-
-enum { NORM_STATS, NORM_PARTS };     // indices of what it saves; the second is for batch norm over ranks
-enum { NORM_ARGMAX = 1, NORM_TAPS }; // or these for one that pools its output
-
-static PoolArgmax argmax_of(const Node *n) { return (PoolArgmax){n->save[NORM_ARGMAX]->x, n->save[NORM_TAPS]->x.data}; }
-
-// Batch norm over ranks. Each has three numbers of every channel for the others: they meet in the parts [world, 3, c],
-// where this rank's stand at its place.
-static bool over_ranks(const Node *n) { return n->saves > NORM_PARTS && !NODE_ATTR(n, NormLayer)->pool.size; }
-
-static void *own_part(const Graph *g, const Node *n) {
-  const Tensor *parts = &n->save[NORM_PARTS]->x;
-  return (char *)parts->data + (size_t)group_rank(g->ranks) * (size_t)parts->c * dtype_size(parts->dtype);
-}
-
-// The parts of all; NULL while measuring, when there is no memory.
-static const void *gather_parts(const Graph *g, const Node *n) {
-  const Tensor *parts = &n->save[NORM_PARTS]->x;
-  g->ranks->all_gather(g->ranks, g->dev, own_part(g, n), parts->data, (size_t)parts->c, parts->dtype);
-  return parts->data;
-}
-
-static void forward_over_ranks(Graph *g, Node *n, const Dest *y) {
-  const NormLayer *l = NODE_ATTR(n, NormLayer);
-  const Tensor *x = &n->in[0].v->x;
-  g->dev->ops->batch_norm_moments(g->dev, x, own_part(g, n));
-  g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, group_world(g->ranks), gather_parts(g, n), x,
-                                         n->use[NORM_GAMMA].p->master.data, n->use[NORM_BETA].p->master.data,
-                                         n->use[NORM_MEAN].p->master.data, n->use[NORM_VAR].p->master.data,
-                                         n->save[NORM_STATS]->x.data, y);
-}
-
-static void backward_over_ranks(Graph *g, Node *n, const Dest *dx) {
-  const Tensor *x = &n->in[0].v->x, *dy = &n->out[0]->dx;
-  const ParamUse *gamma = &n->use[NORM_GAMMA];
-  const void *stats = n->save[NORM_STATS]->x.data;
-  g->dev->ops->batch_norm_sums(g->dev, x, dy, stats, own_part(g, n), gamma->p->grad.data,
-                               n->use[NORM_BETA].p->grad.data, gamma->accumulate);
-  g->dev->ops->batch_norm_backward_merged(g->dev, group_world(g->ranks), gather_parts(g, n), x, dy,
-                                          gamma->p->master.data, stats, dx);
-}
-
-static void norm_forward(Graph *g, Node *n) {
-  const NormLayer *l = NODE_ATTR(n, NormLayer);
-  const Tensor *x = &n->in[0].v->x;
-  const void *gamma = n->use[NORM_GAMMA].p->master.data, *beta = n->use[NORM_BETA].p->master.data;
-  void *stats = n->save[NORM_STATS]->x.data;
-  Dest y = value_dest(n->out[0]);
-  y.relu = l->relu;
-  y.addend = l->addend ? &n->in[1].v->x : NULL;
-  PoolArgmax argmax;
-  if (l->pool.size) {
-    argmax = argmax_of(n);
-    y.pool = &l->pool;
-    y.argmax = &argmax;
-  }
-  if (over_ranks(n))
-    forward_over_ranks(g, n, &y);
-  else if (n->asides && !l->batch)
-    g->dev->ops->group_norm_forward_merged(g->dev, l->groups, l->eps, n->aside[0]->x.data, x, gamma, beta, stats, &y);
-  else if (n->asides)
-    g->dev->ops->batch_norm_forward_merged(g->dev, l->eps, l->momentum, n->aside[0]->x.n, n->aside[0]->x.data, x, gamma,
-                                           beta, n->use[NORM_MEAN].p->master.data, n->use[NORM_VAR].p->master.data,
-                                           stats, &y);
-  else if (l->batch && !g->training)
-    g->dev->ops->batch_norm_inference(g->dev, l->eps, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
-                                      n->use[NORM_VAR].p->master.data, stats, &y);
-  else if (l->batch)
-    g->dev->ops->batch_norm_forward(g->dev, l->eps, l->momentum, x, gamma, beta, n->use[NORM_MEAN].p->master.data,
-                                    n->use[NORM_VAR].p->master.data, stats, &y);
-  else
-    g->dev->ops->group_norm_forward(g->dev, l->groups, l->eps, x, gamma, beta, stats, &y);
-}
-
-static void norm_backward(Graph *g, Node *n) {
-  const NormLayer *l = NODE_ATTR(n, NormLayer);
-  const Tensor *x = &n->in[0].v->x, *dy = &n->out[0]->dx;
-  const ParamUse *gamma = &n->use[NORM_GAMMA], *beta = &n->use[NORM_BETA];
-  const void *stats = n->save[NORM_STATS]->x.data;
-  void *dgamma = gamma->p->grad.data, *dbeta = beta->p->grad.data;
-  Dest dx = node_dest(n, 0);
-  CHECK(gamma->accumulate == beta->accumulate); // the ops have one flag for both
-  if (over_ranks(n))
-    backward_over_ranks(g, n, &dx);
-  else if (l->batch)
-    g->dev->ops->batch_norm_backward(g->dev, x, dy, gamma->p->master.data, stats, &dx, dgamma, dbeta,
-                                     gamma->accumulate);
-  else
-    g->dev->ops->group_norm_backward(g->dev, l->groups, x, dy, gamma->p->master.data, stats, &dx, dgamma, dbeta,
-                                     gamma->accumulate);
-}
-
-static const NodeType norm_node = {.name = "norm",
-                                   .attr_size = sizeof(NormLayer),
-                                   .forward = norm_forward,
-                                   .backward = norm_backward,
-                                   .reads_in = true,
-                                   .slices = true};
-
-static void norm_pool_backward(Graph *g, Node *n) {
-  const ParamUse *gamma = &n->use[NORM_GAMMA], *beta = &n->use[NORM_BETA];
-  const PoolArgmax argmax = argmax_of(n);
-  const Dest dx = node_dest(n, 0);
-  CHECK(gamma->accumulate == beta->accumulate);
-  g->dev->ops->batch_norm_pool_backward(g->dev, &NODE_ATTR(n, NormLayer)->pool, &n->in[0].v->x, &argmax, &n->out[0]->dx,
-                                        gamma->p->master.data, n->save[NORM_STATS]->x.data, &dx, gamma->p->grad.data,
-                                        beta->p->grad.data, gamma->accumulate);
-}
-
-static const NodeType norm_pool_node = {.name = "norm_pool",
-                                        .attr_size = sizeof(NormLayer),
-                                        .forward = norm_forward,
-                                        .backward = norm_pool_backward,
-                                        .reads_in = true};
-
-void layer_norm_params(Graph *g, const char *name, int c, bool trainable, Param *p[2]) {
-  p[NORM_GAMMA] =
-      param_vector(g->params, graph_name(g, "%s.weight", name), PARAM_NORM_SCALE, c, trainable, INIT_ONE, 0);
-  p[NORM_BETA] = param_vector(g->params, graph_name(g, "%s.bias", name), PARAM_NORM_SHIFT, c, trainable, INIT_ZERO, 0);
-}
-
-Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
-  Node *n = graph_node(g, &norm_node, name);
-  Param *affine[2];
-  Params *p = g->params;
-  *NODE_ATTR(n, NormLayer) = *l;
-  int c = x->x.c;
-  layer_norm_params(g, name, c, l->trainable && g->training, affine);
-  for (int i = NORM_GAMMA; i <= NORM_BETA; i++) node_use(n, affine[i]);
-  if (l->batch) {
-    node_use(n, param_buffer(p, graph_name(g, "%s.running_mean", name), c, INIT_ZERO));
-    node_use(n, param_buffer(p, graph_name(g, "%s.running_var", name), c, INIT_ONE));
-    for (int i = NORM_MEAN; i <= NORM_VAR && g->training && !l->over_ranks; i++) param_moves(p, n->use[i].p);
-  }
-  Tensor stats = tensor_packed(g->dev->real, l->batch ? c : x->x.n * l->groups, 2); // mean, 1 / deviation
-  node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), stats));
-  if (l->batch && g->training && l->over_ranks && g->ranks) {
-    Tensor parts = tensor_packed(g->dev->real, group_world(g->ranks), 3 * c);
-    node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
-  }
-  Value *moments = g->training && !over_ranks(n) ? layer_conv_moments(g, x) : NULL;
-  if (moments) node_aside(n, moments);
-  Value *y = graph_value(g, name, x->x);
-  y->relu = l->relu;
-  node_in(n, x, FLOW_DENSE);
-  if (l->addend) node_in(n, l->addend, FLOW_IDENTITY);
-  node_out(n, y);
-  return y;
-}
-
-Value *layer_norm_pooled(Graph *g, const char *name, Value *x, const Pool *pool, int h, int w) {
-  Node *n = writer_of(g, x);
-  if (!n || n->type != &norm_node || pool->size != 3 || pool->stride != 2 || pool->pad > 1) return NULL;
-  NormLayer *l = NODE_ATTR(n, NormLayer);
-  const bool plain = l->batch && l->relu && !l->addend && !x->rows && !over_ranks(n);
-  if (g->dev->every_value || !g->training || !plain || is_read(g, x)) return NULL;
-  l->pool = *pool;
-  n->type = &norm_pool_node;
-  x->name = name;
-  x->x = x->dx = tensor(g->act, x->x.n, h, w, x->x.c); // a ReLU's maxima are a ReLU's
-  node_save(n, graph_value(g, graph_name(g, "argmax(%s)", name), x->x));
-  const Tensor taps = tensor(BF16, x->x.n, h, w, x->x.ldc / 2); // a byte for each element
-  node_save(n, graph_value(g, graph_name(g, "taps(%s)", name), taps));
-  return x;
 }

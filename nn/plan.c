@@ -14,26 +14,12 @@
 
 // ---- concatenation in place -------------------------------------------------------------------------------------
 
-static int readers_of(const Graph *g, const Value *v) {
-  int n = 0;
-  for (int i = 0; i < g->nodes; i++)
-    for (int j = 0; j < g->node[i]->ins; j++) n += g->node[i]->in[j].v == v;
-  return n;
-}
-
-static const Node *writer_of(const Graph *g, const Value *v) {
-  for (int i = 0; i < g->nodes; i++)
-    for (int j = 0; j < g->node[i]->outs; j++)
-      if (g->node[i]->out[j] == v) return g->node[i];
-  return NULL;
-}
-
 // The mask of a ReLU is then the whole's, which has to be a ReLU's in all of its channels or in none.
 static bool part_fits(const Graph *g, const Node *concat, int i, int first) {
   const Value *v = concat->in[i].v;
-  const Node *writer = writer_of(g, v);
-  return writer && writer->type->slices && writer->ins == 1 && writer->outs == 1 && readers_of(g, v) == 1 && !v->keep &&
-         !v->rows && v->relu == concat->in[0].v->relu && first % 8 == 0;
+  const Node *writer = graph_writer(g, v);
+  return writer && writer->type->slices && writer->ins == 1 && writer->outs == 1 && graph_readers(g, v) == 1 &&
+         !v->keep && !v->rows && v->relu == concat->in[0].v->relu && first % 8 == 0;
 }
 
 static void place_parts(const Graph *g, Node *n) {
