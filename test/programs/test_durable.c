@@ -295,8 +295,10 @@ TEST_TIER(durable_second_interrupt_does_not_wait, 1) {
   pid_t pid = start("twice", "--size 512 --batch 8");
   while (!catches(pid, SIGTERM) && waitpid(pid, NULL, WNOHANG) == 0) pause_for(1e-3);
   kill(pid, SIGTERM);
-  pause_for(0.25);
-  kill(pid, SIGINT);
+  for (int i = 0; i < 2; i++) { // within 0.2 s of the first it would count as the same, and the first may arrive late
+    pause_for(0.25);
+    kill(pid, SIGINT);
+  }
   EXPECT_INT(wait_for(pid), -SIGINT);
   EXPECT_INT(saved_step("twice"), -1);
 }
