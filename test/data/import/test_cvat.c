@@ -108,7 +108,7 @@ TEST(cvat_projects_and_jobs) {
   imported_free(&i);
 }
 
-// The memory of the outer track's label was lost (found by fuzz_import).
+// A shape has the label of the track that it stands in. The address sanitizer sees whether the outer one's is freed.
 TEST(cvat_track_within_a_track) {
   const char *said;
   if (!xml_is_built) {
