@@ -93,15 +93,12 @@ static int wanted_pairs(const Node *n, Tensor *dy, Dest *dx) {
   return wanted;
 }
 
-// Multiprocessors of a GPU with wgmma for wgrad, while dgrad takes the others: in 1 × 1 convolutions, both of which
-// read dy, memory bounds both, and side by side what one has read the other finds in L2. 0: each takes all. Not where
-// a norm follows, whose passes a wgrad that takes all runs beside.
+// Multiprocessors for wgrad, while dgrad takes the others. 0: each takes all. Not where a norm follows, whose passes a
+// wgrad that takes all runs beside.
 static int lent_to_wgrad(const Graph *g, const Node *n) {
   const ConvAttr *a = NODE_ATTR(n, ConvAttr);
-  const Tensor *x = &n->in[0].v->x, *w = &filter_of(n)->master;
-  const bool pointwise = w->h * w->w == 1 && a->conv.stride == 1 && a->pairs == 1 && x->h * x->w > 1;
-  const bool both = n->in[0].wanted && filter_of(n)->trainable && conv_bias(n);
-  return g->dev->wgmma && pointwise && both && x->dtype != F32 ? g->dev->granted * 4 / 11 : 0;
+  const bool both = n->in[0].wanted && filter_of(n)->trainable && conv_bias(n) && a->pairs == 1;
+  return both ? g->dev->ops->conv_wgrad_share(g->dev, &a->conv, &n->in[0].v->x, &filter_of(n)->master) : 0;
 }
 
 static void conv_node_gradients(Graph *g, Node *n) {

@@ -378,6 +378,9 @@ struct Ops {
   // dw[k, tap, c] = Σ_pairs Σ_pixels dy · x (backward by filter); its sums over pixels are what split-K divides.
   void (*conv_wgrad)(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy,
                      const FilterGrad *out);
+  // How many multiprocessors conv_wgrad of one pair should have (Device.granted) beside its dgrad, which takes the
+  // others (Device.lent); 0: each is faster on all of them, one after the other.
+  int (*conv_wgrad_share)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw);
   // db[c] (+)= Σ dy over valid rows and pixels, for ops whose bias does not come from conv_wgrad (transposed
   // convolution).
   void (*bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate);

@@ -37,6 +37,8 @@ struct Rung {
   // Names of the threadblock tiles that forward in 16 bits can be asked for (Device.conv_tile), NULL at the end. NULL:
   // nobody chooses but the rung.
   const char *const *tiles;
+  // As conv_wgrad_share of nn/ops.h; NULL: 0.
+  int (*wgrad_share)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw);
 };
 
 // Whether inference packs filters: for the rung that was asked for, or, if none was, for any.

@@ -217,6 +217,14 @@ bool OP(conv_pools)(Device *dev, const Conv *conv, const Pool *pool, const Tenso
   return false;
 }
 
+int OP(conv_wgrad_share)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw) {
+  (void)dev;
+  (void)conv;
+  (void)x;
+  (void)dw;
+  return 0;
+}
+
 bool OP(conv_bottlenecks)(Device *dev, const Bottleneck *b, const Tensor *x) {
   (void)dev;
   (void)b;

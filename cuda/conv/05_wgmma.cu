@@ -520,10 +520,17 @@ static int moments(Device *, const Conv *conv, const Tensor *x, const Tensor *w,
   return stem_fits(conv, x, w) ? 0 : blocks_for(tensor_pixels(y), WGMMA_M);
 }
 
+// In 16 bits memory bounds dgrad and wgrad of a 1 × 1, both of which read dy; side by side, what one has read the other
+// finds in L2.
+static int wgrad_share(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw) {
+  const bool pointwise = dw->h * dw->w == 1 && conv->stride == 1 && x->h * x->w > 1;
+  return pointwise && x->dtype != F32 ? dev->granted * 4 / 11 : 0;
+}
+
 static bool pools(Device *, const Conv *conv, const Pool *pool, const Tensor *x, const Tensor *w) {
   return w->dtype != F32 && stem_pools(conv, pool, x, w);
 }
 
-extern "C" const Rung rung_wgmma = {"wgmma",   supports, compute<false>, compute<true>,   wgmma_wgrad,        true,
-                                    NULL,      moments,  pools,          bottleneck_fits, bottleneck_forward, false,
-                                    tile_names};
+extern "C" const Rung rung_wgmma = {"wgmma",    supports,   compute<false>, compute<true>,   wgmma_wgrad,        true,
+                                    NULL,       moments,    pools,          bottleneck_fits, bottleneck_forward, false,
+                                    tile_names, wgrad_share};

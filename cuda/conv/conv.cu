@@ -138,6 +138,11 @@ extern "C" void cuda_conv_wgrad(Device *dev, const Conv *conv, int pairs, const 
   if (out->db && !rung->wgrad_sums) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
 }
 
+extern "C" int cuda_conv_wgrad_share(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw) {
+  const Rung *rung = choose(dev, CONV_WGRAD, conv, x, dw);
+  return rung->wgrad_share ? rung->wgrad_share(dev, conv, x, dw) : 0;
+}
+
 // None of the ladder's rungs asks for it.
 extern "C" size_t cuda_filter_packed_bytes(Device *, const Conv *, const Tensor *) { return 0; }
 extern "C" void cuda_filter_pack(Device *, const Conv *, const Tensor *, void *) {}
