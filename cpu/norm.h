@@ -52,6 +52,11 @@ static inline real *blocks_of(const NormWork *norm, int set, int chunk) {
   return norm->blocks + ((size_t)set * norm->chunks + chunk) * 2 * norm->ldc;
 }
 
+// The coefficients of image n.
+static inline const real *norm_coef(const NormWork *norm, int n) {
+  return norm->coef + (norm->per_image ? (size_t)n * 4 * norm->ldc : 0);
+}
+
 typedef struct PixelRange { // [first, last) of a tensor
   size_t first, last;
 } PixelRange;
@@ -156,7 +161,8 @@ static inline void normalise_pooled(const NormWork *norm, const Tensor *x, const
       real v[RUN_ELEMENTS];
       const PoolSpan ys = pool_window(y->pool, row, x->h);
       for (RowRun r = run_first(t, n, row); r.pixels; r = run_next(t, r)) {
-        const real *restrict mean = norm->coef + r.lane, *restrict scale = mean + ldc, *restrict shift = scale + ldc;
+        const real *restrict mean = norm_coef(norm, n) + r.lane, *restrict scale = mean + ldc,
+                             *restrict shift = scale + ldc;
         for (int p = 0; p < r.pixels; p++) {
           const PoolSpan xs = pool_window(y->pool, r.x + p, x->w);
           const int left = (r.x + p) * y->pool->stride - y->pool->pad, top = row * y->pool->stride - y->pool->pad;
@@ -205,7 +211,7 @@ static inline void normalise(const NormWork *norm, const Tensor *x, const real *
   for (int n = 0; n < images; n++)
     for (int row = 0; row < x->h; row++) {
       real v[RUN_ELEMENTS];
-      const real *coef = norm->coef + (norm->per_image ? (size_t)n * 4 * ldc : 0);
+      const real *coef = norm_coef(norm, n);
       for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
         const real *restrict mean = coef + r.lane, *restrict scale = mean + ldc, *restrict shift = scale + ldc;
         const real *restrict from = run_at(x, r);
@@ -317,7 +323,7 @@ static inline void write_dx(const NormWork *norm, const Tensor *x, const Tensor 
   for (int n = 0; n < images; n++)
     for (int row = 0; row < x->h; row++) {
       real v[RUN_ELEMENTS];
-      const real *coef = norm->coef + (norm->per_image ? (size_t)n * 4 * ldc : 0);
+      const real *coef = norm_coef(norm, n);
       for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
         const real *restrict mean = coef + r.lane, *restrict of_dy = mean + ldc, *restrict of_x = of_dy + ldc,
                              *restrict constant = of_x + ldc;

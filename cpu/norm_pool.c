@@ -1,5 +1,5 @@
-// The gradient of BatchNorm whose output was pooled: each pixel gathers the gradients of the windows whose maximum it
-// was, as kept by the forward pass (PoolArgmax), and batch norm's gradient follows. Elsewhere dy is 0, so that its sums
+// The gradient of a norm whose output was pooled: each pixel gathers the gradients of the windows whose maximum it
+// was, as kept by the forward pass (PoolArgmax), and the norm's gradient follows. Elsewhere dy is 0, so that its sums
 // are taken over the windows.
 #include "cpu/norm.h"
 
@@ -16,24 +16,24 @@ static void gather(const Pool *p, const PoolArgmax *argmax, const Tensor *dy, Ro
     }
 }
 
-void OP(batch_norm_pool_backward)(Device *dev, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
-                                  const Tensor *dy, const void *gamma, const void *stats, const Dest *dx, void *dgamma,
-                                  void *dbeta, bool accumulate) {
+void OP(norm_pool_backward)(Device *dev, int groups, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
+                            const Tensor *dy, const void *gamma, const void *stats, const Dest *dx, void *dgamma,
+                            void *dbeta, bool accumulate) {
   NormWork norm;
-  if (!norm_begin(dev, &argmax->x, x->c, false, &norm)) return;
+  if (!norm_begin(dev, &argmax->x, groups ? groups : x->c, groups > 0, &norm)) return;
   check_dest(x, dx);
   fill_means(&norm, x, stats);
   sum_gradients(&norm, &argmax->x, dy, stats);
   parameter_gradient(&norm, accumulate, 0, dbeta);
   parameter_gradient(&norm, accumulate, 1, dgamma);
-  norm.values = (double)x->h * x->w * rows(x);
+  norm.values = (double)x->h * x->w * norm.group_size * (groups ? 1 : rows(x));
   fill_slopes(&norm, gamma, stats);
-  const real *coef = norm.coef;
   const int images = rows(x), ldc = norm.ldc;
 #pragma omp parallel for collapse(2) schedule(static)
   for (int n = 0; n < images; n++)
     for (int row = 0; row < x->h; row++) {
       real v[RUN_ELEMENTS];
+      const real *coef = norm_coef(&norm, n);
       for (RowRun r = run_first(x, n, row); r.pixels; r = run_next(x, r)) {
         const real *restrict mean = coef + r.lane, *restrict of_dy = mean + ldc, *restrict of_x = of_dy + ldc,
                              *restrict constant = of_x + ldc, *restrict value = run_at(x, r);

@@ -69,10 +69,11 @@ __global__ void __launch_bounds__(MERGE_THREADS)
 }
 
 // Second pass: totals [sets, 2, c] = Σ dy, Σ dy · x̂ of each channel, and from them slopes [sets, groups, 2], the
-// coefficients of x - mean and of 1 in dx. Grid (groups, sets); a warp per channel of the group in turn. Of a single
-// set the totals are dgamma and dbeta.
-__global__ void norm_totals_kernel(NormTiling m, const float *partial, const float *gamma, const float *stats,
-                                   double *totals, float *slopes, bool accumulate, float *dgamma, float *dbeta) {
+// coefficients of x - mean and of 1 in dx, of images of so many pixels. Grid (groups, sets); a warp per channel of the
+// group in turn. Of a single set the totals are dgamma and dbeta.
+__global__ void norm_totals_kernel(NormTiling m, int image, const float *partial, const float *gamma,
+                                   const float *stats, double *totals, float *slopes, bool accumulate, float *dgamma,
+                                   float *dbeta) {
   grid_launch_dependents();
   grid_wait_prerequisite();
   int group = blockIdx.x, set = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -95,7 +96,8 @@ __global__ void norm_totals_kernel(NormTiling m, const float *partial, const flo
   group_sum = block_sum(group_sum);
   group_dot = block_sum(group_dot);
   if (threadIdx.x) return;
-  write_slopes({group_sum, group_dot}, (double)pixels_of(m) * m.group_size, inv_std,
+  const int images = m.per_image ? 1 : rows_of(m.x);
+  write_slopes({group_sum, group_dot}, (double)image * images * m.group_size, inv_std,
                slopes + ((size_t)set * m.groups + group) * 2);
 }
 
@@ -148,28 +150,33 @@ static void norm_forward(Device *dev, const NormTiling &m, float eps, float mome
   normalise(dev, m, gamma, beta, stats, false, y);
 }
 
+void write_totals(Device *dev, const NormTiling &m, int image, const float *partial, const void *gamma,
+                  const void *stats, double *totals, float *slopes, bool accumulate, void *dgamma, void *dbeta) {
+  launch_dependent(dev, norm_totals_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, image, partial,
+                   (const float *)gamma, (const float *)stats, totals, slopes, accumulate, (float *)dgamma,
+                   (float *)dbeta);
+  if (m.sets > 1)
+    launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(m.x.c, THREADS / 32), THREADS, m, totals,
+                     accumulate, (float *)dgamma, (float *)dbeta);
+}
+
 static void norm_backward(Device *dev, const NormTiling &m, const Tensor *dy, const void *gamma, const void *stats,
                           const Dest *dx, void *dgamma, void *dbeta, bool accumulate) {
-  size_t total = m.sets > 1 ? (size_t)m.sets * 2 * m.x.c : 0, slope = (size_t)m.sets * m.groups * 2;
-  double *totals =
-      (double *)device_workspace(dev, total * sizeof(double) + (slope + partial_elements(&m)) * sizeof(float));
+  const size_t total = totals_elements(&m), slope = slopes_elements(&m), part = partial_elements(&m);
+  double *totals = (double *)device_workspace(dev, total * sizeof(double) + (slope + part) * sizeof(float));
   if (!totals || !tensor_elements(&m.x)) return;
   check_like(&m.x, dy);
   check_dest(&m.x, dx);
   float *slopes = (float *)(totals + total), *partial = slopes + slope;
   sum_gradients(dev, m, dy, stats, partial);
-  launch_dependent(dev, norm_totals_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, partial, (const float *)gamma,
-                   (const float *)stats, totals, slopes, accumulate, (float *)dgamma, (float *)dbeta);
-  if (m.sets > 1)
-    launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(m.x.c, THREADS / 32), THREADS, m, totals,
-                     accumulate, (float *)dgamma, (float *)dbeta);
+  write_totals(dev, m, m.x.h * m.x.w, partial, gamma, stats, totals, slopes, accumulate, dgamma, dbeta);
   write_dx(dev, m, dy, gamma, stats, slopes, dx);
 }
 
 extern "C" void cuda_group_norm_forward(Device *dev, int groups, float eps, const Tensor *x, const void *gamma,
                                         const void *beta, void *stats, const Dest *y) {
   ImageTiling t;
-  if (!dev->wgmma || !image_tiling(x, groups, 1, &t)) {
+  if (!dev->wgmma || y->pool || !image_tiling(x, groups, 1, &t)) {
     norm_forward(dev, norm_tiling(x, groups, true), eps, 0, gamma, beta, NULL, NULL, stats, y);
   } else if (!dev->measuring) {
     check_dest(x, y);
@@ -269,7 +276,7 @@ extern "C" void cuda_group_norm_pair_backward(Device *dev, int groups, const Pai
                                               const PairedNormGrad to[2]) {
   const Tensor *x = &in[0].x;
   const NormTiling m = norm_tiling(x, groups, true);
-  const size_t total = (size_t)m.sets * 2 * x->c, slope = (size_t)m.sets * groups * 2, part = partial_elements(&m);
+  const size_t total = totals_elements(&m), slope = slopes_elements(&m), part = partial_elements(&m);
   double *totals = (double *)device_workspace(dev, total * sizeof(double) + 2 * (slope + part) * sizeof(float));
   if (!totals || !tensor_elements(x)) return;
   float *slopes = (float *)(totals + total), *partial = slopes + 2 * slope;
@@ -279,14 +286,9 @@ extern "C" void cuda_group_norm_pair_backward(Device *dev, int groups, const Pai
   for (int i = 0; i < 2; i++) check_dest(x, &to[i].dx);
   const PairArgs a = pair_args(in[0], slopes), b = pair_args(in[1], slopes + slope);
   WITH_TYPE(x->dtype, T, launch_first_pass(dev, norm_pair_sums_kernel<T>, m, a, b, *dy, partial, partial + part))
-  for (int i = 0; i < 2; i++) {
-    launch_dependent(dev, norm_totals_kernel, dim3(groups, m.sets), STATS_THREADS, m, partial + i * part,
-                     (const float *)in[i].gamma, (const float *)in[i].stats, totals, slopes + i * slope,
-                     to[i].accumulate, (float *)to[i].dgamma, (float *)to[i].dbeta);
-    if (m.sets > 1)
-      launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(x->c, THREADS / 32), THREADS, m, totals,
-                       to[i].accumulate, (float *)to[i].dgamma, (float *)to[i].dbeta);
-  }
+  for (int i = 0; i < 2; i++)
+    write_totals(dev, m, x->h * x->w, partial + i * part, in[i].gamma, in[i].stats, totals, slopes + i * slope,
+                 to[i].accumulate, to[i].dgamma, to[i].dbeta);
   const DestArgs dx_a = dest_args(&to[0].dx), dx_b = dest_args(&to[1].dx);
   const bool plain = inputs_of(dx_a) == NO_INPUT && inputs_of(dx_b) == NO_INPUT;
   WITH_TYPE(x->dtype, T,

@@ -50,8 +50,15 @@ static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image
   return m;
 }
 
-// Of the workspace for the first pass.
+// Of group norm, or, where groups is 0, of batch norm.
+static inline NormTiling tiling_of(const Tensor *x, int groups) {
+  return groups ? norm_tiling(x, groups, true) : norm_tiling(x, x->c, false);
+}
+
+// Of the workspace: for the first pass; for what write_totals makes of it.
 static inline size_t partial_elements(const NormTiling *m) { return (size_t)m->sets * m->chunks * 2 * m->x.ldc; }
+static inline size_t totals_elements(const NormTiling *m) { return m->sets > 1 ? (size_t)m->sets * 2 * m->x.c : 0; }
+static inline size_t slopes_elements(const NormTiling *m) { return (size_t)m->sets * m->groups * 2; }
 
 // ---- tiles ----------------------------------------------------------------------------------------------------------
 
@@ -530,6 +537,10 @@ static inline void sum_gradients(Device *dev, const NormTiling &m, const Tensor 
                                  float *partial) {
   WITH_TYPE(m.x.dtype, T, launch_first_pass(dev, norm_gradient_sums_kernel<T>, m, *dy, (const float *)stats, partial))
 }
+
+// The second pass (norm.cu): slopes, dgamma and dbeta; `image`: pixels of an image that the norm was taken over.
+void write_totals(Device *dev, const NormTiling &m, int image, const float *partial, const void *gamma,
+                  const void *stats, double *totals, float *slopes, bool accumulate, void *dgamma, void *dbeta);
 
 static inline void write_dx(Device *dev, const NormTiling &m, const Tensor *dy, const void *gamma, const void *stats,
                             const float *slopes, const Dest *dx) {

@@ -1,4 +1,4 @@
-// BatchNorm that pools what it makes by windows of 3 × 3 at stride 2: what is normalised, four times as large as the
+// A norm that pools what it makes by windows of 3 × 3 at stride 2: what is normalised, four times as large as the
 // maxima, is in no memory. Forward reads x once more than its statistics do, and keeps of each maximum the x that it
 // was made of and its tap (PoolArgmax): the sums of the gradient are taken over these. dx then gathers: the pixels of a
 // 2 × 2 block lie in at most 2 × 2 windows. A thread has eight channels of a column of windows, or of blocks, and goes
@@ -63,8 +63,9 @@ static __device__ __forceinline__ uint2 bytes_of(const unsigned *b) {
 // Where a window reaches beyond x, pixels at the border are looked at again: they lose, or are the same tap.
 template <class T>
 __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
-    norm_pool_kernel(int pad, Tensor x, const float *gamma, const float *beta, const float *stats, bool from_end,
-                     Tensor argmax, uint2 *tap, const __grid_constant__ DestArgs y) {
+    norm_pool_kernel(int pad, const __grid_constant__ NormTiling m, const float *gamma, const float *beta,
+                     const float *stats, bool from_end, Tensor argmax, uint2 *tap, const __grid_constant__ DestArgs y) {
+  const Tensor &x = m.x;
   const int eights = x.ldc / 8, i = blockIdx.x * blockDim.x + threadIdx.x, ox = i / eights, c = (i - ox * eights) * 8;
   const int n = from_end ? gridDim.z - 1 - blockIdx.z : blockIdx.z;
   grid_wait_prerequisite();
@@ -73,8 +74,9 @@ __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
 #pragma unroll
   for (int k = 0; k < 8; k++) {
     const int channel = min(c + k, x.c - 1); // padding channels take anything: they are stored as zero
-    s.mean.v[k] = stats[2 * channel];
-    s.scale.v[k] = gamma[channel] * stats[2 * channel + 1];
+    const float *of_group = stats + 2 * group_of(m, m.per_image ? n : 0, channel);
+    s.mean.v[k] = of_group[0];
+    s.scale.v[k] = gamma[channel] * of_group[1];
     s.shift.v[k] = beta[channel];
   }
   const int left = ox * STRIDE - pad, first = blockIdx.y * BAND, end = min(first + BAND, y.t.h);
@@ -126,28 +128,12 @@ void normalise_pooled(Device *dev, const NormTiling &m, const void *gamma, const
   if (!tensor_elements(t)) return;
   const dim3 grid(blocks_for((size_t)t->w * (t->ldc / 8), POOL_THREADS), blocks_for(t->h, BAND), t->n);
   WITH_TYPE(x->dtype, T,
-            launch_dependent(dev, norm_pool_kernel<T>, grid, POOL_THREADS, p->pad, *x, (const float *)gamma,
+            launch_dependent(dev, norm_pool_kernel<T>, grid, POOL_THREADS, p->pad, m, (const float *)gamma,
                              (const float *)beta, (const float *)stats, from_end, *argmax, (uint2 *)y->argmax->tap,
                              dest_args(y)))
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------
-
-// Sums of the maxima's gradients to slopes [c, 2], dgamma and dbeta: what is not a maximum has none. A warp a channel.
-__global__ void norm_pool_totals_kernel(NormTiling m, Tensor x, const float *partial, const float *gamma,
-                                        const float *stats, float *slopes, bool accumulate, float *dgamma,
-                                        float *dbeta) {
-  grid_launch_dependents();
-  grid_wait_prerequisite();
-  const int c = thread_index() / 32;
-  if (c >= x.c) return;
-  const double inv_std = stats[2 * c + 1], g = gamma[c];
-  GradientSums v = channel_sums(m, partial, 0, c);
-  v.dot *= inv_std;
-  if (threadIdx.x % 32) return;
-  write_parameter_gradients(v, c, accumulate, dgamma, dbeta);
-  write_slopes({g * v.sum, g * v.dot}, (double)x.h * x.w * rows_of(x), inv_std, slopes + 2 * (size_t)c);
-}
 
 // Four masks of eight bits, each the sign of a byte of `a`: of byte i where the digit of `select` is 8 + i.
 static __device__ __forceinline__ uint32_t signs(uint32_t a, uint32_t select) {
@@ -183,11 +169,12 @@ template <class T> static __device__ __forceinline__ void gather(Eight &sum, con
 }
 
 // dx [n, h, w, c], by blocks of 2 × 2 pixels, the first of which begins in the padding: block (i, j) is covered by
-// windows (i - 1, j - 1) … (i, j). Grid (vectors of a row of blocks, bands, n).
+// windows (i - 1, j - 1) … (i, j). m: of the maxima. Grid (vectors of a row of blocks, bands, n).
 template <class T>
 __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
-    norm_pool_backward_kernel(int pad, Tensor x, Tensor dy, const uint2 *tap, const float *gamma, const float *stats,
-                              const float *slopes, int columns, int rows, const __grid_constant__ DestArgs dx) {
+    norm_pool_backward_kernel(int pad, const __grid_constant__ NormTiling m, Tensor x, Tensor dy, const uint2 *tap,
+                              const float *gamma, const float *stats, const float *slopes, int columns, int rows,
+                              const __grid_constant__ DestArgs dx) {
   const int eights = x.ldc / 8, i = blockIdx.x * blockDim.x + threadIdx.x, ox = i / eights, c = (i - ox * eights) * 8;
   const int n = blockIdx.z;
   grid_wait_prerequisite();
@@ -196,10 +183,11 @@ __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
 #pragma unroll
   for (int k = 0; k < 8; k++) {
     const int channel = min(c + k, x.c - 1); // padding channels take anything: they are stored as zero
-    mean.v[k] = stats[2 * channel];
-    of_dy.v[k] = gamma[channel] * stats[2 * channel + 1];
-    of_x.v[k] = slopes[2 * channel];
-    constant.v[k] = slopes[2 * channel + 1];
+    const int group = group_of(m, m.per_image ? n : 0, channel);
+    mean.v[k] = stats[2 * group];
+    of_dy.v[k] = gamma[channel] * stats[2 * group + 1];
+    of_x.v[k] = slopes[2 * group];
+    constant.v[k] = slopes[2 * group + 1];
   }
   // Windows (row, ox - 1) and (row, ox).
   auto read_windows = [&](WindowGradient<T> *to, int row) {
@@ -246,25 +234,25 @@ __global__ void __launch_bounds__(POOL_THREADS, POOL_BLOCKS<T>)
   }
 }
 
-extern "C" void cuda_batch_norm_pool_backward(Device *dev, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
-                                              const Tensor *dy, const void *gamma, const void *stats, const Dest *dx,
-                                              void *dgamma, void *dbeta, bool accumulate) {
-  const NormTiling m = norm_tiling(&argmax->x, x->c, false);
-  float *slopes = (float *)device_workspace(dev, (2 * (size_t)x->c + partial_elements(&m)) * sizeof(float));
-  if (!slopes || !tensor_elements(x)) return;
-  float *partial = slopes + 2 * (size_t)x->c;
+extern "C" void cuda_norm_pool_backward(Device *dev, int groups, const Pool *pool, const Tensor *x,
+                                        const PoolArgmax *argmax, const Tensor *dy, const void *gamma,
+                                        const void *stats, const Dest *dx, void *dgamma, void *dbeta, bool accumulate) {
+  const NormTiling m = tiling_of(&argmax->x, groups);
+  const size_t total = totals_elements(&m), slope = slopes_elements(&m), part = partial_elements(&m);
+  double *totals = (double *)device_workspace(dev, total * sizeof(double) + (slope + part) * sizeof(float));
+  if (!totals || !tensor_elements(x)) return;
+  float *slopes = (float *)(totals + total), *partial = slopes + slope;
   CHECK(pool->size == TAPS && pool->stride == STRIDE && pool->pad >= 0 && pool->pad <= 1 && x->n <= 65535);
   CHECK(argmax->x.ldc == x->ldc && argmax->x.c == x->c);
   check_like(&argmax->x, dy);
   check_dest(x, dx);
   CHECK(dx->t.ldc == x->ldc);
   sum_gradients(dev, m, dy, stats, partial);
-  launch_dependent(dev, norm_pool_totals_kernel, blocks_for(x->c, THREADS / 32), THREADS, m, *x, partial,
-                   (const float *)gamma, (const float *)stats, slopes, accumulate, (float *)dgamma, (float *)dbeta);
+  write_totals(dev, m, x->h * x->w, partial, gamma, stats, totals, slopes, accumulate, dgamma, dbeta);
   const int columns = blocks_for(x->w + pool->pad, STRIDE), rows = blocks_for(x->h + pool->pad, STRIDE);
   const dim3 grid(blocks_for((size_t)columns * (x->ldc / 8), POOL_THREADS), blocks_for(rows, BAND), x->n);
   WITH_TYPE(x->dtype, T,
-            launch_dependent(dev, norm_pool_backward_kernel<T>, grid, POOL_THREADS, pool->pad, *x, *dy,
+            launch_dependent(dev, norm_pool_backward_kernel<T>, grid, POOL_THREADS, pool->pad, m, *x, *dy,
                              (const uint2 *)argmax->tap, (const float *)gamma, (const float *)stats, slopes, columns,
                              rows, dest_args(dx)))
 }

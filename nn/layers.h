@@ -40,7 +40,7 @@ Value *layer_dense(Graph *g, const char *name, Value *x, const Dense *d);
 void layer_conv_shared(Graph *g, const char *name, int pairs, Value **x, Value **y, const ConvLayer *c);
 
 // Two nodes with a ReLU pool their own output, if nobody else reads it, so that the values before pooling are in no
-// memory: a convolution, where the device can and no gradient has to flow back (layer_conv_pooled), and batch norm in a
+// memory: a convolution, where the device can and no gradient has to flow back (layer_conv_pooled), and a norm in a
 // training graph by windows of 3 × 3 at stride 2 (layer_norm_pooled). Both then return x with its new shape, [h, w];
 // else NULL.
 Value *layer_max_pool(Graph *g, const char *name, Value *x, Pool pool);

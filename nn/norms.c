@@ -1,4 +1,4 @@
-// Norms as nodes: batch norm, over ranks too, batch norm that pools its output, and group norm.
+// Norms as nodes: batch norm, over ranks too, and group norm, and either where it pools its output.
 #include "nn/layers.h"
 
 // Inputs: x, then the addend, if there is one.
@@ -106,10 +106,11 @@ static void norm_pool_backward(Graph *g, Node *n) {
   const ParamUse *gamma = &n->use[NORM_GAMMA], *beta = &n->use[NORM_BETA];
   const PoolArgmax argmax = argmax_of(n);
   const Dest dx = node_dest(n, 0);
+  const NormLayer *l = NODE_ATTR(n, NormLayer);
   CHECK(gamma->accumulate == beta->accumulate);
-  g->dev->ops->batch_norm_pool_backward(g->dev, &NODE_ATTR(n, NormLayer)->pool, &n->in[0].v->x, &argmax, &n->out[0]->dx,
-                                        gamma->p->master.data, n->save[NORM_STATS]->x.data, &dx, gamma->p->grad.data,
-                                        beta->p->grad.data, gamma->accumulate);
+  g->dev->ops->norm_pool_backward(g->dev, l->batch ? 0 : l->groups, &l->pool, &n->in[0].v->x, &argmax, &n->out[0]->dx,
+                                  gamma->p->master.data, n->save[NORM_STATS]->x.data, &dx, gamma->p->grad.data,
+                                  beta->p->grad.data, gamma->accumulate);
 }
 
 static const NodeType norm_pool_node = {.name = "norm_pool",
@@ -157,7 +158,7 @@ Value *layer_norm_pooled(Graph *g, const char *name, Value *x, const Pool *pool,
   Node *n = graph_writer(g, x);
   if (!n || n->type != &norm_node || pool->size != 3 || pool->stride != 2 || pool->pad > 1) return NULL;
   NormLayer *l = NODE_ATTR(n, NormLayer);
-  const bool plain = l->batch && l->relu && !l->addend && !x->rows && !over_ranks(n);
+  const bool plain = l->relu && !l->addend && !x->rows && !over_ranks(n);
   if (g->dev->every_value || !g->training || !plain || graph_readers(g, x)) return NULL;
   l->pool = *pool;
   n->type = &norm_pool_node;

@@ -8,7 +8,7 @@
   X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward) X(avg_pool_backward) X(concat) X(slice) X(dropout)      \
   X(group_norm_forward) X(group_norm_forward_merged) X(group_norm_backward) X(group_norm_pairs)                        \
   X(group_norm_pair_forward) X(group_norm_pair_backward)                                                               \
-  X(batch_norm_forward) X(batch_norm_backward) X(batch_norm_inference) X(batch_norm_pool_backward)                     \
+  X(norm_pool_backward) X(batch_norm_forward) X(batch_norm_backward) X(batch_norm_inference)                           \
   X(batch_norm_moments) X(batch_norm_forward_merged) X(batch_norm_sums) X(batch_norm_backward_merged)                  \
   X(preprocess) X(rpn_select) X(nms) X(boxes_merge) X(boxes_cut) X(rois_compact) X(rpn_match) X(roi_sample)            \
   X(rpn_patches) X(rpn_patches_backward) X(rpn_loss) X(rpn_loss_backward) X(roi_align_forward) X(roi_align_backward)   \

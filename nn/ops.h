@@ -48,9 +48,9 @@ typedef struct Dest {
                         // May be the tensor t itself only when accumulate is false and shapes are equal.
   const Tensor *mask;   // [n, h, w, c], the ReLU output whose gradient t is
   void *moments;        // of conv_forward where conv_moments says so, or NULL: also the moments of what is written
-  const Pool *pool;     // of conv_forward where conv_pools says so, of batch norm in training (below), or NULL: t has
-                        // the maxima of windows of f(v + bias)
-  const PoolArgmax *argmax; // of batch norm with a pool: also written
+  const Pool *pool;     // of conv_forward where conv_pools says so, of norms in training (below), or NULL: t has the
+                        // maxima of windows of f(v + bias)
+  const PoolArgmax *argmax; // of norms with a pool: also written
 } Dest;
 
 typedef struct Conv {
@@ -439,13 +439,13 @@ struct Ops {
                              const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y);
   void (*batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma, const void *stats,
                               const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
-  // batch_norm_forward and batch_norm_forward_merged can pool what they make (Dest.pool, Dest.argmax) by windows of
-  // 3 × 3 at stride 2, padding at most 1, to the bits of both ops, if y is no slice and has nothing else but a ReLU.
-  // This is then the gradient: dy [n, p, q, c] of the maxima, 0 where a ReLU's were 0; the rest as in
-  // batch_norm_backward.
-  void (*batch_norm_pool_backward)(Device *dev, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
-                                   const Tensor *dy, const void *gamma, const void *stats, const Dest *dx, void *dgamma,
-                                   void *dbeta, bool accumulate);
+  // The forward passes above, and batch_norm_forward_merged, can pool what they make (Dest.pool, Dest.argmax) by
+  // windows of 3 × 3 at stride 2, padding at most 1, to the bits of both ops, if y is no slice and has nothing else but
+  // a ReLU. This is then the gradient, of batch norm where groups is 0: dy [n, p, q, c] of the maxima, 0 where a ReLU's
+  // were 0; the rest as in the norm's own.
+  void (*norm_pool_backward)(Device *dev, int groups, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
+                             const Tensor *dy, const void *gamma, const void *stats, const Dest *dx, void *dgamma,
+                             void *dbeta, bool accumulate);
   // By statistics that are given: mean, var real [c]. For stats there is room as in batch_norm_forward.
   void (*batch_norm_inference)(Device *dev, float eps, const Tensor *x, const void *gamma, const void *beta,
                                const void *mean, const void *var, void *stats, const Dest *y);

@@ -57,6 +57,31 @@ static inline Tensor norm_copy(Fixture *f, const Tensor *t) {
   return copy;
 }
 
+// What a convolution tells of x, [parts, 3, c], in double.
+static inline void norm_fill_moments(const Tensor *x, const Tensor *moments) {
+  const int pixels = (int)tensor_pixels(x);
+  for (int part = 0; part < moments->n; part++)
+    for (int c = 0; c < x->c; c++) {
+      const int first = part * CONV_MOMENTS_PIXELS, last = MIN(first + CONV_MOMENTS_PIXELS, pixels);
+      double sum = 0, squares = 0;
+      for (int p = first; p < last; p++) sum += get(x, p / (x->h * x->w), p / x->w % x->h, p % x->w, c);
+      for (int p = first; p < last; p++) {
+        const double d = get(x, p / (x->h * x->w), p / x->w % x->h, p % x->w, c) - sum / (last - first);
+        squares += d * d;
+      }
+      put(moments, part, 0, 0, c, last - first);
+      put(moments, part, 0, 0, x->c + c, sum / (last - first));
+      put(moments, part, 0, 0, 2 * x->c + c, squares);
+    }
+}
+
+static inline Tensor norm_moments_of(Fixture *f, const Tensor *x) {
+  const int parts = ((int)tensor_pixels(x) + CONV_MOMENTS_PIXELS - 1) / CONV_MOMENTS_PIXELS;
+  const Tensor moments = fixture_packed(f, parts, 3 * x->c);
+  norm_fill_moments(x, &moments);
+  return moments;
+}
+
 static inline void norm_forward(Device *dev, void *context, const Dest *y) {
   const NormArgs *a = context;
   if (a->k->groups)

@@ -175,41 +175,43 @@ TEST(pooling_concat_by_copy) {
   }
 }
 
-// ---- batch norm that pools ------------------------------------------------------------------------------------------
+// ---- a norm that pools ----------------------------------------------------------------------------------------------
 
 // With 8 channels or 5, and a window at each border.
-static void build_norm_pool(Net *net) {
+static void build_norm_pool(Net *net, bool batch) {
   Graph *g = &net->graph;
-  Value *x = normed(net, "a", stem(net, "stem", 4), net_pick(net, 5, 9), true, true);
+  Value *x = normed(net, "a", stem(net, "stem", 4), batch ? net_pick(net, 5, 9) : 2 * net_pick(net, 3, 5), batch, true);
   x = layer_max_pool(g, "floor", x, (Pool){3, 2, 1});
   net_loss(net, x);
-  x = layer_max_pool_ceil(g, "ceil", normed(net, "b", x, 8, true, true), (Pool){3, 2, 0});
+  x = layer_max_pool_ceil(g, "ceil", normed(net, "b", x, 8, batch, true), (Pool){3, 2, 0});
   net_loss(net, net_conv(net, "c", x, 3, 1, 1, true, NULL));
 }
-TEST(pooling_by_batch_norm) {
-  check_net(build_norm_pool, ROUNDS);
+static void build_batch_norm_pool(Net *net) { build_norm_pool(net, true); }
+static void build_group_norm_pool(Net *net) { build_norm_pool(net, false); }
+static void check_norm_pool(NetBuild *build) {
+  check_net(build, ROUNDS);
   Net net;
-  net_open(&net, build_norm_pool, 0, false);
+  net_open(&net, build, 0, false);
   EXPECT(!graph_find_node(&net.graph, "floor") && !graph_find_node(&net.graph, "ceil"));
   const Value *y = graph_find_value(&net.graph, "floor");
   EXPECT(y && graph_find_node(&net.graph, "a")->out[0] == y && y->relu && y->dx.h == y->x.h);
   net_close(&net);
 }
+TEST(pooling_by_batch_norm) { check_norm_pool(build_batch_norm_pool); }
+TEST(pooling_by_group_norm) { check_norm_pool(build_group_norm_pool); }
 
-// Left to the pool's own node: without a ReLU, of group norm, by other windows, or where another node reads the values.
-static void build_apart(Net *net, bool batch, bool relu, Pool pool, bool read) {
-  Value *x = normed(net, "a", stem(net, "stem", 4), 8, batch, relu);
+// Left to the pool's own node: without a ReLU, by other windows, or where another node reads the values.
+static void build_apart(Net *net, bool relu, Pool pool, bool read) {
+  Value *x = normed(net, "a", stem(net, "stem", 4), 8, true, relu);
   if (read) net_loss(net, net_conv(net, "side", x, 3, 1, 1, true, NULL));
   net_loss(net, layer_max_pool(&net->graph, "pool", x, pool));
 }
-static void build_no_relu(Net *net) { build_apart(net, true, false, (Pool){3, 2, 1}, false); }
-static void build_of_group_norm(Net *net) { build_apart(net, false, true, (Pool){3, 2, 1}, false); }
-static void build_other_window(Net *net) { build_apart(net, true, true, (Pool){2, 2, 0}, false); }
-static void build_stride_1(Net *net) { build_apart(net, true, true, (Pool){3, 1, 1}, false); }
-static void build_read_before(Net *net) { build_apart(net, true, true, (Pool){3, 2, 1}, true); }
-TEST(pooling_apart_from_batch_norm) {
-  NetBuild *const builds[] = {build_no_relu, build_of_group_norm, build_other_window, build_stride_1,
-                              build_read_before};
+static void build_no_relu(Net *net) { build_apart(net, false, (Pool){3, 2, 1}, false); }
+static void build_other_window(Net *net) { build_apart(net, true, (Pool){2, 2, 0}, false); }
+static void build_stride_1(Net *net) { build_apart(net, true, (Pool){3, 1, 1}, false); }
+static void build_read_before(Net *net) { build_apart(net, true, (Pool){3, 2, 1}, true); }
+TEST(pooling_apart_from_a_norm) {
+  NetBuild *const builds[] = {build_no_relu, build_other_window, build_stride_1, build_read_before};
   for (int i = 0; i < COUNT(builds); i++) {
     Net net;
     net_open(&net, builds[i], 0, false);

@@ -211,24 +211,6 @@ static void forward_told(Device *dev, void *context, const Dest *y) {
                                       t->a.stats.data, y);
 }
 
-// Of x, in double.
-static void fill_moments(const Tensor *x, const Tensor *moments) {
-  const int pixels = (int)tensor_pixels(x);
-  for (int part = 0; part < moments->n; part++)
-    for (int c = 0; c < x->c; c++) {
-      const int first = part * CONV_MOMENTS_PIXELS, last = MIN(first + CONV_MOMENTS_PIXELS, pixels);
-      double sum = 0, squares = 0;
-      for (int p = first; p < last; p++) sum += get(x, p / (x->h * x->w), p / x->w % x->h, p % x->w, c);
-      for (int p = first; p < last; p++) {
-        const double d = get(x, p / (x->h * x->w), p / x->w % x->h, p % x->w, c) - sum / (last - first);
-        squares += d * d;
-      }
-      put(moments, part, 0, 0, c, last - first);
-      put(moments, part, 0, 0, x->c + c, sum / (last - first));
-      put(moments, part, 0, 0, 2 * x->c + c, squares);
-    }
-}
-
 // The moments are those of another tensor, so that it shows which of them are looked at: x is normalised by statistics
 // of the other's pixels where a part is whole and of one image, and of its own elsewhere.
 TEST_TYPES(group_norm_takes_a_convolutions_moments) {
@@ -247,7 +229,7 @@ TEST_TYPES(group_norm_takes_a_convolutions_moments) {
       for (int c = 0; c < k->c; c++)
         put(&other.x, n, p / k->w % k->h, p % k->w, c, get(&other.x, n, p / k->w % k->h, p % k->w, c) + 1);
     }
-    fill_moments(&other.x, &t.moments);
+    norm_fill_moments(&other.x, &t.moments);
     t.a.largest += 2;
     Dest y = {.t = fixture_tensor(f, t.a.x)};
     run_op(f->dev, forward_told, &t, &y);
@@ -304,7 +286,7 @@ TEST_TYPES(group_norm_pair_equals_definition) {
     for (int j = 0; j < 2; j++) norm_outputs(f, &p.of[j], (uint64_t)i + 50 * (uint64_t)j);
     if (i % 2) {
       p.moments = fixture_packed(f, parts, 3 * k->c);
-      fill_moments(&p.of[1].x, &p.moments);
+      norm_fill_moments(&p.of[1].x, &p.moments);
     }
     p.y = fixture_tensor(f, p.of[0].x);
     run_op(f->dev, pair_forward, &p, NULL);

@@ -1,4 +1,4 @@
-// Catches batch norm that pools its own output to other bits than both ops give, keeps another pixel than the
+// Catches a norm that pools its own output to other bits than both ops give, keeps another pixel than the
 // maximum's, or sends its gradient elsewhere.
 #include "test/harness/norm_args.h"
 
@@ -20,13 +20,17 @@ static const NormPoolCase cases[] = {
     {{2, 61, 47, 72, 0, 2, 0}, 1, false},  // several bands of rows, the last lower
     {{1, 38, 70, 20, 0, 1, 0}, 0, true},   // the same without padding
     {{1, 3, 2, 1100, 0, 1, 0}, 1, false},  // a pixel wider than a run of the reference
+    {{2, 7, 5, 6, 2, 2, 0}, 1, false},     // group norm: images with statistics of their own, groups of 3 channels
+    {{1, 1, 1, 3, 1, 1, 0}, 1, false},     // of a pixel alone
+    {{3, 12, 13, 64, 8, 3, 0}, 0, true},   // that would stay in a GPU's shared memory
+    {{2, 61, 47, 72, 9, 2, 1000}, 1, false}, {{2, 38, 70, 20, 20, 2, 0}, 1, true}, // groups of a channel
 };
 
 typedef struct NormPool {
   NormArgs a;
   Pool pool;
   PoolArgmax argmax;
-  Tensor moments; // real [1, 3, c]
+  Tensor moments; // of batch norm: real [1, 3, c]; of group norm a convolution's
   Dest y;
 } NormPool;
 
@@ -37,7 +41,7 @@ static NormPool make(Fixture *f, const NormPoolCase *of, uint64_t key) {
   Tensor y = tensor(f->type, x->n, pool_extent(&p.pool, x->h, of->ceil), pool_extent(&p.pool, x->w, of->ceil), x->c);
   y.count = x->count;
   p.argmax = (PoolArgmax){fixture_tensor(f, y), fixture_alloc(f, tensor_elements(&y))};
-  p.moments = fixture_packed(f, 1, 3 * x->c);
+  p.moments = of->k.groups ? norm_moments_of(f, x) : fixture_packed(f, 1, 3 * x->c);
   p.y = (Dest){.t = fixture_tensor(f, y), .relu = true};
   return p;
 }
@@ -48,6 +52,11 @@ static void pooled_dest(NormPool *p) {
 
 static void forward_merged(Fixture *f, const NormPool *p, const Dest *y) {
   const NormArgs *a = &p->a;
+  if (a->k->groups) {
+    RUN(f, group_norm_forward_merged, a->groups, eps, p->moments.data, &a->x, a->gamma.data, a->beta.data,
+        a->stats.data, y);
+    return;
+  }
   RUN(f, batch_norm_moments, &a->x, p->moments.data);
   RUN(f, batch_norm_forward_merged, eps, momentum, 1, p->moments.data, &a->x, a->gamma.data, a->beta.data, NULL, NULL,
       a->stats.data, y);
@@ -109,8 +118,7 @@ TEST_TYPES(norm_pool_forward_equals_definition) {
     NormPool p = make(f, &cases[i], (uint64_t)i + 20);
     const NormArgs *a = &p.a;
     pooled_dest(&p);
-    RUN(f, batch_norm_forward, eps, momentum, &a->x, a->gamma.data, a->beta.data, a->running_mean.data,
-        a->running_var.data, a->stats.data, &p.y);
+    run_op(f->dev, norm_forward, &p.a, &p.y);
     const NormExpected of = norm_define_forward(f, a, norm_stats(f, a), false);
     for (int n = 0; n < valid_rows(&p.y.t); n++)
       for (int oy = 0; oy < p.y.t.h; oy++)
@@ -132,9 +140,9 @@ TEST_TYPES(norm_pool_forward_equals_definition) {
 static void run_backward(Device *dev, void *context, const Dest *dx) {
   const NormPool *p = context;
   const NormArgs *a = &p->a;
-  dev->ops->batch_norm_pool_backward(dev, &p->pool, &a->x, &p->argmax, &a->dy, a->gamma.data, a->stats.data, dx,
-                                     a->no_gradients ? NULL : a->dgamma.data, a->no_gradients ? NULL : a->dbeta.data,
-                                     a->accumulate);
+  dev->ops->norm_pool_backward(dev, a->k->groups, &p->pool, &a->x, &p->argmax, &a->dy, a->gamma.data, a->stats.data, dx,
+                               a->no_gradients ? NULL : a->dgamma.data, a->no_gradients ? NULL : a->dbeta.data,
+                               a->accumulate);
 }
 
 // dy, masked as by the reader of a ReLU's maxima, and what it is at each pixel. Of one sign in a channel: bounds are
@@ -185,7 +193,8 @@ TEST_TYPES(norm_pool_backward_equals_definition) {
     run_op(f->dev, run_backward, &p, &again);
     EXPECT(same_bits(&dx.t, &again.t));
     p.a.no_gradients = false;
-    if (i < 3) check_dests_within(f->dev, run_backward, &p, &p.a.x, f->dev->gpu ? &want.dx.bound : NULL, (uint64_t)i);
+    if (i < 3 || k->groups == 2)
+      check_dests_within(f->dev, run_backward, &p, &p.a.x, f->dev->gpu ? &want.dx.bound : NULL, (uint64_t)i);
     fixture_clear(f);
   }
 }
