@@ -95,36 +95,6 @@ void OP(batch_norm_backward)(Device *dev, const Tensor *x, const Tensor *dy, con
   if (norm_begin(dev, x, x->c, false, &norm)) norm_backward(&norm, x, dy, gamma, stats, dx, dgamma, dbeta, accumulate);
 }
 
-// ---- pairs ----------------------------------------------------------------------------------------------------------
-
-bool OP(group_norm_pairs)(Device *dev, int groups, const Tensor *x) {
-  (void)dev;
-  (void)groups;
-  (void)x;
-  return false;
-}
-
-void OP(group_norm_pair_forward)(Device *dev, int groups, float eps, const PairedNorm in[2], const Tensor *y) {
-  for (int i = 0; i < 2; i++) {
-    const PairedNorm n = in[i];
-    const Dest to = {.t = *y, .accumulate = i, .relu = i};
-    if (n.moments) {
-      OP(group_norm_forward_merged)(dev, groups, eps, n.moments, &n.x, n.gamma, n.beta, n.stats, &to);
-    } else {
-      OP(group_norm_forward)(dev, groups, eps, &n.x, n.gamma, n.beta, n.stats, &to);
-    }
-  }
-}
-
-void OP(group_norm_pair_backward)(Device *dev, int groups, const PairedNorm in[2], const Tensor *dy,
-                                  const PairedNormGrad to[2]) {
-  for (int i = 0; i < 2; i++) {
-    const PairedNorm n = in[i];
-    const PairedNormGrad d = to[i];
-    OP(group_norm_backward)(dev, groups, &n.x, dy, n.gamma, n.stats, &d.dx, d.dgamma, d.dbeta, d.accumulate);
-  }
-}
-
 // ---- folded ---------------------------------------------------------------------------------------------------------
 
 void OP(norm_fold)(Device *dev, int c, float eps, const void *gamma, const void *beta, const void *mean,

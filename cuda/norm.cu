@@ -4,7 +4,6 @@
 // order) and an elementwise pass with the epilogue fused in. The floor is memory traffic: inputs are read twice, the
 // result is written once.
 #include "cuda/norm_images.cuh"
-#include "cuda/norm_pair.cuh"
 
 // Second pass: stats [sets, groups, 2]. Grid (groups, sets), a threadblock per group.
 __global__ void norm_stats_kernel(NormTiling m, const float *partial, float eps, float momentum, float *running_mean,
@@ -139,14 +138,19 @@ __global__ void norm_given_kernel(int c, float eps, const float *mean, const flo
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
+void write_statistics(Device *dev, const NormTiling &m, const float *partial, float eps, float momentum,
+                      void *running_mean, void *running_var, void *stats) {
+  launch_dependent(dev, norm_stats_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, partial, eps, momentum,
+                   (float *)running_mean, (float *)running_var, (float *)stats);
+}
+
 static void norm_forward(Device *dev, const NormTiling &m, float eps, float momentum, const void *gamma,
                          const void *beta, void *running_mean, void *running_var, void *stats, const Dest *y) {
   float *partial = (float *)device_workspace(dev, partial_elements(&m) * sizeof(float));
   if (!partial || !tensor_elements(&m.x)) return;
   check_dest(&m.x, y);
   sum_moments(dev, m, partial);
-  launch_dependent(dev, norm_stats_kernel, dim3(m.groups, m.sets), STATS_THREADS, m, partial, eps, momentum,
-                   (float *)running_mean, (float *)running_var, (float *)stats);
+  write_statistics(dev, m, partial, eps, momentum, running_mean, running_var, stats);
   normalise(dev, m, gamma, beta, stats, false, y);
 }
 
@@ -184,7 +188,7 @@ extern "C" void cuda_group_norm_forward(Device *dev, int groups, float eps, cons
   }
 }
 
-static void merge_groups(Device *dev, const NormTiling &m, const void *moments, float eps, void *stats) {
+void merge_groups(Device *dev, const NormTiling &m, const void *moments, float eps, void *stats) {
   CHECK(!m.x.count);
   WITH_TYPE(m.x.dtype, T,
             launch_dependent(dev, norm_merge_groups_kernel<T>, dim3(m.groups, m.sets), MERGE_THREADS, m,
@@ -240,61 +244,11 @@ extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *
                    (float *)dgamma, (float *)dbeta);
 }
 
-static bool is_pairable(int groups, const Tensor *x) { return x->c / groups % 8 == 0 && !x->count; }
-
-extern "C" bool cuda_group_norm_pairs(Device *dev, int groups, const Tensor *x) {
-  ImageTiling t;
-  return is_pairable(groups, x) && !(dev->wgmma && image_tiling(x, groups, 2, &t));
-}
-
-static PairArgs pair_args(const PairedNorm &n, const float *slopes) {
-  return {n.x.data, (const float *)n.gamma, (const float *)n.beta, (const float *)n.stats, slopes};
-}
-
-extern "C" void cuda_group_norm_pair_forward(Device *dev, int groups, float eps, const PairedNorm in[2],
-                                             const Tensor *y) {
-  NormTiling m[2] = {norm_tiling(&in[0].x, groups, true), norm_tiling(&in[1].x, groups, true)};
-  float *partial = (float *)device_workspace(dev, partial_elements(&m[0]) * sizeof(float));
-  if (!partial || !tensor_elements(y)) return;
-  CHECK(is_pairable(groups, y));
-  check_like(y, &in[0].x);
-  check_like(y, &in[1].x);
-  for (int i = 1; i >= 0; i--)
-    if (in[i].moments) {
-      merge_groups(dev, m[i], in[i].moments, eps, in[i].stats);
-    } else {
-      sum_moments(dev, m[i], partial);
-      launch_dependent(dev, norm_stats_kernel, dim3(groups, m[i].sets), STATS_THREADS, m[i], partial, eps, 0, NULL,
-                       NULL, (float *)in[i].stats);
-    }
-  WITH_TYPE(y->dtype, T,
-            launch_dependent(dev, norm_pair_normalise_kernel<T>, m[0].grid, m[0].block, m[0], pair_args(in[0], NULL),
-                             pair_args(in[1], NULL), in[0].moments != NULL, *y))
-}
-
-extern "C" void cuda_group_norm_pair_backward(Device *dev, int groups, const PairedNorm in[2], const Tensor *dy,
-                                              const PairedNormGrad to[2]) {
-  const Tensor *x = &in[0].x;
-  const NormTiling m = norm_tiling(x, groups, true);
-  const size_t total = totals_elements(&m), slope = slopes_elements(&m), part = partial_elements(&m);
-  double *totals = (double *)device_workspace(dev, total * sizeof(double) + 2 * (slope + part) * sizeof(float));
-  if (!totals || !tensor_elements(x)) return;
-  float *slopes = (float *)(totals + total), *partial = slopes + 2 * slope;
-  CHECK(is_pairable(groups, x));
-  check_like(x, &in[1].x);
-  check_like(x, dy);
-  for (int i = 0; i < 2; i++) check_dest(x, &to[i].dx);
-  const PairArgs a = pair_args(in[0], slopes), b = pair_args(in[1], slopes + slope);
-  WITH_TYPE(x->dtype, T, launch_first_pass(dev, norm_pair_sums_kernel<T>, m, a, b, *dy, partial, partial + part))
-  for (int i = 0; i < 2; i++)
-    write_totals(dev, m, x->h * x->w, partial + i * part, in[i].gamma, in[i].stats, totals, slopes + i * slope,
-                 to[i].accumulate, to[i].dgamma, to[i].dbeta);
-  const DestArgs dx_a = dest_args(&to[0].dx), dx_b = dest_args(&to[1].dx);
-  const bool plain = inputs_of(dx_a) == NO_INPUT && inputs_of(dx_b) == NO_INPUT;
-  WITH_TYPE(x->dtype, T,
-            launch_dependent(dev,
-                             plain ? norm_pair_backward_kernel<T, NO_INPUT> : norm_pair_backward_kernel<T, ANY_INPUT>,
-                             m.grid, m.block, m, a, b, *dy, dx_a, dx_b))
+extern "C" bool cuda_norm_pairs(Device *dev, int groups, const Tensor *x) {
+  ImageTiling image;
+  ResidentTiling batch;
+  const bool stays = dev->wgmma && (groups ? image_tiling(x, groups, 2, &image) : resident_tiling(x, 2, &batch));
+  return can_pair(groups, x) && !stays;
 }
 
 extern "C" void cuda_batch_norm_backward(Device *dev, const Tensor *x, const Tensor *dy, const void *gamma,

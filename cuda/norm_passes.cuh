@@ -518,6 +518,17 @@ static inline void sum_moments(Device *dev, const NormTiling &m, float *partial)
   WITH_TYPE(m.x.dtype, T, launch_first_pass(dev, norm_moments_kernel<T>, m, partial))
 }
 
+// Second passes to statistics: of the first pass (norm.cu), and of moments that a convolution told, by images (norm.cu)
+// or of the batch (norm_ranks.cu).
+void write_statistics(Device *dev, const NormTiling &m, const float *partial, float eps, float momentum,
+                      void *running_mean, void *running_var, void *stats);
+void merge_groups(Device *dev, const NormTiling &m, const void *moments, float eps, void *stats);
+void merge_parts(Device *dev, int channels, int parts, const void *moments, float eps, float momentum,
+                 void *running_mean, void *running_var, void *stats);
+
+// Whether norm_pair.cu takes norms of x: vectors of eight channels have one mean, or one each, and no padding.
+static inline bool can_pair(int groups, const Tensor *x) { return x->c / MAX(groups, 1) % 8 == 0 && !x->count; }
+
 // Of y with a pool (norm_pool.cu).
 void normalise_pooled(Device *dev, const NormTiling &m, const void *gamma, const void *beta, const void *stats,
                       bool from_end, const Dest *y);

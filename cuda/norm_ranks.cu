@@ -101,15 +101,20 @@ extern "C" void cuda_batch_norm_moments(Device *dev, const Tensor *x, void *mome
   LAUNCH_CHECK();
 }
 
+void merge_parts(Device *dev, int channels, int parts, const void *moments, float eps, float momentum,
+                 void *running_mean, void *running_var, void *stats) {
+  launch_dependent(dev, norm_merge_moments_kernel, blocks_for(channels, MERGE_CHANNELS),
+                   dim3(MERGE_CHANNELS, MERGE_LANES), channels, parts, (const float *)moments, eps, momentum,
+                   (float *)running_mean, (float *)running_var, (float *)stats);
+}
+
 extern "C" void cuda_batch_norm_forward_merged(Device *dev, float eps, float momentum, int parts, const void *moments,
                                                const Tensor *x, const void *gamma, const void *beta, void *running_mean,
                                                void *running_var, void *stats, const Dest *y) {
   if (dev->measuring) return;
   NormTiling m = norm_tiling(x, x->c, false);
   check_dest(x, y);
-  launch_dependent(dev, norm_merge_moments_kernel, blocks_for(x->c, MERGE_CHANNELS), dim3(MERGE_CHANNELS, MERGE_LANES),
-                   x->c, parts, (const float *)moments, eps, momentum, (float *)running_mean, (float *)running_var,
-                   (float *)stats);
+  merge_parts(dev, x->c, parts, moments, eps, momentum, running_mean, running_var, stats);
   if (m.chunks) normalise(dev, m, gamma, beta, stats, true, y);
 }
 

@@ -48,17 +48,17 @@ Value *conv_norm(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u) {
 
 Value *conv_norm_shortcut(Graph *g, const ModelConfig *c, Value *x, const ConvNorm *u, const char **norm) {
   *norm = NULL;
-  if (c->norm != NORM_GN || x->rows || g->dev->every_value) return conv_norm(g, c, x, u);
+  NormLayer layer = norm_of(c);
+  if (conv_norm_folds(g, c) || layer.over_ranks || x->rows || g->dev->every_value) return conv_norm(g, c, x, u);
   const ConvLayer conv = conv_of(u);
   Value *y = layer_conv(g, u->conv, x, &conv);
-  Param *params[2];
-  layer_norm_params(g, u->norm, y->x.c, u->trainable && g->training, params);
-  if (g->dev->ops->group_norm_pairs(g->dev, c->norm_groups, &y->x)) {
+  Param *params[NORM_PARAMS];
+  layer.trainable = u->trainable;
+  layer_norm_params(g, u->norm, y->x.c, &layer, params);
+  if (g->dev->ops->norm_pairs(g->dev, layer.batch ? 0 : layer.groups, &y->x)) {
     *norm = u->norm;
     return y;
   }
-  NormLayer layer = norm_of(c);
-  layer.trainable = u->trainable;
   return layer_norm(g, u->norm, y, &layer);
 }
 

@@ -65,12 +65,16 @@ typedef struct NormLayer {
   Pool pool; // of its output, by the same op: layer_norm_pooled sets it; size 0: none
 } NormLayer;
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *n);
-// Its parameters, gamma and beta, for one that is appended later: their order is that in which they are first named.
-void layer_norm_params(Graph *g, const char *name, int c, bool trainable, Param *p[2]);
+// Its parameters, for one that is appended later: their order is that in which they are first named.
+enum { NORM_GAMMA, NORM_BETA, NORM_AFFINE, NORM_MEAN = NORM_AFFINE, NORM_VAR, NORM_PARAMS }; // batch norm has all
+int layer_norm_params(Graph *g, const char *name, int c, const NormLayer *n, Param *p[NORM_PARAMS]); // how many
+// Where its statistics are kept, real: mean, 1 / deviation.
+Tensor layer_norm_stats(const Graph *g, const Tensor *x, const NormLayer *n);
 // The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
 // device cannot.
 Value *layer_conv_moments(Graph *g, const Value *x);
-// y = relu(norm(x) + norm(addend)), both group norm, as one node; `addend_name`: of the second norm's parameters.
+// y = relu(norm(x) + norm(addend)) as one node, batch norm only in a training graph and not over ranks; `addend_name`:
+// of the second norm's parameters.
 Value *layer_norm_pair(Graph *g, const char *name, Value *x, const char *addend_name, const NormLayer *n);
 
 // Dropout in a training graph, by the graph's seed, the layer's name and the step's number: x itself elsewhere, and for

@@ -1,22 +1,30 @@
-// Two group norms that are added, as one node: where the shortcut of a residual block has a norm of its own.
+// Two norms that are added, as one node: where the shortcut of a residual block has a norm of its own.
 #include "nn/layers.h"
 
-enum { PAIR_GAMMA, PAIR_BETA }; // indices of a norm's parameters, the second one's behind the first one's
-
-// Inputs: x, then the addend; of each two parameters, and the statistics.
+// Inputs: x, then the addend; of each its parameters, the second's behind the first's, and the statistics.
 typedef struct NormPair {
   NormLayer l;
   const Value *moments[2];
 } NormPair;
 
+static int groups_of(const Node *n) { return NODE_ATTR(n, NormPair)->l.batch ? 0 : NODE_ATTR(n, NormPair)->l.groups; }
+static const ParamUse *use_of(const Node *n, int norm, int i) { return &n->use[norm * (n->uses / 2) + i]; }
+
 static void norm_pair_inputs(const Node *n, PairedNorm *in) {
   for (int i = 0; i < 2; i++) {
     const Value *moments = NODE_ATTR(n, NormPair)->moments[i];
     in[i] = (PairedNorm){.x = n->in[i].v->x,
-                         .gamma = n->use[2 * i + PAIR_GAMMA].p->master.data,
-                         .beta = n->use[2 * i + PAIR_BETA].p->master.data,
-                         .stats = n->save[i]->x.data,
-                         .moments = moments ? moments->x.data : NULL};
+                         .gamma = use_of(n, i, NORM_GAMMA)->p->master.data,
+                         .beta = use_of(n, i, NORM_BETA)->p->master.data,
+                         .stats = n->save[i]->x.data};
+    if (groups_of(n) == 0) {
+      in[i].running_mean = use_of(n, i, NORM_MEAN)->p->master.data;
+      in[i].running_var = use_of(n, i, NORM_VAR)->p->master.data;
+    }
+    if (moments) {
+      in[i].parts = moments->x.n;
+      in[i].moments = moments->x.data;
+    }
   }
 }
 
@@ -24,7 +32,7 @@ static void norm_pair_forward(Graph *g, Node *n) {
   const NormLayer *l = &NODE_ATTR(n, NormPair)->l;
   PairedNorm in[2];
   norm_pair_inputs(n, in);
-  g->dev->ops->group_norm_pair_forward(g->dev, l->groups, l->eps, in, &n->out[0]->x);
+  g->dev->ops->norm_pair_forward(g->dev, groups_of(n), l->eps, l->momentum, in, &n->out[0]->x);
 }
 
 static void norm_pair_backward(Graph *g, Node *n) {
@@ -32,14 +40,14 @@ static void norm_pair_backward(Graph *g, Node *n) {
   PairedNormGrad to[2];
   norm_pair_inputs(n, in);
   for (int i = 0; i < 2; i++) {
-    const ParamUse *gamma = &n->use[2 * i + PAIR_GAMMA], *beta = &n->use[2 * i + PAIR_BETA];
+    const ParamUse *gamma = use_of(n, i, NORM_GAMMA), *beta = use_of(n, i, NORM_BETA);
     CHECK(gamma->accumulate == beta->accumulate);
     to[i] = (PairedNormGrad){.dx = node_dest(n, i),
                              .dgamma = gamma->p->grad.data,
                              .dbeta = beta->p->grad.data,
                              .accumulate = gamma->accumulate};
   }
-  g->dev->ops->group_norm_pair_backward(g->dev, NODE_ATTR(n, NormPair)->l.groups, in, &n->out[0]->dx, to);
+  g->dev->ops->norm_pair_backward(g->dev, groups_of(n), in, &n->out[0]->dx, to);
 }
 
 static const NodeType norm_pair_node = {.name = "norm_pair",
@@ -53,14 +61,12 @@ Value *layer_norm_pair(Graph *g, const char *name, Value *x, const char *addend_
   NormPair *pair = NODE_ATTR(n, NormPair);
   const char *names[2] = {name, addend_name};
   Value *in[2] = {x, l->addend};
-  CHECK(!l->batch && l->relu);
+  CHECK(l->relu && (!l->batch || (g->training && !l->over_ranks)));
   pair->l = *l;
   for (int i = 0; i < 2; i++) {
-    Param *affine[2];
-    layer_norm_params(g, names[i], in[i]->x.c, l->trainable && g->training, affine);
-    for (int j = PAIR_GAMMA; j <= PAIR_BETA; j++) node_use(n, affine[j]);
-    node_save(n, graph_value(g, graph_name(g, "stats(%s)", names[i]),
-                             tensor_packed(g->dev->real, in[i]->x.n * l->groups, 2)));
+    Param *p[NORM_PARAMS];
+    for (int j = 0, params = layer_norm_params(g, names[i], in[i]->x.c, l, p); j < params; j++) node_use(n, p[j]);
+    node_save(n, graph_value(g, graph_name(g, "stats(%s)", names[i]), layer_norm_stats(g, &in[i]->x, l)));
     Value *moments = g->training ? layer_conv_moments(g, in[i]) : NULL;
     if (moments) node_aside(n, moments);
     pair->moments[i] = moments;

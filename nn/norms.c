@@ -2,8 +2,6 @@
 #include "nn/layers.h"
 
 // Inputs: x, then the addend, if there is one.
-enum { NORM_GAMMA, NORM_BETA, NORM_MEAN, NORM_VAR }; // indices of its parameters; the last two are batch norm's
-
 enum { NORM_STATS, NORM_PARTS };     // indices of what it saves; the second is for batch norm over ranks
 enum { NORM_ARGMAX = 1, NORM_TAPS }; // or these for one that pools its output
 
@@ -119,29 +117,30 @@ static const NodeType norm_pool_node = {.name = "norm_pool",
                                         .backward = norm_pool_backward,
                                         .reads_in = true};
 
-void layer_norm_params(Graph *g, const char *name, int c, bool trainable, Param *p[2]) {
+int layer_norm_params(Graph *g, const char *name, int c, const NormLayer *n, Param *p[NORM_PARAMS]) {
+  const bool trainable = n->trainable && g->training;
   p[NORM_GAMMA] =
       param_vector(g->params, graph_name(g, "%s.weight", name), PARAM_NORM_SCALE, c, trainable, INIT_ONE, 0);
   p[NORM_BETA] = param_vector(g->params, graph_name(g, "%s.bias", name), PARAM_NORM_SHIFT, c, trainable, INIT_ZERO, 0);
+  if (!n->batch) return NORM_AFFINE;
+  p[NORM_MEAN] = param_buffer(g->params, graph_name(g, "%s.running_mean", name), c, INIT_ZERO);
+  p[NORM_VAR] = param_buffer(g->params, graph_name(g, "%s.running_var", name), c, INIT_ONE);
+  for (int i = NORM_MEAN; i <= NORM_VAR && g->training && !n->over_ranks; i++) param_moves(g->params, p[i]);
+  return NORM_PARAMS;
+}
+
+Tensor layer_norm_stats(const Graph *g, const Tensor *x, const NormLayer *n) {
+  return tensor_packed(g->dev->real, n->batch ? x->c : x->n * n->groups, 2);
 }
 
 Value *layer_norm(Graph *g, const char *name, Value *x, const NormLayer *l) {
   Node *n = graph_node(g, &norm_node, name);
-  Param *affine[2];
-  Params *p = g->params;
+  Param *p[NORM_PARAMS];
   *NODE_ATTR(n, NormLayer) = *l;
-  int c = x->x.c;
-  layer_norm_params(g, name, c, l->trainable && g->training, affine);
-  for (int i = NORM_GAMMA; i <= NORM_BETA; i++) node_use(n, affine[i]);
-  if (l->batch) {
-    node_use(n, param_buffer(p, graph_name(g, "%s.running_mean", name), c, INIT_ZERO));
-    node_use(n, param_buffer(p, graph_name(g, "%s.running_var", name), c, INIT_ONE));
-    for (int i = NORM_MEAN; i <= NORM_VAR && g->training && !l->over_ranks; i++) param_moves(p, n->use[i].p);
-  }
-  Tensor stats = tensor_packed(g->dev->real, l->batch ? c : x->x.n * l->groups, 2); // mean, 1 / deviation
-  node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), stats));
+  for (int i = 0, params = layer_norm_params(g, name, x->x.c, l, p); i < params; i++) node_use(n, p[i]);
+  node_save(n, graph_value(g, graph_name(g, "stats(%s)", name), layer_norm_stats(g, &x->x, l)));
   if (l->batch && g->training && l->over_ranks && g->ranks) {
-    Tensor parts = tensor_packed(g->dev->real, group_world(g->ranks), 3 * c);
+    Tensor parts = tensor_packed(g->dev->real, group_world(g->ranks), 3 * x->x.c);
     node_save(n, graph_value(g, graph_name(g, "parts(%s)", name), parts));
   }
   Value *moments = g->training && !over_ranks(n) ? layer_conv_moments(g, x) : NULL;

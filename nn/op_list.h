@@ -6,8 +6,8 @@
   X(conv_forward) X(conv_moments) X(conv_pools) X(conv_bottlenecks) X(conv_bottleneck) X(conv_dgrad) X(conv_wgrad)     \
   X(conv_wgrad_share) X(bias_grad) X(filter_shadow) X(filter_packed_bytes) X(filter_pack) X(norm_fold) X(copy)         \
   X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward) X(avg_pool_backward) X(concat) X(slice) X(dropout)      \
-  X(group_norm_forward) X(group_norm_forward_merged) X(group_norm_backward) X(group_norm_pairs)                        \
-  X(group_norm_pair_forward) X(group_norm_pair_backward)                                                               \
+  X(group_norm_forward) X(group_norm_forward_merged) X(group_norm_backward) X(norm_pairs)                              \
+  X(norm_pair_forward) X(norm_pair_backward)                                                                           \
   X(norm_pool_backward) X(batch_norm_forward) X(batch_norm_backward) X(batch_norm_inference)                           \
   X(batch_norm_moments) X(batch_norm_forward_merged) X(batch_norm_sums) X(batch_norm_backward_merged)                  \
   X(preprocess) X(rpn_select) X(nms) X(boxes_merge) X(boxes_cut) X(rois_compact) X(rpn_match) X(roi_sample)            \

@@ -89,12 +89,14 @@ typedef struct Dropout {
   int64_t first_row;    // row 0 of the tensor among those of all ranks
 } Dropout;
 
-// One of two group norms that are added, where the shortcut of a residual block has a norm of its own; its gradients.
+// One of two norms that are added, where the shortcut of a residual block has a norm of its own; its gradients.
 typedef struct PairedNorm {
-  Tensor x;                 // [n, h, w, c]
-  const void *gamma, *beta; // real [c]
-  void *stats;              // as group_norm_forward's
-  const void *moments;      // as group_norm_forward_merged's; NULL: not known
+  Tensor x;                         // [n, h, w, c]
+  const void *gamma, *beta;         // real [c]
+  void *running_mean, *running_var; // batch norm's, as batch_norm_forward's
+  void *stats;                      // as of the norm alone
+  int parts;
+  const void *moments; // real [parts, 3, c], what a convolution told of x; NULL: not known
 } PairedNorm;
 typedef struct PairedNormGrad {
   Dest dx;
@@ -426,13 +428,6 @@ struct Ops {
   // (y's mask already applied).
   void (*group_norm_backward)(Device *dev, int groups, const Tensor *x, const Tensor *dy, const void *gamma,
                               const void *stats, const Dest *dx, void *dgamma, void *dbeta, bool accumulate);
-  // Whether the next two are faster than two norms one after the other. Shapes alone decide.
-  bool (*group_norm_pairs)(Device *dev, int groups, const Tensor *x);
-  // y [n, h, w, c] = max(0, the sum of two group norms of inputs of that shape), whose rows are all valid.
-  void (*group_norm_pair_forward)(Device *dev, int groups, float eps, const PairedNorm in[2], const Tensor *y);
-  // The gradients of both, as group_norm_backward; of `in`, x, gamma and stats are read.
-  void (*group_norm_pair_backward)(Device *dev, int groups, const PairedNorm in[2], const Tensor *dy,
-                                   const PairedNormGrad to[2]);
   // Batch statistics over n, h, w (the whole canvas). stats real [c, 2]: mean, 1 / √(var + eps). running_* move by
   // momentum towards the batch's mean and unbiased variance; NULL leaves them.
   void (*batch_norm_forward)(Device *dev, float eps, float momentum, const Tensor *x, const void *gamma,
@@ -446,6 +441,15 @@ struct Ops {
   void (*norm_pool_backward)(Device *dev, int groups, const Pool *pool, const Tensor *x, const PoolArgmax *argmax,
                              const Tensor *dy, const void *gamma, const void *stats, const Dest *dx, void *dgamma,
                              void *dbeta, bool accumulate);
+  // Whether the next two are faster than two norms one after the other: group norms, or, where groups is 0, batch norms
+  // in training. Shapes alone decide.
+  bool (*norm_pairs)(Device *dev, int groups, const Tensor *x);
+  // y [n, h, w, c] = max(0, the sum of two norms of inputs of that shape), whose rows are all valid.
+  void (*norm_pair_forward)(Device *dev, int groups, float eps, float momentum, const PairedNorm in[2],
+                            const Tensor *y);
+  // The gradients of both, as those of each alone; of `in`, x, gamma and stats are read.
+  void (*norm_pair_backward)(Device *dev, int groups, const PairedNorm in[2], const Tensor *dy,
+                             const PairedNormGrad to[2]);
   // By statistics that are given: mean, var real [c]. For stats there is room as in batch_norm_forward.
   void (*batch_norm_inference)(Device *dev, float eps, const Tensor *x, const void *gamma, const void *beta,
                                const void *mean, const void *var, void *stats, const Dest *y);

@@ -286,18 +286,21 @@ static void build_normed(Net *net, bool batch) {
   net_loss(net, norm(net, "bn3", unbiased(net, "conv3", y, 3, 1), batch, true, y));
 }
 // A shortcut whose norm is a part of the block's last.
-static void build_norm_pair(Net *net) {
+static void build_norm_pair(Net *net, bool batch) {
   Value *x = stem(net, "stem", (Shape){2, net_pick(net, 5, 8), net_pick(net, 5, 8), 3}, true);
-  NormLayer layer = {.groups = 2, .eps = 1e-5f, .relu = true, .trainable = true};
+  NormLayer layer = {.batch = batch, .groups = 2, .eps = 1e-5f, .momentum = 0.1f, .relu = true, .trainable = true};
   layer.addend = unbiased(net, "down", x, 1, 2);
-  Value *y = norm(net, "bn1", unbiased(net, "conv1", x, 3, 2), false, true, NULL);
+  Value *y = norm(net, "bn1", unbiased(net, "conv1", x, 3, 2), batch, true, NULL);
   y = layer_norm_pair(&net->graph, "bn2", unbiased(net, "conv2", y, 3, 1), "bn0", &layer);
-  net_loss(net, norm(net, "bn3", unbiased(net, "conv3", y, 3, 1), false, true, y));
+  net_loss(net, norm(net, "bn3", unbiased(net, "conv3", y, 3, 1), batch, true, y));
 }
+static void build_group_norm_pair(Net *net) { build_norm_pair(net, false); }
+static void build_batch_norm_pair(Net *net) { build_norm_pair(net, true); }
 static void build_group_norm(Net *net) { build_normed(net, false); }
 static void build_batch_norm(Net *net) { build_normed(net, true); }
 TEST(graph_group_norm) { check_net(build_group_norm, ROUNDS); }
-TEST(graph_norm_pair) { check_net(build_norm_pair, ROUNDS); }
+TEST(graph_group_norm_pair) { check_net(build_group_norm_pair, ROUNDS); }
+TEST(graph_batch_norm_pair) { check_net(build_batch_norm_pair, ROUNDS); }
 TEST(graph_batch_norm) { check_net(build_batch_norm, ROUNDS); }
 
 static void build_folded(Net *net) {

@@ -250,13 +250,20 @@ typedef struct NormPair {
 } NormPair;
 static PairedNorm paired(const NormPair *p, int i) {
   const NormArgs *a = &p->of[i];
-  return (PairedNorm){a->x, a->gamma.data, a->beta.data, a->stats.data, i ? p->moments.data : NULL};
+  return (PairedNorm){.x = a->x,
+                      .gamma = a->gamma.data,
+                      .beta = a->beta.data,
+                      .running_mean = a->running_mean.data,
+                      .running_var = a->running_var.data,
+                      .stats = a->stats.data,
+                      .parts = i ? p->moments.n : 0,
+                      .moments = i ? p->moments.data : NULL};
 }
 static void pair_forward(Device *dev, void *context, const Dest *none) {
   const NormPair *p = context;
   const PairedNorm in[2] = {paired(p, 0), paired(p, 1)};
   (void)none;
-  dev->ops->group_norm_pair_forward(dev, p->of[0].groups, eps, in, &p->y);
+  dev->ops->norm_pair_forward(dev, p->of[0].k->groups, eps, momentum, in, &p->y);
 }
 static void pair_backward(Device *dev, void *context, const Dest *first) {
   const NormPair *p = context;
@@ -267,26 +274,26 @@ static void pair_backward(Device *dev, void *context, const Dest *first) {
                              .dgamma = p->of[i].no_gradients ? NULL : p->of[i].dgamma.data,
                              .dbeta = p->of[i].no_gradients ? NULL : p->of[i].dbeta.data,
                              .accumulate = p->of[i].accumulate};
-  dev->ops->group_norm_pair_backward(dev, p->of[0].groups, in, &p->of[0].dy, to);
+  dev->ops->norm_pair_backward(dev, p->of[0].k->groups, in, &p->of[0].dy, to);
 }
 
 // Both norms by their definitions; one read of dy for both. The second's statistics come by moments in turn.
-TEST_TYPES(group_norm_pair_equals_definition) {
-  const NormCase cases[] = {{2, 9, 11, 64, 8, 2, 0},
-                            {3, 5, 7, 256, 32, 3, 0},
-                            {1, 1, 1, 2048, 32, 1, 0},
-                            {2, 31, 33, 72, 3, 2, 0},
-                            {2, 8, 8, 48, 6, 2, 1000}};
+TEST_TYPES(norm_pair_equals_definition) {
+  const NormCase cases[] = {{2, 9, 11, 64, 8, 2, 0},  {3, 5, 7, 256, 32, 3, 0},  {1, 1, 1, 2048, 32, 1, 0},
+                            {2, 31, 33, 72, 3, 2, 0}, {2, 8, 8, 48, 6, 2, 1000}, {1, 1, 1, 2048, 0, 1, 0},
+                            {2, 31, 33, 72, 0, 2, 0}, {3, 5, 7, 256, 0, 3, 0},   {7, 14, 14, 264, 0, 7, 0},
+                            {2, 8, 8, 48, 0, 2, 1000}};
   for (int i = 0; i < COUNT(cases); i++) {
     const NormCase *k = &cases[i];
-    const int parts = (k->n * k->h * k->w + CONV_MOMENTS_PIXELS - 1) / CONV_MOMENTS_PIXELS;
     NormPair p = {.of = {norm_inputs(f, k, (uint64_t)i), norm_inputs(f, k, (uint64_t)i + 50)}};
     p.of[1].dy = p.of[0].dy;
     fixture_freeze(f);
     for (int j = 0; j < 2; j++) norm_outputs(f, &p.of[j], (uint64_t)i + 50 * (uint64_t)j);
-    if (i % 2) {
-      p.moments = fixture_packed(f, parts, 3 * k->c);
-      norm_fill_moments(&p.of[1].x, &p.moments);
+    if (i % 2) p.moments = norm_moments_of(f, &p.of[1].x);
+    Tensor old_mean[2], old_var[2];
+    for (int j = 0; j < 2; j++) {
+      old_mean[j] = norm_copy(f, &p.of[j].running_mean);
+      old_var[j] = norm_copy(f, &p.of[j].running_var);
     }
     p.y = fixture_tensor(f, p.of[0].x);
     run_op(f->dev, pair_forward, &p, NULL);
@@ -295,6 +302,7 @@ TEST_TYPES(group_norm_pair_equals_definition) {
       const SampleStats *s = norm_stats(f, &p.of[j]);
       of_y[j] = norm_define_forward(f, &p.of[j], s, false);
       check_stats(f, &p.of[j], s);
+      check_running(f, &p.of[j], s, &old_mean[j], &old_var[j]);
       fill_stats(&p.of[j], s);
     }
     for (NormElement e = norm_first; norm_next(&p.of[0], &e);) {
@@ -317,7 +325,7 @@ TEST_TYPES(group_norm_pair_equals_definition) {
     for (int j = 0; j < 2; j++) check_gradients(f, &p.of[j], &p.dx[j], &old_dgamma[j], &old_dbeta[j]);
     const NormGradients g = norm_define_backward(f, &p.of[0]);
     p.of[0].no_gradients = p.of[1].no_gradients = true;
-    if (i == 4) check_dests_within(f->dev, pair_backward, &p, &p.of[0].x, f->dev->gpu ? &g.dx.bound : NULL, 1);
+    if (k->c == 48) check_dests_within(f->dev, pair_backward, &p, &p.of[0].x, f->dev->gpu ? &g.dx.bound : NULL, 1);
     fixture_clear(f);
   }
 }
