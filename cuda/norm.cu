@@ -184,7 +184,7 @@ extern "C" void cuda_group_norm_forward(Device *dev, int groups, float eps, cons
     norm_forward(dev, norm_tiling(x, groups, true), eps, 0, gamma, beta, NULL, NULL, stats, y);
   } else if (!dev->measuring) {
     check_dest(x, y);
-    image_forward(dev, t, x, eps, 0, gamma, beta, NULL, NULL, stats, y);
+    image_forward(dev, t, x, eps, gamma, beta, stats, y);
   }
 }
 
@@ -239,7 +239,7 @@ extern "C" void cuda_group_norm_backward(Device *dev, int groups, const Tensor *
   if (!totals) return;
   check_like(x, dy);
   check_dest(x, dx);
-  image_backward(dev, t, x, dy, gamma, stats, dx, totals, dgamma, dbeta, accumulate);
+  image_backward(dev, t, x, dy, gamma, stats, dx, totals);
   launch_dependent(dev, norm_parameter_gradients_kernel, blocks_for(x->c, THREADS / 32), THREADS, m, totals, accumulate,
                    (float *)dgamma, (float *)dbeta);
 }

@@ -133,8 +133,8 @@ static constexpr int image_blocks_per_sm(DestInputs inputs) { return inputs == A
 // The mean from a first sum, the variance from the squares about it.
 template <class T, DestInputs INPUTS>
 __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
-    image_forward_kernel(ImageTiling t, Tensor x, float eps, float momentum, const float *gamma, const float *beta,
-                         float *running_mean, float *running_var, float *stats, DestArgs dest) {
+    image_forward_kernel(ImageTiling t, Tensor x, float eps, const float *gamma, const float *beta, float *stats,
+                         DestArgs dest) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) char shared[];
   __shared__ ImageSums s;
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
     s.made[1][own] = gamma[min(channel, x.c - 1)] * inv_std; // padding channels take anything: they are stored as zero
     s.made[2][own] = beta[min(channel, x.c - 1)];
     if (blockIdx.x == 0 && channel < x.c && channel % t.group_size == 0)
-      write_stats(v, eps, momentum, channel, running_mean, running_var, stats + 2 * image_group(t, x, channel));
+      write_stats(v, eps, 0, channel, NULL, NULL, stats + 2 * image_group(t, x, channel));
   }
   __syncthreads();
   scale = made8(s, 1, at.vector);
@@ -185,12 +185,11 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
 #endif
 }
 
-// dx, and dgamma and dbeta where they are wanted, as the kernels of norm_passes.cuh define them. Of several sets, the
-// totals [sets, 2, c] of norm_parameter_gradients_kernel instead of the latter.
+// dx as the kernels of norm_passes.cuh define it, and the totals [sets, 2, c] of norm_parameter_gradients_kernel.
 template <class T, DestInputs INPUTS>
 __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
     image_backward_kernel(ImageTiling t, Tensor x, Tensor dy, const float *gamma, const float *stats, DestArgs dest,
-                          double *totals, float *dgamma, float *dbeta, bool accumulate) {
+                          double *totals) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) char shared[];
   __shared__ ImageSums s;
@@ -234,12 +233,8 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
     s.made[1][own] = slopes[0];
     s.made[2][own] = slopes[1];
     if (blockIdx.x == 0 && channel < x.c) {
-      if (totals) {
-        totals[(size_t)blockIdx.z * 2 * x.c + channel] = total.sum;
-        totals[((size_t)blockIdx.z * 2 + 1) * x.c + channel] = total.dot;
-      } else {
-        write_parameter_gradients(total, channel, accumulate, dgamma, dbeta);
-      }
+      totals[(size_t)blockIdx.z * 2 * x.c + channel] = total.sum;
+      totals[((size_t)blockIdx.z * 2 + 1) * x.c + channel] = total.dot;
     }
   }
   __syncthreads();
@@ -256,26 +251,22 @@ __global__ void __launch_bounds__(RESIDENT_THREADS, image_blocks_per_sm(INPUTS))
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
 
-static void image_forward(Device *dev, const ImageTiling &t, const Tensor *x, float eps, float momentum,
-                          const void *gamma, const void *beta, void *running_mean, void *running_var, void *stats,
-                          const Dest *y) {
+static void image_forward(Device *dev, const ImageTiling &t, const Tensor *x, float eps, const void *gamma,
+                          const void *beta, void *stats, const Dest *y) {
   const DestArgs to = dest_args(y);
   WITH_TYPE(
       x->dtype, T,
       {WITH_INPUTS(inputs_of(to), INPUTS,
                    launch_clusters(dev, dim3(t.cluster, t.slices, t.sets), t.bytes, image_forward_kernel<T, INPUTS>, t,
-                                   *x, eps, momentum, (const float *)gamma, (const float *)beta, (float *)running_mean,
-                                   (float *)running_var, (float *)stats, to))})
+                                   *x, eps, (const float *)gamma, (const float *)beta, (float *)stats, to))})
 }
 
 static void image_backward(Device *dev, const ImageTiling &t, const Tensor *x, const Tensor *dy, const void *gamma,
-                           const void *stats, const Dest *dx, double *totals, void *dgamma, void *dbeta,
-                           bool accumulate) {
+                           const void *stats, const Dest *dx, double *totals) {
   const DestArgs to = dest_args(dx);
   WITH_TYPE(
       x->dtype, T,
       {WITH_INPUTS(inputs_of(to), INPUTS,
                    launch_clusters(dev, dim3(t.cluster, t.slices, t.sets), t.bytes, image_backward_kernel<T, INPUTS>, t,
-                                   *x, *dy, (const float *)gamma, (const float *)stats, to, totals, (float *)dgamma,
-                                   (float *)dbeta, accumulate))})
+                                   *x, *dy, (const float *)gamma, (const float *)stats, to, totals))})
 }
