@@ -12,6 +12,8 @@ struct PairArgs {
 // A statistic of a vector's eight channels: one, where they are of a group, or each channel's. Those are registers that
 // are not there for loads, and with them fewer threadblocks are on a multiprocessor.
 enum PairGroups { SHARED_GROUP = 1, GROUPS_OF_ONE = 8 };
+static constexpr int sums_per_sm(PairGroups g) { return g == SHARED_GROUP ? PER_SM : PER_SM - 1; }
+static constexpr int writes_per_sm(PairGroups g) { return g == SHARED_GROUP ? PER_SM - 1 : PER_SM / 2; }
 template <PairGroups N> struct EightOf {
   float v[N];
   __device__ __forceinline__ float operator[](int k) const { return v[N == 1 ? 0 : k]; }
@@ -43,7 +45,7 @@ static __device__ __forceinline__ Raw8<T> read_pair(const NormTiling &m, const P
 
 // y = max(0, Σ (x - mean) · (gamma / std) + beta).
 template <class T, PairGroups G>
-__global__ void __launch_bounds__(THREADS, G == SHARED_GROUP ? PER_SM - 1 : PER_SM / 2)
+__global__ void __launch_bounds__(THREADS, writes_per_sm(G))
     norm_pair_normalise_kernel(NormTiling m, PairArgs a, PairArgs b, bool from_end, Tensor y) {
   constexpr int N = PIXELS_AHEAD<T, 1>;
   const int set = blockIdx.z, c = channel_of_thread();
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(THREADS, G == SHARED_GROUP ? PER_SM - 1 : PER_
 // The first pass of both gradients, as norm_gradient_sums_kernel, whose partial sums it writes for each: one read of
 // dy.
 template <class T, PairGroups G>
-__global__ void __launch_bounds__(THREADS, G == SHARED_GROUP ? PER_SM : PER_SM - 1)
+__global__ void __launch_bounds__(THREADS, sums_per_sm(G))
     norm_pair_sums_kernel(NormTiling m, PairArgs a, PairArgs b, Tensor dy, float *partial_a, float *partial_b) {
   constexpr int N = IN_FLIGHT<T> / 2;
   grid_launch_dependents();
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, G == SHARED_GROUP ? PER_SM : PER_SM -
 
 // The elementwise pass of both, as norm_backward_kernel.
 template <class T, PairGroups G, DestInputs INPUTS>
-__global__ void __launch_bounds__(THREADS, G == SHARED_GROUP && INPUTS == NO_INPUT ? PER_SM - 1 : PER_SM / 2)
+__global__ void __launch_bounds__(THREADS, INPUTS == NO_INPUT ? writes_per_sm(G) : PER_SM / 2)
     norm_pair_backward_kernel(NormTiling m, PairArgs a, PairArgs b, Tensor dy, DestArgs to_a, DestArgs to_b) {
   constexpr int N = INPUTS == ANY_INPUT ? 1 : PIXELS_AHEAD<T, 2>;
   const DestArgs dx_a = with_inputs<INPUTS>(to_a), dx_b = with_inputs<INPUTS>(to_b);
@@ -194,6 +196,7 @@ __global__ void __launch_bounds__(THREADS, G == SHARED_GROUP && INPUTS == NO_INP
     __VA_ARGS__;                                                                                                       \
   }
 
+static PairGroups pair_groups(int groups) { return groups ? SHARED_GROUP : GROUPS_OF_ONE; }
 static PairArgs pair_args(const PairedNorm &n, const float *slopes) {
   return {n.x.data, (const float *)n.gamma, (const float *)n.beta, (const float *)n.stats, slopes};
 }
@@ -217,9 +220,10 @@ extern "C" void cuda_norm_pair_forward(Device *dev, int groups, float eps, float
       merge_parts(dev, y->c, n.parts, n.moments, eps, momentum, n.running_mean, n.running_var, n.stats);
     }
   }
+  const NormTiling writes = tiling_of(y, groups, writes_per_sm(pair_groups(groups)));
   WITH_TYPE(y->dtype, T,
             {WITH_GROUPS(groups, G,
-                         launch_dependent(dev, norm_pair_normalise_kernel<T, G>, m[0].grid, m[0].block, m[0],
+                         launch_dependent(dev, norm_pair_normalise_kernel<T, G>, writes.grid, writes.block, writes,
                                           pair_args(in[0], NULL), pair_args(in[1], NULL), in[0].moments != NULL, *y))})
 }
 
@@ -234,14 +238,15 @@ static void pair_backward(Device *dev, const NormTiling &m, const PairedNorm in[
                  to[i].accumulate, to[i].dgamma, to[i].dbeta);
   const DestArgs dx_a = dest_args(&to[0].dx), dx_b = dest_args(&to[1].dx);
   const bool plain = inputs_of(dx_a) == NO_INPUT && inputs_of(dx_b) == NO_INPUT;
+  const NormTiling writes = tiling_of(&m.x, m.per_image ? m.groups : 0, writes_per_sm(G));
   launch_dependent(dev, plain ? norm_pair_backward_kernel<T, G, NO_INPUT> : norm_pair_backward_kernel<T, G, ANY_INPUT>,
-                   m.grid, m.block, m, a, b, *dy, dx_a, dx_b);
+                   writes.grid, writes.block, writes, a, b, *dy, dx_a, dx_b);
 }
 
 extern "C" void cuda_norm_pair_backward(Device *dev, int groups, const PairedNorm in[2], const Tensor *dy,
                                         const PairedNormGrad to[2]) {
   const Tensor *x = &in[0].x;
-  const NormTiling m = tiling_of(x, groups);
+  const NormTiling m = tiling_of(x, groups, sums_per_sm(pair_groups(groups)));
   const size_t total = totals_elements(&m), slope = slopes_elements(&m), part = partial_elements(&m);
   double *totals = (double *)device_workspace(dev, total * sizeof(double) + 2 * (slope + part) * sizeof(float));
   if (!totals || !tensor_elements(x)) return;

@@ -5,11 +5,11 @@
 
 enum {
   THREADS = 256,
-  TILE = 32,             // vectors of eight channels side by side in a threadblock at most: 512 bytes of 16-bit data
-  PER_SM = 4,            // threadblocks on a multiprocessor at once: at most 64 registers a thread
-  BLOCKS = 132 * PER_SM, // threadblocks aimed at: one wave of an H100's 132 SMs
-  SHALLOW = 4,           // pixels per thread at least, to pay for fetching its channels' coefficients,
-  DEEP = 64,             // and at most, so that its sums in float stay accurate
+  TILE = 32,   // vectors of eight channels side by side in a threadblock at most: 512 bytes of 16-bit data
+  SMS = 132,   // an H100's: threadblocks are one wave on it
+  PER_SM = 4,  // threadblocks on a multiprocessor at once: at most 64 registers a thread
+  SHALLOW = 4, // pixels per thread at least, to pay for fetching its channels' coefficients,
+  DEEP = 64,   // and at most, so that its sums in float stay accurate
   WARPS = THREADS / 32,
   STATS_THREADS = 128 // for a group's statistics
 };
@@ -28,7 +28,7 @@ struct NormTiling {
   dim3 grid, block;
 };
 
-static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image) {
+static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image, int per_sm = PER_SM) {
   CHECK(groups > 0 && x->c % groups == 0 && x->ldc % 8 == 0);
   CHECK(tensor_pixels(x) <= INT32_MAX / 2);
   NormTiling m = {};
@@ -42,7 +42,7 @@ static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image
   while (tile < MIN(vectors, TILE)) tile *= 2;
   m.lanes = THREADS / tile;
   int tiles = (vectors + tile - 1) / tile;
-  int of_one_wave = blocks_for((size_t)m.pixels * m.sets * tiles, m.lanes * BLOCKS); // pixels of a thread
+  int of_one_wave = blocks_for((size_t)m.pixels * m.sets * tiles, m.lanes * SMS * per_sm); // pixels of a thread
   int waves = MAX(blocks_for(of_one_wave, DEEP), 1);
   m.chunks = blocks_for(m.pixels, MAX(blocks_for(of_one_wave, waves), SHALLOW) * m.lanes);
   m.grid = dim3(m.chunks, tiles, m.sets);
@@ -51,8 +51,8 @@ static inline NormTiling norm_tiling(const Tensor *x, int groups, bool per_image
 }
 
 // Of group norm, or, where groups is 0, of batch norm.
-static inline NormTiling tiling_of(const Tensor *x, int groups) {
-  return groups ? norm_tiling(x, groups, true) : norm_tiling(x, x->c, false);
+static inline NormTiling tiling_of(const Tensor *x, int groups, int per_sm = PER_SM) {
+  return groups ? norm_tiling(x, groups, true, per_sm) : norm_tiling(x, x->c, false, per_sm);
 }
 
 // Of the workspace: for the first pass; for what write_totals makes of it.
