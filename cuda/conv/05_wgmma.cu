@@ -466,6 +466,7 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
     for (int i = 0; i < pairs; i++) stem_forward(dev, conv, &in[i], w, &out[i]);
     return;
   }
+  if (pairs == 1 && !dev->conv_tile && conv64_fits(conv, in, w, out)) return conv64(dev, BACKWARD, in, w, out);
   WgmmaParams p = {};
   auto flush = [&] {
     if (!p.problems) return;

@@ -269,6 +269,7 @@ void wgmma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, cons
   if (floats && stem_wgrad_tf32_fits(conv, x, &out->dw)) return stem_wgrad_tf32(dev, conv, pairs, x, dy, out);
   if (floats) return tf32_wgrad(dev, conv, pairs, x, dy, out);
   if (stem_wgrad_fits(conv, x, &out->dw)) return stem_wgrad(dev, conv, pairs, x, dy, out);
+  if (pairs == 1 && conv64_wgrad_fits(conv, x, dy, &out->dw)) return conv64_wgrad(dev, x, dy, out);
   WgradParams p = {};
   p.dw = out->dw;
   p.scale = (const float *)out->scale;

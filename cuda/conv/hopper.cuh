@@ -162,6 +162,13 @@ __device__ __forceinline__ void stmatrix_pairs(uint32_t to, const uint32_t (&m)[
                : "memory");
 }
 
+// The same of the transposed matrices: a lane has column lane / 4, rows 2 · (lane % 4) and the next.
+__device__ __forceinline__ void stmatrix_transposed(uint32_t to, const uint32_t (&m)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(m[0]), "r"(m[1]),
+               "r"(m[2]), "r"(m[3])
+               : "memory");
+}
+
 // max(v, 0), NaN where v is, in one instruction.
 __device__ __forceinline__ float positive_part(float v) {
   float positive;

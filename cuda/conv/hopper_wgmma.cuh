@@ -94,22 +94,33 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a_desc, uint64
   }
 }
 
-// The same of 64 columns with a in registers, as ldmatrix_pairs has them: of rows r and r + 8, eight columns, then the
+// The same of N columns with a in registers, as ldmatrix_pairs has them: of rows r and r + 8, eight columns, then the
 // next eight; b is K-major. Not for floats.
-template <class T>
-__device__ __forceinline__ void wgmma_registers(float (&d)[32], const uint32_t (&a)[4], uint64_t b_desc,
+template <class T, int N = 64>
+__device__ __forceinline__ void wgmma_registers(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b_desc,
                                                 bool accumulate) {
-#define WGMMA_REGISTERS(type)                                                                                          \
-  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                        \
-               "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" WGMMA_R10() WGMMA_R10(1)               \
-                   WGMMA_R10(2) "%30, %31}, {%32, %33, %34, %35}, %36, add, 1, 1, 0;\n}"                               \
-               : WGMMA_D32(0)                                                                                          \
+  static_assert(N == 64 || N == 128);
+#define WGMMA_REGISTERS(shape, type, registers, a0, a1, a2, a3, b, add, ...)                                           \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" #add ", 0;\n"                                                  \
+               "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " {" registers "}, {%" #a0 ", %" #a1     \
+               ", %" #a2 ", %" #a3 "}, %" #b ", add, 1, 1, 0;\n}"                                                      \
+               : __VA_ARGS__                                                                                           \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_desc), "r"((int)accumulate))
-  if constexpr (std::is_same_v<T, __half>)
-    WGMMA_REGISTERS("f16");
-  else
-    WGMMA_REGISTERS("bf16");
+#define WGMMA_REGISTERS_TYPES(shape, registers, a0, a1, a2, a3, b, add, ...)                                           \
+  if constexpr (std::is_same_v<T, __half>)                                                                             \
+    WGMMA_REGISTERS(shape, "f16", registers, a0, a1, a2, a3, b, add, __VA_ARGS__);                                     \
+  else                                                                                                                 \
+    WGMMA_REGISTERS(shape, "bf16", registers, a0, a1, a2, a3, b, add, __VA_ARGS__)
+  if constexpr (N == 64) {
+    WGMMA_REGISTERS_TYPES("m64n64", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) "%30, %31", 32, 33, 34, 35, 36, 37,
+                          WGMMA_D32(0));
+  } else {
+    WGMMA_REGISTERS_TYPES(
+        "m64n128", WGMMA_R10() WGMMA_R10(1) WGMMA_R10(2) WGMMA_R10(3) WGMMA_R10(4) WGMMA_R10(5) "%60, %61, %62, %63",
+        64, 65, 66, 67, 68, 69, WGMMA_D32(0), WGMMA_D32(32));
+  }
 }
+#undef WGMMA_REGISTERS_TYPES
 #undef WGMMA_REGISTERS
 
 // d [64, N] += a · b of TF32 with a in registers, rows r and r + 8 of column lane % 4, then of the fourth from it; b is

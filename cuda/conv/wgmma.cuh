@@ -346,6 +346,11 @@ bool stem_pools(const Conv *conv, const Pool *pool, const Tensor *x, const Tenso
 void stem_pool_forward(Device *dev, const Conv *conv, const Tensor *x, const Tensor *w, const Dest *y);
 bool bottleneck_fits(Device *dev, const Bottleneck *b, const Tensor *x);
 void bottleneck_forward(Device *dev, const Bottleneck *b, const Tensor *x, const Tensor *y);
+// 3 × 3 convolutions of 64 to 64 channels have kernels of their own: whether it is one, and the ops.
+bool conv64_fits(const Conv *conv, const Tensor *in, const Tensor *w, const Dest *out);
+void conv64(Device *dev, bool backward, const Tensor *in, const Tensor *w, const Dest *out);
+bool conv64_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dy, const Tensor *dw);
+void conv64_wgrad(Device *dev, const Tensor *x, const Tensor *dy, const FilterGrad *out);
 bool stem_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
 void stem_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
 bool stem_wgrad_tf32_fits(const Conv *conv, const Tensor *x, const Tensor *dw);

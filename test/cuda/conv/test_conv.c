@@ -245,6 +245,18 @@ static const Problem dense[] = {
     {{1, 0}, 1, 1, 1, 40, 1420, 1540, {1}, {1}, {33}},
 };
 
+// 3 × 3 of 64 to 64 channels: one pixel, images within a tile, one row, rows as long as the ring has room for and one
+// longer, more tiles than the ring.
+static const Problem of_64_channels[] = {
+    {{1, 1}, 3, 3, 1, 1, 64, 64, {1}, {1}, {-1}},
+    {{1, 1}, 3, 3, 1, 40, 64, 64, {3}, {3}, {-1}},
+    {{1, 1}, 3, 3, 1, 1, 64, 64, {1}, {300}, {-1}},
+    {{1, 1}, 3, 3, 1, 1, 64, 64, {5}, {446}, {-1}},
+    {{1, 1}, 3, 3, 1, 1, 64, 64, {2}, {447}, {-1}},
+    {{1, 1}, 3, 3, 1, 2, 64, 64, {37}, {41}, {-1}},
+    {{1, 1}, 3, 3, 2, 2, 64, 64, {9, 3}, {7, 21}, {-1, -1}},
+};
+
 enum { DRAWS = 4, RANDOM_PROBLEMS = 24 }; // of what each Dest asks for; of shapes
 
 static void check_problems(Side side, const Problem *problems, int count, int draws, int random) {
@@ -270,6 +282,19 @@ TEST_TIER(cuda_conv_is_exact, 1) {
 }
 TEST_TIER(cuda_conv_of_dense_layers_is_exact, 1) {
   if (gpu_device()) check_problems(OURS, dense, COUNT(dense), 1, 0);
+}
+// Also for any number of multiprocessors granted.
+TEST_TIER(cuda_conv_of_64_channels_is_exact, 1) {
+  Device *gpu = gpu_device();
+  if (!gpu) return;
+  Mode modes[MAX_MODES];
+  const int num_modes = find_modes(gpu, WGMMA, modes), granted[] = {gpu->multiprocessors, 1, 5};
+  for (int i = 0; i < num_modes; i++)
+    for (int j = 0; modes[i].dtype != F32 && j < DRAWS * COUNT(granted) * COUNT(of_64_channels); j++) {
+      gpu->granted = granted[j / COUNT(of_64_channels) % COUNT(granted)];
+      run_all(&modes[i], &of_64_channels[j % COUNT(of_64_channels)], (uint64_t)j);
+    }
+  gpu->granted = gpu->multiprocessors;
 }
 // In TF32 dgrad of a dense layer reads the filter where it lies: its workspace is smaller than a copy would be.
 TEST(cuda_conv_dgrad_of_dense_layers_copies_no_filter) {
