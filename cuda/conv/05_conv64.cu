@@ -12,7 +12,7 @@
 //             ▲ row above  ▲ own row    ▲ row below     tile + tap's distance on
 //
 // Accumulators have a channel in a row: stmatrix transposes them to rows of a pixel each.
-// Limit: memory and the tensor cores, which need the same time, and an epilogue as long as a tile's products.
+// Limit: memory and the tensor cores, which need the same time.
 #include "cuda/conv/conv64.cuh"
 #include "cuda/conv/ladder.h"
 
@@ -122,25 +122,37 @@ __device__ __forceinline__ int conv64_pixel(const Conv64Params &p, int tile, int
   return inside ? ((int)n * p.out.h + (int)y) * p.out.w + (int)x : -1;
 }
 
-// 0 where the mask is not positive, of two elements.
+// Bits of the elements that are positive, of two.
+template <class T> __device__ __forceinline__ uint32_t positive(float pair) {
+  const uint32_t bits = __float_as_uint(pair);
+  if constexpr (std::is_same_v<T, __half>) {
+    __half2 two;
+    memcpy(&two, &bits, sizeof two);
+    return __hgt2_mask(two, __half2half2(__half()));
+  } else {
+    __nv_bfloat162 two;
+    memcpy(&two, &bits, sizeof two);
+    return __hgt2_mask(two, __bfloat162bfloat162(__nv_bfloat16()));
+  }
+}
 template <class T> __device__ __forceinline__ float keep(float pair, float mask) {
-  const float2 m = unpack<T>(__float_as_uint(mask));
-  return __uint_as_float(__float_as_uint(pair) & ((m.x > 0.f ? 0xffffu : 0u) | (m.y > 0.f ? 0xffff0000u : 0u)));
+  return __uint_as_float(__float_as_uint(pair) & positive<T>(mask));
 }
 
-// The rows to the result, under the mask, eight channels at a time.
-template <class T> __device__ __forceinline__ void conv64_store(const Conv64Params &p, int tile, uint32_t rows) {
-  constexpr int CHUNKS = SWIZZLE_ROW / 16, STEP = WARPGROUP / CHUNKS, AT_ONCE = 4;
-  const int thread = threadIdx.x % WARPGROUP, chunk = thread % CHUNKS;
-#pragma unroll 1
-  for (int first = thread / CHUNKS; first < TILE; first += AT_ONCE * STEP) {
-    int pixel[AT_ONCE];
+// The rows to the result, under the mask, eight channels at a time; a warp has 32 of them, and `pixel` is a lane's.
+template <class T> __device__ __forceinline__ void conv64_store(const Conv64Params &p, int pixel, uint32_t rows) {
+  constexpr int CHUNKS = SWIZZLE_ROW / 16, STEP = 32 / CHUNKS, AT_ONCE = 4;
+  const int lane = threadIdx.x % 32, chunk = lane % CHUNKS;
+  rows += threadIdx.x % WARPGROUP / 32 * 32 * SWIZZLE_ROW;
+#pragma unroll
+  for (int first = 0; first < 32; first += AT_ONCE * STEP) {
+    int at[AT_ONCE];
     float4 v[AT_ONCE], mask[AT_ONCE] = {};
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++) {
-      const int row = first + i * STEP;
-      pixel[i] = conv64_pixel(p, tile, row);
-      if (p.mask.data && pixel[i] >= 0) mask[i] = *(const float4 *)element<T>(p.mask, pixel[i], chunk * 8);
+      const int row = first + i * STEP + lane / CHUNKS;
+      at[i] = __shfl_sync(~0u, pixel, row);
+      if (p.mask.data && at[i] >= 0) mask[i] = *(const float4 *)element<T>(p.mask, at[i], chunk * 8);
       v[i] = load_shared16(rows + row * SWIZZLE_ROW + (chunk ^ row % 8) * 16);
     }
 #pragma unroll
@@ -148,7 +160,7 @@ template <class T> __device__ __forceinline__ void conv64_store(const Conv64Para
       if (p.mask.data)
         v[i] = make_float4(keep<T>(v[i].x, mask[i].x), keep<T>(v[i].y, mask[i].y), keep<T>(v[i].z, mask[i].z),
                            keep<T>(v[i].w, mask[i].w));
-      if (pixel[i] >= 0) *(float4 *)element<T>(p.out, pixel[i], chunk * 8) = v[i];
+      if (at[i] >= 0) *(float4 *)element<T>(p.out, at[i], chunk * 8) = v[i];
     }
   }
 }
@@ -174,10 +186,8 @@ __device__ __forceinline__ void conv64_consume(const Conv64Params &p, Conv64Shar
     if (thread == 0) barrier_arrive_at(empty); // for the tile before the first
   }
   for (int i = group; i < count; i += CONSUMERS) {
-    if (p.mask.data) {
-      const int pixel = conv64_pixel(p, first + i, thread);
-      if (pixel >= 0) prefetch_l2(element<T>(p.mask, pixel, 0));
-    }
+    const int row_pixel = conv64_pixel(p, first + i, thread);
+    if (p.mask.data && row_pixel >= 0) prefetch_l2(element<T>(p.mask, row_pixel, 0));
     named_sync(TURN + group, CONSUMERS * WARPGROUP);
     float d[TILE / 2];
 #pragma unroll
@@ -208,7 +218,7 @@ __device__ __forceinline__ void conv64_consume(const Conv64Params &p, Conv64Shar
     if (slot >= RING) slot -= RING;
     conv64_stage<T>(d, bias, bias8, p.relu, rows);
     warpgroup_sync(group);
-    conv64_store<T>(p, first + i, rows);
+    conv64_store<T>(p, row_pixel, rows);
   }
 }
 
