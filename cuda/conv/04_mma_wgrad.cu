@@ -4,6 +4,7 @@
 // floats are read by loads of four or eight bytes instead.
 #include <limits.h>
 #include <math.h>
+#include "cuda/conv/bias_shadow.cuh"
 #include "cuda/conv/implicit_gemm.cuh"
 #include "cuda/conv/mma.cuh"
 #include "cuda/conv/split_k.cuh"
@@ -205,6 +206,8 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *x, c
 
 void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {
   const Tensor *dw = &out->dw;
+  if (pairs == 1 && mma_dense_fits(conv, x, dw)) return mma_dense_wgrad(dev, x, dy, out);
+  if (out->db) column_sums(dev, pairs, dy, (float *)out->db, out->accumulate);
   int m = dy->ldc, n = dw->h * dw->w * dw->ldc / (half_taps(x, dw) ? 2 : 1);
   double stages = (double)wgrad_gemm_k(pairs, dy) * dtype_size(x->dtype) / 128;
   // Few pixels, as in dense layers: two blocks on an SM, so that one loads and multiplies while the other writes.

@@ -488,19 +488,20 @@ static void compute(Device *dev, const Conv *conv, int pairs, const Tensor *in, 
   flush();
 }
 
-// A dense layer of few images: one row an image, in forward and dgrad. Reading the filter takes longer than the
-// products; rung 04 splits K so that all SMs read, and its dgrad does not copy the filter of floats. Not of RoIs: how
-// many there are depends on the images beside one in a batch, and its bits may not.
+// A dense layer of few images: one row an image. Reading or writing the filter takes longer than the products; rung
+// 04 splits K so that all SMs read, its dgrad does not copy the filter of floats, and its wgrad writes all the time.
+// Not of RoIs: how many there are depends on the images beside one in a batch, and its bits may not.
 static bool few_dense_rows(ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
-  bool covered = op == CONV_FORWARD ? in->h == w->h && in->w == w->w : op == CONV_DGRAD && in->h == 1 && in->w == 1;
+  bool covered = op == CONV_DGRAD ? in->h == 1 && in->w == 1 : in->h == w->h && in->w == w->w;
   return covered && conv->stride == 1 && !conv->pad && in->n <= FEW_ROWS && !in->count;
 }
 
-// In 16 bits, forward of a K that is long enough to be split; dgrad has as many columns as forward has K, and so tiles
-// enough.
-static bool splits_k(ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
+// In 16 bits, forward of a K that is long enough to be split, and wgrad; dgrad has as many columns as forward has K,
+// and so tiles enough.
+static bool left_to_mma(ConvOp op, const Conv *conv, const Tensor *in, const Tensor *w) {
   enum { LONG = 1024 };
-  return op == CONV_FORWARD && w->h * w->w * w->ldc >= LONG && few_dense_rows(op, conv, in, w);
+  bool long_k = op == CONV_FORWARD && w->h * w->w * w->ldc >= LONG;
+  return (long_k || op == CONV_WGRAD) && few_dense_rows(op, conv, in, w);
 }
 
 // Floats only as TF32, which has to be asked for. A tap's channels would leave a part of a stage of floats, or of a
@@ -510,9 +511,9 @@ static bool supports(Device *dev, ConvOp op, const Conv *conv, const Tensor *in,
   bool floats = in->dtype == F32, thin = (wgrad ? w->ldc : in->ldc) < 32 && w->h * w->w > 1 && (wgrad || floats);
   if (op == CONV_FORWARD && stem_fits(conv, in, w)) thin = false;
   if (wgrad && (floats ? stem_wgrad_tf32_fits(conv, in, w) : stem_wgrad_fits(conv, in, w))) thin = false;
-  if (floats && wgrad) return dev->wgmma && small && !thin && dev->tf32 && tf32_wgrad_fits(conv, in, w);
-  if (floats) return dev->wgmma && small && !thin && dev->tf32 && !few_dense_rows(op, conv, in, w);
-  return dev->wgmma && small && !thin && (in->dtype == BF16 || in->dtype == F16) && !splits_k(op, conv, in, w);
+  if (!dev->wgmma || !small || thin) return false;
+  if (!floats) return (in->dtype == BF16 || in->dtype == F16) && !left_to_mma(op, conv, in, w);
+  return dev->tf32 && !few_dense_rows(op, conv, in, w) && (!wgrad || tf32_wgrad_fits(conv, in, w));
 }
 
 // A part is what a warpgroup has of a tile.

@@ -319,12 +319,9 @@ static const Tf32Config tf32_configs[] = {
 };
 #undef CONFIG
 
-// Dense layers of few images are bound by writing dw: rung 04 has more blocks for that. Of few filters half of the
-// smallest tile would be empty, where rung 04 has smaller ones.
+// Of few filters half of the smallest tile would be empty, where rung 04 has smaller ones.
 bool tf32_wgrad_fits(const Conv *conv, const Tensor *x, const Tensor *dw) {
-  if (stem_wgrad_tf32_fits(conv, x, dw)) return true;
-  const bool few_dense_rows = x->h == dw->h && x->w == dw->w && !conv->pad && x->n <= FEW_ROWS;
-  return !few_dense_rows && dw->n > WGMMA_M / 2;
+  return stem_wgrad_tf32_fits(conv, x, dw) || dw->n > WGMMA_M / 2;
 }
 
 void tf32_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out) {

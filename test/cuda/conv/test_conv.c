@@ -243,6 +243,8 @@ static const Problem dense[] = {
     // filters that take longer to write than to compute, with and without padding
     {{1, 0}, 1, 1, 1, 64, 2048, 2048, {1}, {1}, {-1}},
     {{1, 0}, 1, 1, 1, 40, 1420, 1540, {1}, {1}, {33}},
+    // more tiles than blocks of wgrad
+    {{1, 0}, 1, 1, 1, 33, 2500, 2300, {1}, {1}, {-1}},
 };
 
 // 3 × 3 of 64 to 64 channels: one pixel, images within a tile, one row, rows as long as the ring has room for and one
