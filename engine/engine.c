@@ -347,6 +347,7 @@ bool engine_open(Engine *e, const Compute *compute, const Model *model, const Mo
   program_bind(e, &e->train, e->scale);
   program_bind(e, &e->infer, NULL);
   program_bind(e, &e->validate, NULL);
+  if (program_graphs(&e->train) == 1) reduction_sum_in_wgrad(&e->reduction, &e->train.network[0].graph);
   for (int i = 0; i < program_graphs(&e->train); i++)
     reduction_watch(&e->reduction, &e->train.gradients[i], &e->train.network[i]);
   return true;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"
+#include "nn/layers.h"
 
 const char *const reduce_names[] = {[REDUCE_F32] = "fp32", [REDUCE_BF16] = "bf16", [REDUCE_NONE] = "none", NULL};
 
@@ -40,6 +41,7 @@ bool reduction_allocate(Reduction *r, Err *err) {
 void reduction_free(Reduction *r) {
   if (r->narrow) device_free(r->dev, r->narrow);
   if (r->sums) device_free(r->dev, r->sums);
+  free(r->told);
   *r = (Reduction){0};
 }
 
@@ -50,7 +52,14 @@ const void *reduction_losses(const Reduction *r, const Network *n, int *count) {
 
 // ---- buckets ----------------------------------------------------------------------------------------------------
 
-static bool bucket_is_full(const Reduction *r, size_t gradients) {
+// Whether gradients before `end` are to be reduced, or summed, before there are more.
+static bool bucket_is_full(const Reduction *r, size_t end, size_t reduced) {
+  size_t gradients = end - reduced;
+  for (int i = 0; i < r->num_told; i++) {
+    const size_t first = MAX((size_t)r->told[i].first * GRAD_PART, reduced);
+    const size_t until = MIN((size_t)r->told[i].end * GRAD_PART, end);
+    if (first < until) gradients -= until - first;
+  }
   return (double)(gradients * dtype_size(r->dev->real)) >= 1e6 * (r->o.comm ? r->o.bucket_mb : SUMMED_MB);
 }
 
@@ -62,12 +71,43 @@ static void mean_on_side_stream(const Reduction *r, void *p, size_t n, DType dty
   collective_mean(r->o.comm, r->dev, COMM_SIDE_STREAM, p, n, dtype);
 }
 
-// Queues the sums of squares of gradients before `end`, as far as whole parts are complete.
+// Queues the sums of squares of gradients before `end`, as far as whole parts are complete and nobody has told them.
 static void sum_to(Reduction *r, size_t end) {
   const Params *p = r->params;
   const int parts = end == p->trainable ? grad_parts(p) : (int)(end / GRAD_PART);
-  r->dev->ops->grad_sums(r->dev, p->trainable, p->grad, r->summed, parts, r->sums);
-  r->summed = parts;
+  for (int i = 0; i <= r->num_told && r->summed < parts; i++) {
+    const PartRange next = i < r->num_told ? r->told[i] : (PartRange){parts, parts};
+    const int until = MIN(next.first, parts);
+    if (r->summed < until) r->dev->ops->grad_sums(r->dev, p->trainable, p->grad, r->summed, until, r->sums);
+    r->summed = MAX(r->summed, MIN(next.end, parts));
+  }
+}
+
+void reduction_sum_in_wgrad(Reduction *r, Graph *g) {
+  const Params *p = r->params;
+  if (r->o.comm) return;
+  for (int i = 0; i < g->nodes; i++) {
+    int sums;
+    Param *filter = layer_conv_squares(g, g->node[i], &sums);
+    if (!filter) continue;
+    const size_t first = (size_t)((char *)filter->grad.data - (char *)p->grad) / dtype_size(r->dev->real);
+    const size_t end = first + tensor_elements(&filter->grad);
+    const PartRange parts = {(int)((first + GRAD_PART - 1) / GRAD_PART), (int)(end / GRAD_PART)};
+    if (parts.end - parts.first < sums) continue;
+    filter->squares = (GradSquares){.sums = r->sums + parts.first,
+                                    .first = (int)((size_t)parts.first * GRAD_PART - first),
+                                    .end = (int)((size_t)parts.end * GRAD_PART - first)};
+    int at = r->num_told++;
+    r->told = xrealloc(r->told, (size_t)r->num_told * sizeof *r->told);
+    for (; at > 0 && r->told[at - 1].first > parts.first; at--) r->told[at] = r->told[at - 1];
+    r->told[at] = parts;
+  }
+  // Parts of these that have no sum of their own add nothing.
+  const size_t bytes = (size_t)MAX(grad_parts(p), 1) * sizeof *r->sums;
+  GradSum *nothing = xmalloc(bytes);
+  for (int i = 0; i < MAX(grad_parts(p), 1); i++) nothing[i] = (GradSum){.finite = true};
+  device_upload(r->dev, r->sums, nothing, bytes);
+  free(nothing);
 }
 
 // The same of gradients from `first` on, behind their reduction.
@@ -149,7 +189,7 @@ static void before_node(Observer *o, Graph *g, Node *n, Pass pass) {
 static void after_node(Observer *o, Graph *g, Node *n, Pass pass) {
   const GradientWatch *w = (GradientWatch *)o;
   Reduction *r = w->reduction;
-  if (pass == PASS_BACKWARD && r->begun && bucket_is_full(r, w->complete[n->id] - r->reduced))
+  if (pass == PASS_BACKWARD && r->begun && bucket_is_full(r, w->complete[n->id], r->reduced))
     finish_to(r, g, w->complete[n->id]);
 }
 
@@ -210,7 +250,7 @@ static void find_overlaps(const Reduction *r, GradientWatch *w, const Graph *g) 
     w->overlaps[n->id] = r->o.reserve >= 0 || busy_until > now;
     if (i < g->forward_steps) continue;
     now += backward_seconds(n);
-    if (!bucket_is_full(r, w->complete[n->id] - reduced)) continue;
+    if (!bucket_is_full(r, w->complete[n->id], reduced)) continue;
     busy_until = fmax(busy_until, now) + reduce_seconds(r, w->complete[n->id] - reduced);
     reduced = w->complete[n->id];
   }

@@ -33,15 +33,21 @@ typedef struct ReductionOptions {
   int reserve;
 } ReductionOptions;
 
+typedef struct PartRange { // first … end - 1
+  int first, end;
+} PartRange;
+
 typedef struct Reduction {
   ReductionOptions o;
   Device *dev;
   Params *params;
-  int reserved;   // multiprocessors left by nodes that leave any
-  void *agreed;   // device, real [AGREED]; NULL: a single rank
-  void *narrow;   // device, BF16 [params->trainable]
-  GradSum *sums;  // device [grad_parts]
-  int summed;     // of them, so far in the walk being queued
+  int reserved;    // multiprocessors left by nodes that leave any
+  void *agreed;    // device, real [AGREED]; NULL: a single rank
+  void *narrow;    // device, BF16 [params->trainable]
+  GradSum *sums;   // device [grad_parts]
+  int summed;      // of them, so far in the walk being queued
+  PartRange *told; // [num_told] of them, in order: wgrad has summed these gradients, on the way
+  int num_told;
   size_t reduced; // gradients reduced so far in it
   bool begun;     // with ranks, the losses are known: gradients complete before that wait for the first bucket behind
   int buckets;    // buckets of a walk
@@ -63,6 +69,9 @@ void reduction_free(Reduction *r);
 
 // Measures a graph's workspace both with and without multiprocessors left to collectives: graph_measure for each.
 void reduction_measure(const Reduction *r, Graph *g);
+// Lets wgrad sum the squares of the gradients that it alone writes (conv_squares of nn/ops.h), where nothing is
+// exchanged and `g` is the only training graph. Call once this is allocated, before anything is queued.
+void reduction_sum_in_wgrad(Reduction *r, Graph *g);
 // Makes a training network's walks reduce gradients, and sum their squares. `w` must not move; call once parameters are
 // allocated.
 void reduction_watch(Reduction *r, GradientWatch *w, Network *n);

@@ -78,7 +78,8 @@ static FilterGrad filter_grad(const Node *n) {
   return (FilterGrad){.dw = with_sibling(n, filter->p->grad),
                       .db = trains_bias ? bias->p->grad.data : NULL,
                       .scale = NODE_ATTR(n, ConvAttr)->folded ? filter->p->fold->scale : NULL,
-                      .accumulate = filter->accumulate};
+                      .accumulate = filter->accumulate,
+                      .squares = filter->p->squares};
 }
 
 // The wanted inputs' destinations and the output gradients that belong to them.
@@ -350,6 +351,18 @@ Value *layer_conv_pooled(Graph *g, const char *name, Value *x, const Pool *pool)
   x->name = name;
   x->x = tensor(g->act, x->x.n, pool_extent(pool, x->x.h, false), pool_extent(pool, x->x.w, false), x->x.c);
   return x;
+}
+
+Param *layer_conv_squares(const Graph *g, const Node *n, int *sums) {
+  if (n->type != &conv_node || n->uses > CONV_SIBLING || !n->runs_backward) return NULL;
+  const ConvAttr *a = NODE_ATTR(n, ConvAttr);
+  Param *filter = n->use[CONV_FILTER].p;
+  int writers = 0;
+  for (int i = 0; i < g->nodes; i++)
+    for (int j = 0; j < g->node[i]->uses; j++) writers += g->node[i]->runs_backward && g->node[i]->use[j].p == filter;
+  if (!filter->trainable || writers != 1 || a->pairs != 1) return NULL;
+  *sums = g->dev->ops->conv_squares(g->dev, &a->conv, &n->in[0].v->x, &filter->grad);
+  return *sums ? filter : NULL;
 }
 
 Value *layer_conv_moments(Graph *g, const Value *x) {

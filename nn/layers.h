@@ -73,6 +73,9 @@ Tensor layer_norm_stats(const Graph *g, const Tensor *x, const NormLayer *n);
 // The moments of a convolution's output, real [parts, 3, c], which it then tells from here on; NULL: x is none, or the
 // device cannot.
 Value *layer_conv_moments(Graph *g, const Value *x);
+// A convolution's filter whose gradient this node alone writes, and can tell the squares of, in so many sums, once the
+// filter has GradSquares; NULL: the device cannot.
+Param *layer_conv_squares(const Graph *g, const Node *n, int *sums);
 // y = relu(norm(x) + norm(addend)) as one node, batch norm only in a training graph and not over ranks; `addend_name`:
 // of the second norm's parameters.
 Value *layer_norm_pair(Graph *g, const char *name, Value *x, const char *addend_name, const NormLayer *n);

@@ -4,7 +4,8 @@
 // clang-format off
 #define EACH_OP(X)                                                                                                     \
   X(conv_forward) X(conv_moments) X(conv_pools) X(conv_bottlenecks) X(conv_bottleneck) X(conv_dgrad) X(conv_wgrad)     \
-  X(conv_wgrad_share) X(bias_grad) X(filter_shadow) X(filter_packed_bytes) X(filter_pack) X(norm_fold) X(copy)         \
+  X(conv_wgrad_share) X(conv_squares) X(bias_grad) X(filter_shadow) X(filter_packed_bytes) X(filter_pack)              \
+  X(norm_fold) X(copy)                                                                                                 \
   X(max_pool_forward) X(max_pool_backward) X(avg_pool_forward) X(avg_pool_backward) X(concat) X(slice) X(dropout)      \
   X(group_norm_forward) X(group_norm_forward_merged) X(group_norm_backward) X(norm_pairs)                              \
   X(norm_pair_forward) X(norm_pair_backward)                                                                           \

@@ -104,12 +104,23 @@ typedef struct PairedNormGrad {
   bool accumulate; // += for dgamma and dbeta
 } PairedNormGrad;
 
+enum { GRAD_PART = 1 << 14 }; // elements
+typedef struct GradSum {      // of a part of the gradients, in an order that depends on nothing but shapes
+  double squares;             // Σ g²
+  int64_t finite;             // whether all of them are
+} GradSum;
+typedef struct GradSquares { // of the elements first … end - 1 of a filter's gradient, multiples of 4
+  GradSum *sums;             // device, as many as conv_squares says; NULL: not asked for
+  int first, end;
+} GradSquares;
+
 // Gradient of a filter bank.
 typedef struct FilterGrad {
-  Tensor dw;         // [k, r, s, c] real
-  void *db;          // real [k] or NULL: Σ dy
-  const void *scale; // real [k] or NULL: row k of dw (not db) is multiplied by scale[k] (frozen BN folded into w)
-  bool accumulate;   // += for dw and db
+  Tensor dw;           // [k, r, s, c] real
+  void *db;            // real [k] or NULL: Σ dy
+  const void *scale;   // real [k] or NULL: row k of dw (not db) is multiplied by scale[k] (frozen BN folded into w)
+  bool accumulate;     // += for dw and db
+  GradSquares squares; // of what dw becomes
 } FilterGrad;
 
 // ---- images, ground truth -------------------------------------------------------------------------------------------
@@ -313,12 +324,6 @@ typedef struct Hits { // rows whose class is the one, or among the five, of larg
   int *top1, *top5;   // [1] each
 } Hits;
 
-enum { GRAD_PART = 1 << 14 }; // elements
-typedef struct GradSum {      // of a part of the gradients, in an order that depends on nothing but its size
-  double squares;             // Σ g²
-  int64_t finite;             // whether all of them are
-} GradSum;
-
 enum { UPDATE_PART = 4096 }; // elements at most
 // A piece of one parameter that a threadblock of the optimiser's step works on, with its shadow: what convolutions read
 // of it in training. Pointers to the device.
@@ -383,6 +388,9 @@ struct Ops {
   // How many multiprocessors conv_wgrad of one pair should have (Device.granted) beside its dgrad, which takes the
   // others (Device.lent); 0: each is faster on all of them, one after the other.
   int (*conv_wgrad_share)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw);
+  // How many sums conv_wgrad of one pair tells the squares of dw in (FilterGrad.squares), so that nobody has to read dw
+  // again. 0: it cannot. Shapes alone decide.
+  int (*conv_squares)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw);
   // db[c] (+)= Σ dy over valid rows and pixels, for ops whose bias does not come from conv_wgrad (transposed
   // convolution).
   void (*bias_grad)(Device *dev, const Tensor *dy, void *db, bool accumulate);

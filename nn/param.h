@@ -40,6 +40,7 @@ typedef struct Param {
   bool plain;                    // some convolution reads it without the fold
   int last_use;                  // backward step that completes its gradient; orders the flat buffers
   int contributions;             // to the gradient, counted by the graph
+  GradSquares squares;           // of the gradient, where wgrad tells them
   Tensor master, grad, momentum; // real; grad and momentum (for Adam the first moment) only if trainable
   Tensor second;                 // Adam's second moment; like momentum, where Params.adam
   Tensor average;                // moving average of the master; like momentum, where Params.averages

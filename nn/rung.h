@@ -39,6 +39,8 @@ struct Rung {
   const char *const *tiles;
   // As conv_wgrad_share of nn/ops.h; NULL: 0.
   int (*wgrad_share)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw);
+  // As conv_squares of nn/ops.h; NULL: nowhere.
+  int (*squares)(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw);
 };
 
 // Whether inference packs filters: for the rung that was asked for, or, if none was, for any.

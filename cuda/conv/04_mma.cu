@@ -367,4 +367,6 @@ static bool supports(Device *dev, ConvOp op, const Conv *, const Tensor *in, con
   return few && (in->dtype != F32 || dev->tf32);
 }
 
-extern "C" const Rung rung_mma = {"mma", supports, compute<false>, compute<true>, mma_wgrad, true};
+extern "C" const Rung rung_mma = {"mma", supports, compute<false>, compute<true>, mma_wgrad,
+                                  true,  NULL,     NULL,           NULL,          NULL,
+                                  NULL,  false,    NULL,           NULL,          mma_dense_squares};

@@ -143,6 +143,11 @@ extern "C" int cuda_conv_wgrad_share(Device *dev, const Conv *conv, const Tensor
   return rung->wgrad_share ? rung->wgrad_share(dev, conv, x, dw) : 0;
 }
 
+extern "C" int cuda_conv_squares(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw) {
+  const Rung *rung = choose(dev, CONV_WGRAD, conv, x, dw);
+  return rung->squares ? rung->squares(dev, conv, x, dw) : 0;
+}
+
 // None of the ladder's rungs asks for it.
 extern "C" size_t cuda_filter_packed_bytes(Device *, const Conv *, const Tensor *) { return 0; }
 extern "C" void cuda_filter_pack(Device *, const Conv *, const Tensor *, void *) {}

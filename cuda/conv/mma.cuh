@@ -233,4 +233,5 @@ template <class Tile> static bool mma_fits(const Device *dev) {
 void mma_wgrad(Device *dev, const Conv *conv, int pairs, const Tensor *x, const Tensor *dy, const FilterGrad *out);
 // wgrad of a dense layer, a filter that covers its input, of few images: 128 in 16 bits, 64 of floats.
 bool mma_dense_fits(const Conv *conv, const Tensor *x, const Tensor *dw);
+int mma_dense_squares(Device *dev, const Conv *conv, const Tensor *x, const Tensor *dw); // as conv_squares of nn/ops.h
 void mma_dense_wgrad(Device *dev, const Tensor *x, const Tensor *dy, const FilterGrad *out);

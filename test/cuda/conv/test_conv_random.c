@@ -350,7 +350,8 @@ static void run_once(ConvOp op, const Problem *p, const Operands *o, const Targe
                     .addend = to->has_addend ? &to->addend[i].gpu : NULL,
                     .mask = to->has_mask ? &to->mask[i].gpu : NULL};
   }
-  FilterGrad dw = {r->of[0].gpu, r->of[MOST_LEVELS].gpu.data, to->bias.gpu.data, to->accumulate};
+  const FilterGrad dw = {
+      .dw = r->of[0].gpu, .db = r->of[MOST_LEVELS].gpu.data, .scale = to->bias.gpu.data, .accumulate = to->accumulate};
   if (op == CONV_FORWARD) gpu->ops->conv_forward(gpu, &p->conv, p->levels, x, &o->w.gpu, out);
   if (op == CONV_DGRAD) gpu->ops->conv_dgrad(gpu, &p->conv, p->levels, y, &o->w.gpu, out);
   if (op == CONV_WGRAD) gpu->ops->conv_wgrad(gpu, &p->conv, p->levels, x, y, &dw);
