@@ -178,14 +178,16 @@ extern "C" void cuda_max_pool_forward(Device *dev, const Pool *pool, const Tenso
 
 typedef void GradientLauncher(Device *, const Pool *, const Tensor *, const Tensor *, const Dest *);
 
-// The gradient by strips; NULL where they do not know the windows or are slower: of floats and windows of 3 × 3 at
-// every pixel a strip fills so many registers that too few threads wait for memory at a time.
-template <class T> static GradientLauncher *strips_for(const Pool *p) {
-  if (p->pad > 1) return NULL;
-  if (p->size == 2 && p->stride == 2) return max_pool_strips<T, 2, 2, 2>;
-  if (p->size == 3 && p->stride == 2) return max_pool_strips<T, 3, 2, 2>;
+// The gradient by strips; NULL where they do not know the windows or the destination, or are slower: of floats and
+// windows of 3 × 3 at every pixel. In 16 bits a thread there has four channels of two columns: windows are searched by
+// two threads each, and registers are enough.
+template <class T> static GradientLauncher *strips_for(const Pool *p, const Dest *dx) {
+  constexpr int EIGHT = 8 / LANES<T>; // words of eight channels
+  if (p->pad > 1 || !strips_cover(dx)) return NULL;
+  if (p->size == 2 && p->stride == 2) return max_pool_strips<T, 2, 2, 2, EIGHT>;
+  if (p->size == 3 && p->stride == 2) return max_pool_strips<T, 3, 2, 2, EIGHT>;
   if constexpr (sizeof(T) == 2)
-    if (p->size == 3 && p->stride == 1) return max_pool_strips<T, 3, 1, 1>;
+    if (p->size == 3 && p->stride == 1) return max_pool_strips<T, 3, 1, 2, 2>;
   return NULL;
 }
 
@@ -193,7 +195,7 @@ extern "C" void cuda_max_pool_backward(Device *dev, const Pool *pool, const Tens
                                        const Dest *dx) {
   unsigned outputs = eights_of(dy), inputs = eights_of(&dx->t);
   WITH_TYPE(x->dtype, T, {
-    GradientLauncher *strips = strips_for<T>(pool);
+    GradientLauncher *strips = strips_for<T>(pool, dx);
     uint2 *tap = strips ? NULL : (uint2 *)device_workspace(dev, outputs * sizeof *tap);
     if (dev->measuring) return;
     check_shapes(pool, x, dy);
