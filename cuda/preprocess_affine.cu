@@ -13,20 +13,41 @@ enum { THREADS = 128, ROWS = 4 };
 // pixel at once, padding among them. The floor is the stores.
 template <class T, int CHANNELS>
 __global__ void preprocess_affine_kernel(Preprocess p, const ImageInfo *images, const uint8_t *bytes, Tensor y) {
-  int x = thread_index(), first = blockIdx.y * ROWS, n = blockIdx.z;
+  const int x = thread_index(), first = blockIdx.y * ROWS, n = blockIdx.z;
   if (x >= y.w || n >= rows_of(y)) return;
-  ImageInfo image = images[n];
-  Divisor unit = divisor(p.unit), std[3] = {divisor(p.std[0]), divisor(p.std[1]), divisor(p.std[2])};
+  const ImageInfo image = images[n];
+  const uint8_t *rgb = bytes + image.offset;
+  const Divisor unit = divisor(p.unit), std[3] = {divisor(p.std[0]), divisor(p.std[1]), divisor(p.std[2])};
+  auto normalise = [&](float value[3]) {
+    if (image.view.coloured) view_colour(&image.view, CHANNELS, value);
+    Eight v = {};
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++)
+      v.v[c] = quotient(quotient(p.bgr && CHANNELS == 3 ? value[2 - c] : value[c], unit) - p.mean[c], std[c]);
+    return v;
+  };
+  int across, shift_x, shift_y;
+  if (affine_shifts(image.view.map, &across, &shift_x, &shift_y)) {
+#pragma unroll
+    for (int row = first; row < first + ROWS; row++) {
+      if (row >= y.h) break;
+      Eight v = {};
+      if (row < image.rh && x < image.rw) {
+        float value[3];
+        affine_texel(rgb, image.h, image.w, row + shift_y, x * across + shift_x, CHANNELS, value);
+        v = normalise(value);
+      }
+      store8(pixel<T>(y, n, row, x), v);
+    }
+    return;
+  }
 #pragma unroll 1
   for (int row = first; row < min(first + ROWS, y.h); row++) {
     Eight v = {};
     if (row < image.rh && x < image.rw) {
       float value[3];
-      affine_pixel(image.view.map, bytes + image.offset, image.h, image.w, row, x, CHANNELS, p.antialias, value);
-      if (image.view.coloured) view_colour(&image.view, CHANNELS, value);
-#pragma unroll
-      for (int c = 0; c < CHANNELS; c++)
-        v.v[c] = quotient(quotient(p.bgr && CHANNELS == 3 ? value[2 - c] : value[c], unit) - p.mean[c], std[c]);
+      affine_pixel(image.view.map, rgb, image.h, image.w, row, x, CHANNELS, p.antialias, value);
+      v = normalise(value);
     }
     store8(pixel<T>(y, n, row, x), v);
   }

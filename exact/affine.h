@@ -46,6 +46,19 @@ static inline HD void affine_add(const uint8_t *rgb, int h, int w, real u, real 
   for (int k = 0; k < channels; k++) sum[k] += tap_blend(ty, tx, a[k], b[k], c[k], d[k]);
 }
 
+// Whether each canvas pixel shows a whole pixel of the image, where augmentation leaves an image of the canvas's size
+// as it is, mirrors or shifts it: one sample, on the centre of pixel (y + shift_y, x · across + shift_x), which no
+// rounding moves, and whose neighbours have no weight.
+static inline HD bool affine_shifts(const float map[6], int *across, int *shift_x, int *shift_y) {
+  const float most = 0x1p20f, c = map[2], f = map[5];
+  if (!(map[0] == 1 || map[0] == -1) || map[1] != 0 || map[3] != 0 || map[4] != 1) return false;
+  if (!(c > -most && c < most && f > -most && f < most) || (float)(int)c != c || (float)(int)f != f) return false;
+  *across = (int)map[0];
+  *shift_x = (int)c - (map[0] < 0);
+  *shift_y = (int)f;
+  return true;
+}
+
 // v / n. Skips the division by 1, which costs a GPU as much as any other.
 static inline HD real affine_share(real v, int n) { return n == 1 ? v : v / (real)n; }
 

@@ -21,6 +21,8 @@ typedef struct AffineCase {
 static const AffineCase cases[] = {
     {{0, 9, 13, 16, 20, 0, 0, {0}}, {1, 0, 0, 0, 1, 0}, 1},            // as it is, black to the right and below
     {{9 * 13 * 3, 9, 13, 16, 20, 1, 0, {0}}, {-1, 0, 13, 0, 1, 0}, 1}, // mirrored by the map, whatever flip says
+    {{3, 16, 20, 16, 20, 0, 0, {0}}, {-1, 0, 15, 0, 1, -3}, 1},        // mirrored and shifted by whole pixels
+    {{1, 9, 13, 16, 20, 0, 0, {0}}, {1, 0, -2.5, 0, 1, 4}, 1},         // shifted by half a pixel
     {{5, 5, 7, 16, 20, 0, 0, {0}},
      {0.25, 0.0625, -0.5, -0.125, 0.375, 0.75},
      1},                                                               // upscaled and turned, from an odd address
