@@ -4,7 +4,7 @@ import statistics
 
 from conv_figures import table
 
-FILE = "nets-h200"
+FILE, NEWER = "nets-h200", "nets-h100"
 SEVEN = ("alexnet", "overfeat", "vgg16", "googlenet", "resnet50", "resnet101", "resnet152")
 TITLES = {"alexnet": "AlexNet", "overfeat": "OverFeat (fast)", "vgg16": "VGG-16", "googlenet": "GoogLeNet",
           "resnet50": "ResNet-50", "resnet101": "ResNet-101", "resnet152": "ResNet-152", "vgg-28": "VGG-28"}
@@ -73,9 +73,9 @@ def number(value, digits=2):
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def read(results):
+def read(results, file=FILE):
     """None: nothing has been recorded."""
-    return Nets(results.all(FILE)).newest() if FILE + ".jsonl" in results.files else None
+    return Nets(results.all(file)).newest() if file + ".jsonl" in results.files else None
 
 
 # ---- one batch size -------------------------------------------------------------------------------------------------
@@ -113,6 +113,27 @@ def side_by_side(dtype, batch=64):
     return made
 
 
+def newer(results, batch=64):
+    """Ours and PyTorch's alone, of both types in one table."""
+    nets = read(results, NEWER)
+    if nets is None:
+        return ""
+    kinds = [(dtype, walk) for dtype in ("bf16", "tf32") for walk in ("fwdbwd", "step")]
+    head = ["batch " + str(batch)]
+    for dtype, walk in kinds:
+        head += [f"{dtype.replace('tf', 'TF')}, {WALKS[walk]}, ms: ours / PyTorch", "ours of PyTorch's"]
+    rows = []
+    for net in SEVEN:
+        rows.append([TITLES[net]])
+        for dtype, walk in kinds:
+            times = [nets.ms(what, net, dtype, batch, walk) for what in ("auto", "peer")]
+            rows[-1] += [" / ".join(map(number, times)), number(nets.ratio(net, dtype, batch, walk))]
+    mean = ["geometric mean"]
+    for dtype, walk in kinds:
+        mean += ["", mean_cell(nets.ratio(n, dtype, batch, walk) for n in SEVEN)]
+    return table(head, [*rows, mean])
+
+
 # ---- many -----------------------------------------------------------------------------------------------------------
 
 def sweep(walk, dtype="bf16"):
@@ -131,5 +152,6 @@ def sweep(walk, dtype="bf16"):
 
 TABLES = {
     **{f"nets-{dtype}": side_by_side(dtype) for dtype in ("bf16", "tf32")},
+    "nets-h100": newer,
     **{f"nets-sweep-{walk}": sweep(walk) for walk in WALKS},
 }
