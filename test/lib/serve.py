@@ -19,6 +19,7 @@ sys.path.insert(0, "examples")
 import serve
 serve.SECONDS = {SECONDS}
 serve.main(sys.argv[1], "0", "cpu")"""
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
 server = subprocess.Popen([sys.executable, "-c", START, weights], stdout=subprocess.PIPE, text=True)
 atexit.register(server.kill)
 port = int(re.search(r":(\d+)/", server.stdout.readline())[1])
